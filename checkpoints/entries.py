@@ -1,8 +1,8 @@
 """Entries of the ledger, and what they amount to, as pure folds: names for versions, and the stop in force.
 
 Names: `latest` is the newest version listed; `best` is the validator's; `stable` is what people promoted, and
-until they do it is `best`, and without that version 0; any other name is one that people pinned or promoted.
-A number written out is that version.
+until they do it is `best`, and without that version 0; `own` is version 0, the ranking that users had; any
+other name is one that people pinned or promoted. A number written out is that version.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ KINDS = ("KEEP", "PROMOTE", "ROLLBACK", "STOP", "RESUME")
 LATEST = "latest"
 BEST = "best"
 STABLE = "stable"
+OWN = "own"
 FIRST = 0
 """The untrained version: what `stable` means while nothing was ever judged best."""
 MOST_DIGITS = 64
@@ -132,9 +133,11 @@ def aliases(entries: Iterable[LedgerEntry]) -> dict[str, int]:
 
 
 def names(entries: Iterable[LedgerEntry]) -> dict[str, int]:
-    """`aliases`, and `stable` also where it means `best` or version 0: what each name is answered with."""
+    """`aliases`, `stable` also where it means `best` or version 0, and `own`: what each name is answered
+    with.
+    """
     found = aliases(entries)
-    return {STABLE: found.get(BEST, FIRST), **found}
+    return {STABLE: found.get(BEST, FIRST), OWN: FIRST, **found}
 
 
 def moves(entries: Iterable[LedgerEntry]) -> dict[str, LedgerEntry]:
@@ -172,8 +175,10 @@ def meaning(
     own = moved.get(name)
     said = max((move.n for move in (own, entry) if move is not None), default=0)
     doubts = tuple(sorted(n for n in unreadable if own is None or n > own.n))
+    if name == OWN and own is None:
+        doubts = ()  # nobody is allowed to move it
     target = entry.version if entry is not None else None
-    if target is None and name == STABLE:
+    if target is None and name in (STABLE, OWN):  # a name `own` that people once gave stays theirs
         target, entry, through = FIRST, None, name
     return Meaning(name, target if target in versions else None, entry, through, said, doubts)
 

@@ -19,7 +19,7 @@ LOOK_S = 0.05
 
 
 def follow(place: str | Path, alias: str = "stable", *, wait_s: float = 30.0) -> Model:
-    """Follow `alias` (latest, best, stable, a pinned name, a version's number); returns once it answers.
+    """Follow `alias` (latest, best, stable, own, a pinned name, a version's number); returns once it answers.
 
     place: the checkpoint folder, or the configuration file that its learner runs with. From the folder alone,
     the form of versions is the validator's, and they are followed one by one; a configuration says the form

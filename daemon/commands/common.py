@@ -48,7 +48,7 @@ def flag(name: str, text: str) -> Any:
 
 
 JsonOption = Annotated[bool, flag("--json", "One JSON document instead of text.")]
-VERSION = typer.Argument(metavar="VERSION", help="A number, or latest, best, stable, a pinned name.")
+VERSION = typer.Argument(metavar="VERSION", help="A number, or latest, best, stable, own, a pinned name.")
 VersionArgument = Annotated[str, VERSION]
 ReasonOption = Annotated[
     str, typer.Option(metavar="TEXT", show_default=False, help="Why, for those who read the ledger later.")

@@ -25,7 +25,7 @@ NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Small letters, digits, - and _; begins with a letter.")
 ]
 AliasOption = Annotated[
-    str, typer.Option("--alias", "-a", metavar="NAME", help="The name to move; reserved: latest, best.")
+    str, typer.Option("--alias", "-a", metavar="NAME", help="The name to move; reserved: latest, best, own.")
 ]
 
 

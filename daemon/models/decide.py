@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from checkpoints import PAUSE, LedgerEntry, is_pause, pause_in_force, resolve, stop_in_force
-from checkpoints.entries import BEST, LATEST, PIN, STABLE, Meaning, before, meaning, moves, names
+from checkpoints.entries import BEST, LATEST, OWN, PIN, STABLE, Meaning, before, meaning, moves, names
 from daemon.exits import EX_USAGE, UserError
 from daemon.text import number_runs
 
@@ -101,7 +101,8 @@ class Move:
 
 def decide(wish: MoveRequest, seen: StoreSnapshot) -> Move:
     """The move that a wish amounts to. Raises Refused; whether the version loads is looked at elsewhere."""
-    _check_name(wish.alias)
+    if wish.alias != OWN or wish.verb != "unpin":  # a name `own` of older times can be taken away
+        _check_name(wish.alias)
     last = moves(seen.entries).get(wish.alias)
     if wish.verb == "unpin":
         return _take_away(wish, seen, last)
@@ -131,9 +132,16 @@ def in_doubt(seen: StoreSnapshot) -> list[str]:
     ]
 
 
+_RESERVED = {
+    LATEST: "the newest version",
+    BEST: "the validator's choice",
+    OWN: "version 0, your own ranking,",
+}
+
+
 def _check_name(alias: str) -> None:
-    if alias in (LATEST, BEST):
-        whose = "the newest version" if alias == LATEST else "the validator's choice"
+    whose = _RESERVED.get(alias)
+    if whose is not None:
         raise MoveRefused(
             "reserved",
             "alias",

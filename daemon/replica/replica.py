@@ -343,7 +343,7 @@ FOLLOWING, HOOKS = FollowSettings(), Hooks()
 
 
 class Replica:
-    """Follows `alias`: `latest`, `best`, `stable`, a pinned name or a version's number.
+    """Follows `alias`: `latest`, `best`, `stable`, `own`, a pinned name or a version's number.
 
     With `steps`, which `latest` alone can have, the learner is followed event by event behind the newest
     version; else whole versions are. Memory: two sides of the learner's state (W: 4 d^2 bytes) each, where

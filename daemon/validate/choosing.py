@@ -11,7 +11,8 @@ were clicked. The
 form in use stays unless another is preferred by more than the error of the comparison, and none is taken that
 users like less than their own ranking on the queries that have least in common with what was learned, nor one
 that is below it on kinds of queries that are held out as a whole: only these tell of kinds that no click
-covered.
+covered. Lists that are nearer to a form than to the own ranking say nothing of that
+(`daemon.validate.comparing`): what was allowed before stays in use.
 
 **By judgments** the whole catalog is ranked, for queries of kinds that were clicked and of others. So what
 has the highest average precision is taken, also a form that gives way for no query, unless those that have
@@ -25,8 +26,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from daemon.validate.comparing import told_by_order
 from daemon.validate.judge import Judge
-from daemon.validate.measures import NO_PREFERENCE, Mask, Preference, Scores, by_cluster, differences
+from daemon.validate.measures import NO_PREFERENCE, Float, Mask, Preference, by_cluster, differences
 from daemon.validate.scorer import Scorer
 from daemon.validate.unseen import UnseenKinds
 from daemon.versions.forms import FIRST, OFFERED, PLAIN, RAW, FormChoice
@@ -88,6 +90,11 @@ class Compared:
         return self.is_below_far or self.is_below_unseen
 
     @property
+    def is_told(self) -> bool:
+        """Whether any list says how it does where no click helped."""
+        return bool(self.far.queries or self.unseen.queries)
+
+    @property
     def is_tried(self) -> bool:
         """Whether there are queries enough that no click helped."""
         return max(self.far.queries, self.unseen.queries) >= LEAST_FAR
@@ -101,7 +108,10 @@ def choose(now: int, compared: Sequence[Compared]) -> int:
     to the first. The raw one, which gives way for no query, has to be surely preferred. Where all are
     forbidden, the most careful one.
     """
-    allowed = [at for at, one in enumerate(compared) if not one.forbidden and (at >= FIRST or one.is_tried)]
+    tried = [
+        at >= FIRST or one.is_tried or (at == now and not one.is_told) for at, one in enumerate(compared)
+    ]
+    allowed = [at for at, one in enumerate(compared) if tried[at] and not one.forbidden]
     if now != RAW and RAW in allowed and not compared[RAW].is_surely_preferred:
         allowed.remove(RAW)
     if not allowed:
@@ -169,13 +179,16 @@ class FormChooser:
         zero = self.judge.shown_scores(Scorer(own.form(), objects), panel)
         lists, groups = panel.lists.in_order(panel.order), panel.in_time(panel.group)
 
-        def preference(first: Scores, second: Scores, where: Mask) -> Preference:
-            found = differences(first, second, lists)[where]
-            return Preference.of(by_cluster(found, groups[where].tolist()))
+        def preference(found: Float) -> Preference:
+            told = ~np.isnan(found)
+            return Preference.of(by_cluster(found[told], groups[told].tolist()))
 
-        whole = np.ones(len(panel), bool)
         return [
-            Compared(preference(one, scores[now], whole), preference(one, zero, far), kind)
+            Compared(
+                preference(differences(one, scores[now], lists)),
+                preference(told_by_order(one, zero, lists, far)),
+                kind,
+            )
             for one, kind in zip(scores, unseen, strict=True)
         ]
 

@@ -25,6 +25,7 @@ from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.validate.choosing import FormChooser, FormChooserByJudgments
+from daemon.validate.comparing import Measures, Scored, compare
 from daemon.validate.decide import DecisionRule, asking, fallen, is_finite, judge_by, why_not
 from daemon.validate.evidence import (
     Comparison,
@@ -37,7 +38,7 @@ from daemon.validate.evidence import (
     weigh,
 )
 from daemon.validate.holdout import Holdout, Window
-from daemon.validate.judge import Judge, Measures, Scored, compare
+from daemon.validate.judge import Judge
 from daemon.validate.measures import Float, State
 from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
 from daemon.validate.unseen import UnseenKinds, to_measures
@@ -421,7 +422,7 @@ class Weigher:
         if not seen.away:
             seen = replace(seen, barred=self._barred(evaluator, version, zero))
         standing, outcome = weigh(known, self._evidence, version.number, best.number, seen)
-        return Weighed(version.number, best.number, standing, outcome, self._evidence)
+        return Weighed(version.number, best.number, standing, outcome, self._evidence, seen.silent)
 
     def carry(self, evaluator: Evaluator, best: Candidate, zero: Candidate, known: Standing) -> Weighed:
         """The best version, after learning went on: it stays best unless the window says that it is worse.

@@ -215,7 +215,8 @@ class EvidenceRule:
 class Standing:
     """All that is known since the last fall.
 
-    line: the newest versions against version 0. step: against the anchor. hold: against the best version, see
+    line: the newest versions against version 0. step: against the anchor. lead: against what was best at the
+    time, where that is neither, by interleaved lists alone. hold: against the best version, see
     `Capital.bet_anew`. falls: how often `best` went back. lists: held-out lists taken; interleaved: those of
     them that two versions made together. through: holdout positions up to which they are taken.
     """
@@ -223,6 +224,7 @@ class Standing:
     anchor: int = 0
     line: PairedTest = NOTHING_SEEN
     step: PairedTest = NOTHING_SEEN
+    lead: PairedTest = NOTHING_SEEN
     hold: Capital = UNTOUCHED
     falls: int = 0
     lists: int = 0
@@ -237,7 +239,7 @@ class Standing:
 
     def anchored(self, version: int) -> Standing:
         """With another anchor, that nothing was compared with yet."""
-        return replace(self, anchor=version, step=NOTHING_SEEN)
+        return replace(self, anchor=version, step=NOTHING_SEEN, lead=NOTHING_SEEN)
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in a ledger entry."""
@@ -245,6 +247,7 @@ class Standing:
             "anchor": self.anchor,
             "line": self.line.to_json(),
             "step": self.step.to_json(),
+            "lead": self.lead.to_json(),
             "hold": list(self.hold.logs),
             "falls": self.falls,
             "lists": self.lists,
@@ -255,10 +258,12 @@ class Standing:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
         """The inverse. KeyError, TypeError or ValueError for anything else."""
+        lead = found.get("lead")  # absent where an older release wrote it
         return cls(
             int(found["anchor"]),
             PairedTest.from_json(found["line"]),
             PairedTest.from_json(found["step"]),
+            NOTHING_SEEN if lead is None else PairedTest.from_json(lead),
             capital_of(found["hold"]),
             int(found["falls"]),
             int(found["lists"]),
@@ -272,10 +277,11 @@ class Comparison:
     """One version, compared on the window: differences in [-1, 1] in order of time, one per query.
 
     fresh, fresh_anchor: of the lists not bet on before, against version 0 and the anchor. fresh_best: of the
-    best version against version 0 there. window_best: of all lists, against the best version. away: what is
-    two clicks away, against version 0. lists: how many are not bet on before, through: up to where;
-    interleaved: how many of them two versions made together, so that their teams tell. barred: what else
-    keeps the version from being best.
+    best version against version 0 there. fresh_lead: of what was learned later against the best version, by
+    lists that both made. window_best: of all lists, against the best version. away: what is two clicks away,
+    against version 0. lists: how many are not bet on before, through: up to where; interleaved: how many of
+    them two versions made together, so that their teams tell. silent: how many of them are so near to what
+    is served that nothing can be told of it. barred: what else keeps the version from being best.
     """
 
     fresh: Sequence[float]
@@ -286,6 +292,8 @@ class Comparison:
     lists: int
     through: Positions
     interleaved: int = 0
+    fresh_lead: Sequence[float] = ()
+    silent: int = 0
     barred: tuple[str, ...] = ()
 
 
@@ -326,20 +334,25 @@ def weigh(
         standing,
         line=standing.line.take(seen.fresh, rule.horizon),
         step=standing.step.take(seen.fresh_anchor, rule.horizon),
+        lead=standing.lead.take(seen.fresh_lead, rule.horizon),
         hold=hold,
         lists=standing.lists + seen.lists,
         interleaved=standing.interleaved + seen.interleaved,
         through=seen.through,
     )
-    found = now.step.found(now.alpha(rule))
+    found, led = now.step.found(now.alpha(rule)), now.lead.found(now.alpha(rule))
+    if led == "superior" and found != "inferior":
+        found = led
     if best and hold.log >= math.log(FALSE_ALARM_BETS):
         return Standing(falls=now.falls + 1, through=now.through), Conclusion(found, fell=True)
     guards = (*seen.barred, *_guards(rule, best, seen))
+    if led == "inferior":
+        guards = (*guards, f"in interleaved lists users prefer what was best before, such as version {best}")
     if guards or found == "inferior" or (found != "superior" and not now.anchor):
         return now, Conclusion(found, guards)
-    if version != best:
-        now = replace(now, hold=UNTOUCHED)
-    return now.anchored(version) if found == "superior" else now, Conclusion(found, promoted=True)
+    if found == "superior":
+        now = replace(now.anchored(version), hold=now.hold if version == best else UNTOUCHED)
+    return now, Conclusion(found, promoted=True)
 
 
 def _guards(rule: EvidenceRule, best: int, seen: Comparison) -> tuple[str, ...]:
@@ -357,17 +370,35 @@ def is_inferior(differences: Sequence[float], rule: EvidenceRule) -> bool:
     return NOTHING_SEEN.take(differences, rule.horizon).below.log >= -math.log(rule.alpha)
 
 
-def is_better(standing: Standing, rule: EvidenceRule, best: int, version: int, outcome: Conclusion) -> str:
-    """The answer to "is it better for my users?" after `version` was judged, with what is missing."""
+def is_better(
+    standing: Standing, rule: EvidenceRule, best: int, version: int, outcome: Conclusion, *, silent: int = 0
+) -> str:
+    """The answer to "is it better for my users?" after `version` was judged, with what is missing.
+
+    silent: lists of this judgement so near to what is served that nothing can be told of it.
+    """
     if outcome.fell:
         return f"no longer: version {best} has lost to your ranking (version 0), which is best again"
-    if outcome.promoted:
-        return f"yes: version {version} is better than your ranking (version 0), error at most {rule.alpha:g}"
-    if best and best != version:
+    served = version if outcome.promoted else best
+    if not served:
+        drafted = f", {standing.interleaved:,} of them interleaved" if standing.interleaved else ""
+        told = f"{_why_not_yet(standing, rule, outcome)} ({standing.lists:,} held-out lists so far{drafted})"
+        return f"{told}; {_ask(version, 'latest')}" if silent else told
+    proven = standing.anchor or served
+    told = f"yes: version {proven} is better than your ranking (version 0), error at most {rule.alpha:g}"
+    if served != proven:
+        told += f"; nothing shows that version {served}, which is best now, is worse"
+    if not outcome.promoted and best != version:
         why = "; ".join(outcome.guards) or "users prefer what came before it"
-        return f"yes: version {best} is better than your ranking (version 0); not so the newest: {why}"
-    drafted = f", {standing.interleaved:,} of them interleaved" if standing.interleaved else ""
-    return f"{_why_not_yet(standing, rule, outcome)} ({standing.lists:,} held-out lists so far{drafted})"
+        told += f"; not so the newest: {why}"
+    return f"{told}; {_ask(served, 'stable')}" if silent else told
+
+
+def _ask(version: int, alias: str) -> str:
+    return (
+        f"version {version} makes these lists itself, so that their order cannot say whether it is better: "
+        f"ask with interleave=own,{alias} for a share of the questions"
+    )
 
 
 def _why_not_yet(standing: Standing, rule: EvidenceRule, outcome: Conclusion) -> str:
@@ -395,13 +426,16 @@ def lists_missing(standing: Standing, rule: EvidenceRule) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """A judgement by evidence: of `version` while `best` was best, and what is known after it."""
+    """A judgement by evidence: of `version` while `best` was best, and what is known after it. silent: see
+    `is_better`.
+    """
 
     version: int
     best: int
     standing: Standing
     outcome: Conclusion
     rule: EvidenceRule
+    silent: int = 0
 
     @property
     def verdict(self) -> Finding:
@@ -414,7 +448,7 @@ class Weighed:
     @property
     def told(self) -> str:
         """The answer to "is it better for my users?"."""
-        return is_better(self.standing, self.rule, self.best, self.version, self.outcome)
+        return is_better(self.standing, self.rule, self.best, self.version, self.outcome, silent=self.silent)
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in the entry's measures."""

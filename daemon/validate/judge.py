@@ -23,15 +23,14 @@ known only once they are seen in the holdout window; they are judged as long as 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 from scipy import sparse
 
 from daemon.validate import measures
+from daemon.validate.comparing import Measures, Scored
 from daemon.validate.decide import CLICKS_MEASURE, HOP_WEIGHT
-from daemon.validate.evidence import Comparison, Positions
 from daemon.validate.judgments import BoundJudgments
 from daemon.validate.measures import (
     TOP,
@@ -41,10 +40,6 @@ from daemon.validate.measures import (
     Rows,
     Scores,
     ShownLists,
-    State,
-    by_cluster,
-    differences,
-    outcomes,
 )
 from daemon.validate.scorer import MappedObjects, Panel, Scorer, draws, make_panel, stable_order
 from learners.block import Float32s
@@ -385,61 +380,8 @@ def _inside(scores: Scores, lists: ShownLists) -> dict[str, Float]:
     }
 
 
-Measures = dict[str, float]
 NO_EVIDENCE = 0.5
 """AUC of what tells nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """What one look of a version at a panel gives: its measures; its scores of the lists in the order of
-    time, float32 [n, L]; by query what is two clicks away (AUC), NaN where nothing is.
-    """
-
-    measures: Measures
-    scores: Scores
-    away: Float
-
-
-def compare(
-    panel: Panel,
-    versions: tuple[Scored, Scored, Scored, Scored],
-    states: tuple[State, State, State, State],
-    fresh: Mask,
-    through: Positions,
-) -> Comparison:
-    """A version on a panel, against version 0, the best version and the anchor. Pure.
-
-    versions: these four; states: which states of the learner they are. fresh: bool[n], the lists that were
-    not bet on before, in the order of time; with them positions are taken up to `through`. A list that two of
-    these states made together says by its teams what users preferred, any other one by its order.
-    """
-    own, zero, best, anchor = versions
-    _, at_zero, at_best, at_anchor = states
-    lists = panel.lists.in_order(panel.order)
-    clusters = panel.in_time(panel.group)
-    impressions = [panel.impressions[place] for place in np.argsort(panel.order).tolist()]
-    against_zero, against_anchor = outcomes(impressions, at_zero), outcomes(impressions, at_anchor)
-
-    def bets(one: Scored, other: Scored, drafted: Float, where: Mask) -> list[float]:
-        if one is other:
-            return []
-        ordered = differences(one.scores, other.scores, lists)
-        values = np.where(np.isnan(drafted), ordered, drafted)
-        return by_cluster(values[where], clusters[where].tolist())
-
-    every, away = np.ones(len(panel), bool), own.away - zero.away
-    by_teams = ~np.isnan(against_zero) | ~np.isnan(against_anchor)
-    return Comparison(
-        fresh=bets(own, zero, against_zero, fresh),
-        fresh_anchor=bets(own, anchor, against_anchor, fresh),
-        fresh_best=bets(best, zero, outcomes(impressions, at_zero, at_best), fresh),
-        window_best=bets(own, best, outcomes(impressions, at_best), every) if best is not zero else [],
-        away=away[~np.isnan(away)].tolist(),
-        lists=int(fresh.sum()),
-        interleaved=int((fresh & by_teams).sum()),
-        through=through,
-    )
 
 
 class Judge:

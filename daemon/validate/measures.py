@@ -241,6 +241,10 @@ class ShownLists:
         """Some of the lists, not copied."""
         return ShownLists(self.valid[part], self.clicked[part], self.weights[part])
 
+    def at(self, where: Mask) -> ShownLists:
+        """Those at `where`, bool[n]."""
+        return ShownLists(self.valid[where], self.clicked[where], self.weights[where])
+
 
 def shown_lists(impressions: Sequence[Impression]) -> ShownLists:
     """Pad impressions to arrays."""
@@ -318,6 +322,21 @@ def differences(own: Scores, other: Scores, lists: ShownLists) -> Float:
         out[part] = (clicked * share * apart).sum(axis=(1, 2))
         seen += clicked.sum(axis=0)
     return np.clip(SCALE * out, -1.0, 1.0)
+
+
+def in_shown_order(scores: Scores, lists: ShownLists) -> float:
+    """Share of all pairs of the lists that a ranking has in the order that was shown, ties one half; 0.5
+    without a pair. scores [n, L].
+    """
+    count, length = lists.valid.shape
+    step = max(1, PART_PAIRS // (length * length))
+    upper = np.triu(np.ones((length, length), bool), 1)
+    right = pairs = 0.0
+    for at in range(0, count, step):
+        counted = _pairs(lists.valid[at : at + step]) & upper
+        right += float(_above(scores[at : at + step]).sum(where=counted))
+        pairs += float(counted.sum())
+    return right / pairs if pairs else 0.5
 
 
 def by_cluster(values: Float, clusters: Sequence[Hashable]) -> list[float]:

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from daemon.validate.comparing import told_by_order
 from daemon.validate.judge import Judge
-from daemon.validate.measures import NO_PREFERENCE, Preference, by_cluster, differences
+from daemon.validate.measures import NO_PREFERENCE, Preference, by_cluster
 from daemon.validate.scorer import Scorer
 from streams.event import Impression
 
@@ -28,13 +31,18 @@ class UnseenKinds:
         self._own = None if self._panel is None else judge.shown_scores(own, self._panel)
 
     def compare(self, scorer: Scorer) -> Preference:
-        """How much users prefer a ranking to their own. Raises NotFinite."""
+        """How much users prefer a ranking to their own; nothing where lists are nearer to it. Raises
+        NotFinite.
+        """
         panel = self._panel
         if panel is None or self._own is None:
             return NO_PREFERENCE
         lists, groups = panel.lists.in_order(panel.order), panel.in_time(panel.group)
-        found = differences(self._judge.shown_scores(scorer, panel), self._own, lists)
-        return Preference.of(by_cluster(found, groups.tolist()))
+        found = told_by_order(
+            self._judge.shown_scores(scorer, panel), self._own, lists, np.ones(len(panel), bool)
+        )
+        told = ~np.isnan(found)
+        return Preference.of(by_cluster(found[told], groups[told].tolist()))
 
 
 def to_measures(found: Preference) -> dict[str, float]:

@@ -20,6 +20,7 @@ from checkpoints.versions import LOOK_EVERY_S, LOSS_MESSAGES, FolderWatch
 from daemon.config.schema import ValidateConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.telemetry import ValidateMetrics
+from daemon.validate.comparing import Measures
 from daemon.validate.decide import (
     DecisionRule,
     Incumbent,
@@ -37,7 +38,6 @@ from daemon.validate.evaluator import SYMMETRY, AnyEvaluator, Candidate, Candida
 from daemon.validate.evidence import EvidenceRule, Weighed, lists_missing
 from daemon.validate.holdout import HeldImpression, Window
 from daemon.validate.inputs import ValidatorInputs
-from daemon.validate.judge import Measures
 from daemon.validate.ledger import (
     REFERENCE,
     REFUSED,

@@ -55,10 +55,14 @@ def test_stable_is_what_people_promoted_else_best_else_version_0(
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ([], {"stable": 0}),
-        ([(P, "best", 4)], {"best": 4, "stable": 4}),
-        ([(P, "best", 4), (P, "stable", 5), (P, "monday", 2)], {"best": 4, "stable": 5, "monday": 2}),
-        ([(P, "best", 4), (P, "stable", 5), (R, "stable", None)], {"best": 4, "stable": 4}),
+        ([], {"stable": 0, "own": 0}),
+        ([(P, "best", 4)], {"best": 4, "stable": 4, "own": 0}),
+        (
+            [(P, "best", 4), (P, "stable", 5), (P, "monday", 2)],
+            {"best": 4, "stable": 5, "monday": 2, "own": 0},
+        ),
+        ([(P, "best", 4), (P, "stable", 5), (R, "stable", None)], {"best": 4, "stable": 4, "own": 0}),
+        ([(P, "own", 4)], {"stable": 0, "own": 4}),
     ],
 )
 def test_every_name_with_what_it_is_answered_with(said: list[Said], expected: dict[str, int]) -> None:
@@ -89,8 +93,24 @@ def test_other_names(name: str, expected: int | None) -> None:
     assert resolve(name, HERE, ledger_of([(P, "best", 4), (P, "keep-me", 5)])) == expected
 
 
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ([], 0),
+        ([(P, "best", 4), (P, "stable", 5)], 0),
+        ([(P, "own", 4)], 4),
+        ([(P, "own", 4), (R, "own", None)], 0),
+    ],
+)
+def test_own_is_version_0_unless_it_was_given_before_it_was_a_name(said: list[Said], expected: int) -> None:
+    assert resolve("own", HERE, ledger_of(said)) == expected
+    assert meaning("own", HERE, ledger_of(said), unreadable=[9]).doubts == (
+        (9,) if said[:1] == [(P, "own", 4)] else ()
+    )
+
+
 def test_nothing_means_anything_in_an_empty_store() -> None:
-    assert [resolve(name, [], []) for name in ("latest", "best", "stable", "0")] == [None] * 4
+    assert [resolve(name, [], []) for name in ("latest", "best", "stable", "own", "0")] == [None] * 5
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ from daemon.config.learners import LearnerConfig, OasisKeys
 from daemon.config.schema import ServingConfig, ValidateConfig
 from daemon.demo.report import Retrieval, retrieval
 from daemon.demo.users import ClickModel, explored_list
+from daemon.validate.comparing import Scored, compare
 from daemon.validate.evidence import Conclusion, EvidenceRule, Standing, weigh
-from daemon.validate.judge import ClickJudge, Scored, ShownJudge, compare
+from daemon.validate.judge import ClickJudge, ShownJudge
 from daemon.validate.scorer import Panel, Scorer, make_panel
 from daemon.versions.algorithms import ALGORITHMS, untrained
 from learners.block import TripletBatch

@@ -114,6 +114,7 @@ def test_stable_unpinned_follows_best_again_and_says_so(shelf: Shelf) -> None:
         ("3+40", "stable", "no_such_version", "version"),
         (2, "latest", "reserved", "alias"),
         (2, "best", "reserved", "alias"),
+        (2, "own", "reserved", "alias"),
         (2, "7", "bad_name", "alias"),
         (2, "../up", "bad_name", "alias"),
         (2, "Stable", "bad_name", "alias"),

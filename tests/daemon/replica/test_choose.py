@@ -45,6 +45,8 @@ def seen(versions=(0, 1, 2, 3), entries=(), barred=None):
         ),
         ("stable", seen(entries=[move(1, 1), move(2, 3)]), ServedVersion(1), Load(3, 2)),
         ("stable", seen(versions=(0, 1), entries=[move(1, 3)]), ServedVersion(1), Keep()),
+        ("own", seen(entries=[move(1, 2, "best"), move(2, 1)]), None, Load(0)),
+        ("own", seen(entries=[move(1, 2, "best"), move(2, 1)]), ServedVersion(0), Keep()),
         ("good", seen(entries=[move(4, 1, "good")]), None, Load(1, 4)),
         ("2", seen(), None, Load(2)),
         ("7", seen(), None, Keep("7 means no version that is there")),

@@ -35,7 +35,7 @@ def test_from_two_versions_to_the_outcome_of_a_click(place: Place, monkeypatch: 
     place.feed(200, seed=1)
     place.learn()
     assert main(["models", "promote", "0", "--alias", "stable", "--config", str(place.file)]) == EX_OK
-    role = place.start("serve")
+    role = place.start("serve", "--set", "serve.aliases=stable,latest,own")
     try:
         until(lambda: role.get("/readyz")[0] == 200, role.said)
         until(lambda: role.get("/v1/similar?id=o1&alias=latest")[0] == 200, role.said)
@@ -58,6 +58,10 @@ def test_from_two_versions_to_the_outcome_of_a_click(place: Place, monkeypatch: 
             }
             wanted.append({**line, "clicked": [chosen["id"]]})
             expected[answer["impression"]] = 1.0
+        status, answer = role.get("/v1/similar?id=o1&k=6&interleave=own,latest")
+        assert status == 200, answer
+        assert answer["models"][0]["base"] == 0
+        assert role.get("/v1/similar?id=o1&k=6&alias=own")[1]["base"] == 0
         status, explained = role.get("/v1/similar?id=o1&k=3&explain=true&alias=latest")
         assert status == 200
         for hit in explained["results"]:

@@ -21,7 +21,7 @@ from daemon.validate.choosing import (
 from daemon.validate.evaluator import Evaluator
 from daemon.validate.evidence import STAKES, log_capital
 from daemon.validate.holdout import HeldImpression, Window
-from daemon.validate.measures import ERRORS, Preference, differences
+from daemon.validate.measures import ERRORS, NO_PREFERENCE, Preference, differences
 from daemon.versions.forms import FIRST, OFFERED, RAW, FormChoice
 from learners.block import DenseBlock
 from learners.forms.serving import FAMILIAR, BackoffForm, ServingForm, usual_ratio
@@ -49,6 +49,14 @@ GIVING_WAY = OFFERED[RAW + 1 :]
 
 def compared(*seen):
     return [Compared(*one) for one in seen]
+
+
+def test_the_form_in_use_stays_where_lists_cannot_speak_against_it():
+    """They are nearer to every form than to the own ranking."""
+    silent = (SAME, NO_PREFERENCE)
+    assert choose(1, compared(*[silent] * 5)) == 1
+    assert choose(3, compared(*[silent] * 5)) == 3
+    assert choose(2, compared(*[silent] * 5)) == 2
 
 
 @pytest.mark.parametrize(

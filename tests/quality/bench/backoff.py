@@ -86,9 +86,10 @@ class Learned:
         self.asked = np.zeros(0, np.int64)
         self.held, self.held_clicks = np.zeros((0, 1 + LENGTH), np.int64), np.zeros((0, LENGTH), bool)
 
-    def go_on(self, lists: int) -> None:
-        """Learn from lists up to that number."""
-        part = self._users.look(own_lists(self._data.name), lists - self._lists)
+    def go_on(self, lists: int, made: Ints | None = None) -> None:
+        """Learn from lists up to that number; made: of each row, int64 [n, LENGTH], None: the own ones."""
+        shown_now = own_lists(self._data.name) if made is None else made
+        part = self._users.look(shown_now, lists - self._lists)
         self.W = step(self.W, self.space, part.rows, self._how.bounds(part.drawn))
         self.asked, self._lists = np.union1d(self.asked, part.rows[0]), lists
         self.held = np.concatenate([self.held, part.held])

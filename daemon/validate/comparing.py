@@ -1,0 +1,125 @@
+"""What the lists of a window say of one version against others: by the teams of those that two versions made
+together, by the order of the rest. Pure, on NumPy arrays.
+
+**Who made a list is not asked by its order.** What made a list has its objects in order, so that all it
+knows is taken for an effect of the rank and subtracted (`daemon.validate.measures.differences`). Any other
+ranking that knows something of its own is then ahead, the worse one too. So no bet is placed by order on
+lists that are nearer to a version than to what it is compared with: nothing could speak for the version
+there. The other way round bets are placed. Against the version they count all the more, and for it they say
+that it knows what users prefer beyond what the other's ranks tell.
+
+How near a ranking is to lists is the share of their pairs that it has in the order that was shown
+(`in_shown_order`), over all lists that are judged together: lists of two or three objects count by their one
+to three pairs. It needs nothing in a log, and says nothing of clicks: a mean of 0 where clicks depend on the
+rank alone stays 0 on any lists that are chosen so.
+
+A list of two versions is never bet on by its order, which is half chance: it speaks of its two versions, by
+its teams, and of no others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from daemon.validate.evidence import Comparison, Positions
+from daemon.validate.measures import (
+    Float,
+    Mask,
+    Scores,
+    ShownLists,
+    State,
+    by_cluster,
+    differences,
+    in_shown_order,
+    outcomes,
+)
+from daemon.validate.scorer import Panel
+
+Measures: TypeAlias = dict[str, float]
+
+NEARER = 0.03
+"""By how much more of the pairs a ranking has to have in the order that was shown to count as nearer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What one look of a version at a panel gives: its measures; its scores of the lists in the order of
+    time, float32 [n, L]; by query what is two clicks away (AUC), NaN where nothing is.
+    """
+
+    measures: Measures
+    scores: Scores
+    away: Float
+
+
+def are_nearer(one: Scores, other: Scores, lists: ShownLists) -> bool:
+    """Whether lists are nearer to the first ranking than to the other, by `NEARER`. scores [n, L]."""
+    return in_shown_order(one, lists) > in_shown_order(other, lists) + NEARER
+
+
+def told_by_order(own: Scores, other: Scores, lists: ShownLists, where: Mask) -> Float:
+    """`differences` of the lists at `where`, bool[n], NaN at the others; NaN at all where those lists are
+    nearer to `own`.
+    """
+    if not where.any() or are_nearer(own[where], other[where], lists.at(where)):
+        return np.full(len(where), np.nan)
+    return np.where(where, differences(own, other, lists), np.nan)
+
+
+def compare(
+    panel: Panel,
+    versions: tuple[Scored, Scored, Scored, Scored],
+    states: tuple[State, State, State, State],
+    fresh: Mask,
+    through: Positions,
+) -> Comparison:
+    """A version on a panel, against version 0, the best version and the anchor.
+
+    versions: these four; states: which states of the learner they are. fresh: bool[n], the lists that were
+    not bet on before, in the order of time; with them positions are taken up to `through`.
+    """
+    own, zero, best, anchor = versions
+    _, at_zero, at_best, at_anchor = states
+    lists = panel.lists.in_order(panel.order)
+    clusters = panel.in_time(panel.group)
+    impressions = [panel.impressions[place] for place in np.argsort(panel.order).tolist()]
+    drafts = (one.draft for one in impressions)
+    plain = np.array([draft is None or len(draft.models) != 2 for draft in drafts], bool)
+    nothing = np.full(len(panel), np.nan)
+    against_zero, against_anchor = outcomes(impressions, at_zero), outcomes(impressions, at_anchor)
+    follows = best is not zero and best is not anchor
+    lead = outcomes(impressions, at_best) if follows and own is not best else nothing
+
+    def bets(one: Scored, other: Scored, teams: Float, where: Mask) -> list[float]:
+        if one is other:
+            return []
+        ordered = told_by_order(one.scores, other.scores, lists, where & plain)
+        return clustered(np.where(np.isnan(teams), ordered, teams), where)
+
+    def clustered(values: Float, where: Mask) -> list[float]:
+        told = where & ~np.isnan(values)
+        return by_cluster(values[told], clusters[told].tolist())
+
+    served = own if best is zero else best
+    by_teams = fresh & ~np.isnan(np.stack([against_zero, against_anchor, lead]))
+    silent = fresh & plain
+    if by_teams[0].any() or not np.isnan(told_by_order(served.scores, zero.scores, lists, silent)).all():
+        silent = np.zeros_like(silent)
+    away = own.away - zero.away
+    return Comparison(
+        fresh=bets(own, zero, against_zero, fresh),
+        fresh_anchor=bets(own, anchor, against_anchor, fresh),
+        fresh_best=bets(best, zero, outcomes(impressions, at_zero, at_best), fresh),
+        fresh_lead=clustered(lead, fresh),
+        window_best=bets(own, best, outcomes(impressions, at_best), np.ones(len(panel), bool))
+        if best is not zero
+        else [],
+        away=away[~np.isnan(away)].tolist(),
+        lists=int(fresh.sum()),
+        interleaved=int(by_teams.any(axis=0).sum()),
+        silent=int(silent.sum()),
+        through=through,
+    )
