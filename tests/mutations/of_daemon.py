@@ -38,6 +38,7 @@ MEASURES = "daemon/validate/test_measures.py"
 EVIDENCE = "daemon/validate/test_evidence.py"
 INTERLEAVED = "daemon/validate/test_interleaved.py"
 BEST = "daemon/validate/test_best.py"
+MAKERS = "daemon/validate/test_makers.py"
 PREFERENCES = "daemon/validate/test_preferences.py"
 CHOOSING = "daemon/validate/test_choosing.py"
 FORMS = "daemon/test_form_by_clicks.py"
@@ -162,7 +163,9 @@ VALIDATE = (
     _m("evidence.next-proof", "def alpha(self, rule", "/ 2**self.falls", "", EVIDENCE),
     _m("evidence.teams-turned", "def outcomes(", "1 if later is second else -1", "1", INTERLEAVED),
     _m("evidence.what-came-before", "def outcomes(", "later[1] > reference[1]", "later != reference", INTERLEAVED),
-    _m("evidence.by-order-alone", "def compare(", "np.where(np.isnan(drafted), ordered, drafted)", "ordered", BEST + " -k two_versions"),
+    _m("evidence.by-order-alone", "def compare(", "np.where(np.isnan(teams), ordered, teams)", "ordered", BEST + " -k two_versions"),
+    _m("evidence.own-lists", "def told_by_order(", "or are_nearer(own[where], other[where], lists.at(where))", "", MAKERS),
+    _m("evidence.lead", "def weigh(", "lead=standing.lead.take(seen.fresh_lead, rule.horizon)", "lead=standing.lead", MAKERS),
     _m("evidence.ranks-prefer", "def differences(", "clicked * share * apart", "clicked * apart", PREFERENCES),
     _m("evidence.usual", "def differences(", "_above(other[part]) - usual", "_above(other[part])", PREFERENCES),
     _m("forms.by-what-is-bet-on", "def chooser(self, window", "if held.offset < after.get(held.partition, 0)", "", CHOOSING),
@@ -205,7 +208,7 @@ VALIDATE = (
 MODELS_AND_REST = (
     _m("models.pinned-moves", "def decide(wish", "if _is_pin(last) and", "if False and", "daemon/models/test_actions.py"),
     _m("models.already-there", "def decide(wish", "after == last.version and not now.doubts", "after == last.version", MODELS + " daemon/models/test_actions.py"),
-    _m("models.reserved", "def _check_name(", "if alias in (LATEST, BEST):", "if alias == LATEST:", "daemon/models/test_actions.py"),
+    _m("models.reserved", "def _check_name(", "if whose is not None:", "if alias == LATEST:", "daemon/models/test_actions.py"),
     _m("models.name", "", "NAME.fullmatch(alias)", "NAME.match(alias)", "daemon/models/test_actions.py"),
     _m("models.gc-falls-back-to", "", "RESUMED = 2", "RESUMED = 1", "daemon/models/test_gc.py"),
     _m("models.gc-dry", "def gc(", "if not dry_run:", "if True:", "daemon/models/test_gc.py"),

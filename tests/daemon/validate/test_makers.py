@@ -138,11 +138,11 @@ def test_a_worse_version_is_taken_back_by_interleaved_lists(loop):
 
 @pytest.mark.parametrize(("later", "finding"), [(2, "superior"), (9, "inferior")])
 def test_what_is_best_and_what_came_later_decide_between_themselves(loop, later, finding):
-    """Neither is version 0 nor the anchor, and plain lists of what is best tell nothing against it."""
+    """Neither is version 0 nor the anchor."""
     loop.noise[8], loop.scores[8] = 0.6, []
     loop.best, loop.standing = 1, Standing(anchor=8)
     for _ in range(8):
-        loop.lists(AT_ONCE, 1, other=later, share=0.5)
+        loop.lists(AT_ONCE, 1, other=later, share=1.0)
         found = loop.judge(later)
         if loop.standing.lead.found(RULE.alpha) == finding or found.found == finding:
             break
