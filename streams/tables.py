@@ -137,7 +137,7 @@ class Table:
         except FileNotFoundError:
             raise TableError(f"{self.name} does not exist", "correct the path") from None
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-            said = str(error).splitlines()[0].rsplit("Is this a ", 1)[-1]
+            said = str(error).splitlines()[0].rsplit(" file?: ", 1)[-1]
             raise TableError(
                 f"{self.name} cannot be read: {said}", "export it again, or name it by its kind"
             ) from None

@@ -12,11 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streams.feed import items as reasons
 from streams.feed.items import BadItemError
-from streams.feed.mapping.mapping import ANY, NONE, UNITS
+from streams.feed.mapping.mapping import UNITS
 from streams.feed.parse import timestamp
 from streams.tables import text_values
 
@@ -27,8 +26,6 @@ Cells = Any
 """A pyarrow array, or a list of values that were JSON."""
 
 DAY_MS = 86_400_000
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 def texts(cells: Cells) -> list[Any]:
@@ -92,16 +89,6 @@ def text_lists(cells: Cells, separator: str | None) -> list[Any]:
 def number_lists(cells: Cells, separator: str | None) -> list[Any]:
     """Lists of numbers, written as `text_lists` may be."""
     return _lists(cells, separator, numbers)
-
-
-def matching(cells: Cells, wanted: frozenset[str]) -> BoolArray:
-    """Which cells hold one of the wanted texts (`*`: any; an empty one: none)."""
-    said = conditions(cells)
-    if ANY in wanted:
-        return np.fromiter((one is not None for one in said), dtype=bool, count=len(said))
-    if NONE in wanted:
-        return np.fromiter((one is None or one in wanted for one in said), dtype=bool, count=len(said))
-    return np.fromiter((one in wanted for one in said), dtype=bool, count=len(said))
 
 
 def conditions(cells: Cells) -> list[str | None]:

@@ -296,8 +296,8 @@ def _texts(value: Any) -> tuple[str, ...]:
     """How a value may stand in a file as text."""
     if isinstance(value, bool):
         return ("true", "True", "TRUE") if value else ("false", "False", "FALSE")
-    if isinstance(value, float) and value.is_integer():
-        return (str(int(value)), str(value))
+    if isinstance(value, int | float) and float(value).is_integer():
+        return (str(int(value)), str(float(value)))
     return (str(value),)
 
 

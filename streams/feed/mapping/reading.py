@@ -9,10 +9,9 @@ import numpy as np
 
 from streams.feed import items as reasons
 from streams.feed.items import FeedError, Ignored, Placed
-from streams.feed.mapping.cells import BoolArray
 from streams.feed.mapping.columns import TEXT, TEXT_OR_NONE, TIME, RowColumns, RowKey
 from streams.feed.mapping.mapping import ClickLogMapping, Where
-from streams.feed.mapping.rows import IntArray, LogRows
+from streams.feed.mapping.rows import BoolArray, IntArray, LogRows
 from streams.feed.mapping.window import ObjectRefs
 from streams.feed.options import ReaderOptions
 

@@ -15,8 +15,8 @@ from streams.feed import items as reasons
 from streams.feed.inputs import MAX_LINE_BYTES, Input
 from streams.feed.items import BadItemError, Dropped, FeedError, Placed
 from streams.feed.mapping import cells as read
-from streams.feed.mapping.cells import BoolArray, Cells, first_filled
-from streams.feed.mapping.mapping import ClickLogMapping, Condition
+from streams.feed.mapping.cells import Cells, first_filled
+from streams.feed.mapping.mapping import ANY, NONE, ClickLogMapping, Condition
 from streams.feed.mapping.paths import (
     ColumnPath,
     NoSuchFieldError,
@@ -31,6 +31,7 @@ from streams.tables import Batch, Table, TableError, is_table
 if TYPE_CHECKING:
     import pyarrow
 
+BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
 LINES = 1_000
@@ -44,6 +45,9 @@ class LogRows(ABC):
     """
 
     faults: Sequence[Placed] = ()
+
+    def __init__(self) -> None:
+        self._conditions: dict[str, list[str | None]] = {}
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -80,14 +84,20 @@ class LogRows(ABC):
 
     def matching(self, condition: Condition) -> BoolArray:
         """Which rows fulfil a condition."""
-        columns = self._cells(condition.path, None) or [[None] * len(self)]
-        made = [self._named(condition.path, lambda c: read.matching(c, condition.values), c) for c in columns]
-        return np.asarray(np.logical_or.reduce(made))
+        said, wanted = self.conditions(condition.path), condition.values
+        if ANY in wanted:
+            found = (one is not None for one in said)
+        elif NONE in wanted:
+            found = (one is None or one in wanted for one in said)
+        else:
+            found = (one in wanted for one in said)
+        return np.fromiter(found, dtype=bool, count=len(said))
 
     def conditions(self, path: ColumnPath) -> list[str | None]:
-        """What `where` sees in a column."""
-        columns = self._cells(path, None) or [[None] * len(self)]
-        return first_filled([read.conditions(one) for one in columns])
+        """What `where` sees in a column: texts, also of numbers and truth values; None where it is empty."""
+        if path.text not in self._conditions:
+            self._conditions[path.text] = self._read(path, None, read.conditions)
+        return self._conditions[path.text]
 
     def _read(
         self, path: ColumnPath, rows: IntArray | None, convert: Callable[[Cells], list[Any]]
@@ -111,6 +121,7 @@ class LineRows(LogRows):
     def __init__(
         self, name: str, numbers: list[int], lines: list[dict[str, Any]], faults: list[Placed]
     ) -> None:
+        super().__init__()
         self._name, self._numbers, self._lines = name, numbers, lines
         self.faults = faults
 
@@ -137,6 +148,7 @@ class TableRows(LogRows):
     """A batch of a table; `bound` says which of its columns each alternative of a path begins at."""
 
     def __init__(self, name: str, batch: Batch, bound: dict[Steps, tuple[str, Steps]]) -> None:
+        super().__init__()
         self._name, self._batch, self._bound = name, batch, bound
         self._count = len(next(iter(batch.columns.values())))
 

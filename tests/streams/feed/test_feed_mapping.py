@@ -211,6 +211,38 @@ def test_rows_that_come_after_their_impression_left_the_window_are_told(tmp_path
     assert sorted(impressions(wide).values()) == sorted(LISTS.values())
 
 
+@pytest.mark.parametrize("said", ["true", "1", '["yes", 1]', '"*"', "1.0"])
+@pytest.mark.parametrize("written", [("1.0", "0.0"), ("1", ""), ("True", "False"), ("yes", "")])
+def test_what_where_compares(tmp_path: Path, said: str, written: tuple[str, str]) -> None:
+    """Truth values and numbers as they stand in CSV; `*` is whatever is not empty."""
+    rows = [{"session": "s", "search": 1, "ts": 5, "q": "q", "rank": 0} for _ in written]
+    rows = [{**row, "sku": text or "none", "clicked": text} for row, text in zip(rows, written, strict=True)]
+    mapping = OBJECTS.replace("where.clicked = true", f"where.clicked = {said}")
+    texts = {"true": {"True"}, "1": {"1", "1.0"}, "1.0": {"1", "1.0"}, '["yes", 1]': {"yes", "1", "1.0"}}
+    hits = tuple(rank for rank, text in enumerate(written) if text in texts.get(said, {text or "something"}))
+    path = write(tmp_path / "t.csv", rows)
+    if not hits:
+        with pytest.raises(FeedError, match="none is a click"):
+            feed(tmp_path, mapping, path)
+        return
+    ((_, _, _, clicked),) = impressions(feed(tmp_path, mapping, path)).values()
+    assert clicked == hits
+
+
+def test_alternatives_are_empty_only_together(tmp_path: Path) -> None:
+    mapping = WHOLE.replace('query = "q"', 'query = "q | term"') + 'where."kind | type" = ""\n'
+    common = {"ts": 5, "results": ["a", "b"], "clicks": [2]}
+    rows = [
+        {"id": "1", "q": None, "term": "second", "kind": None, "type": None, **common},
+        {"id": "2", "q": "first", "term": "second", "kind": None, "type": "ad", **common},
+        {"id": "3", "q": "first", "term": "second", "kind": "", "type": "", **common},
+    ]
+    for kind in ("parquet", "jsonl", "csv"):
+        placed = feed(tmp_path, mapping, write(tmp_path / f"t.{kind}", rows))
+        assert {name: one[1] for name, one in impressions(placed).items()} == {"1": "second", "3": "first"}
+        assert others(placed) == {reasons.OTHER_ROW: 1}
+
+
 def test_an_impression_stays_open_while_pieces_come(tmp_path: Path) -> None:
     rows = object_rows()
     first = rows[0]
