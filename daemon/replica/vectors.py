@@ -72,7 +72,8 @@ class MadeVectors:
 
 
 class VectorMaker:
-    """Makes them. Any thread; what a model needs for it is computed once, by the first who asks."""
+    """Makes vectors by the model of a moment. Any thread; a model's root is computed once, by the first who
+    asks for embedded vectors."""
 
     def __init__(self, fitted: FittedSpaceMap) -> None:
         self._linear = linear_space(fitted)
@@ -82,7 +83,7 @@ class VectorMaker:
 
     @property
     def views(self) -> tuple[GivenView, ...]:
-        """Of folded vectors; () where the map is not linear."""
+        """Where each view lies in a folded vector; () where the map is not linear."""
         views = () if self._linear is None else self._linear.views
         return tuple(
             GivenView(one.name, one.columns.start, one.columns.stop - one.columns.start, one.unit)
@@ -90,7 +91,7 @@ class VectorMaker:
         )
 
     def make(self, read: ReadView, mapped: Block, wanted: WantedVector) -> MadeVectors:
-        """Of mapped objects, by the model that `read` gives. Raises NoVectorsError."""
+        """Make the vectors of mapped objects by the model that `read` gives. Raises NoVectorsError."""
         if wanted == "folded":
             with read() as view:
                 return self._folded(view, mapped)
@@ -144,7 +145,7 @@ def _embedded(view: View, mapped: Block, root: Root | None, wanted: WantedVector
 
 
 def _refuse(view: View) -> None:
-    """Raise for a model of which nothing is exported."""
+    """Raise NoVectorsError for a model of which nothing is exported."""
     if isinstance(view.form, KeyedForm):
         raise NoVectorsError(
             "one_model_per_key",
@@ -166,5 +167,5 @@ def _refuse(view: View) -> None:
 
 
 def as_arrays(rows: Block) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]] | sparse.csr_array:
-    """Rows for a user's own program: float32 [n, dim], or scipy's CSR."""
+    """Give rows to a user's own program: float32 [n, dim], or scipy's CSR."""
     return rows.checked_csr() if isinstance(rows, SparseBlock) else rows.values

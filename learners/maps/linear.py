@@ -43,11 +43,11 @@ class LinearSpace:
 
     @property
     def dim(self) -> int:
-        """Of the given vectors, those of all views side by side."""
+        """The dimension of the given vectors of all views side by side."""
         return int(self.views[-1].columns.stop)
 
     def back(self, folded: Float32s) -> Float32s:
-        """Folded queries, float32 [n, d] in the columns of the map, for given vectors: float32 [n, dim]."""
+        """Take folded queries in the columns of the map, float32 [n, d], to given vectors, [n, dim]."""
         parts = [view.linear.back(folded[:, view.mapped]) for view in self.views]
         return np.concatenate(parts, axis=1).astype(np.float32)
 

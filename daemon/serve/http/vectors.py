@@ -19,12 +19,12 @@ from daemon.serve.query import AnsweringModel, Query, QueryError, VectorAnswers
 
 
 class MakingVectors(Protocol):
-    """Makes vectors of objects; called from one thread at a time."""
+    """Makes vectors of objects. Any thread."""
 
     def vectors(
         self, alias: str, queries: Sequence[Query], wanted: Literal["folded", "embedded", "document"]
     ) -> VectorAnswers:
-        """By one model of the alias. Raises QueryError when it has none."""
+        """Make them by one model of the alias. Raises QueryError when it has none."""
         ...
 
 
@@ -42,7 +42,7 @@ class VectorEndpoints:
     ) -> None:
         self._maker, self._answered, self._aliases = maker, answered, aliases
         self._bodies, self._limits = bodies, limits
-        self._threads = BoundedThreads(1, limits.answer_s, limits.queue)
+        self._threads = BoundedThreads(2, limits.answer_s, limits.queue)  # one may decompose
 
     async def fold(self, request: Request) -> Response:
         """POST /v1/fold"""

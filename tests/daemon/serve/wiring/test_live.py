@@ -1,4 +1,5 @@
-"""What serve says of a version whose objects are mapped otherwise, which it cannot take over as it runs."""
+"""What serve says of a version whose objects are mapped otherwise, which it cannot take over as it runs; and
+vectors that it makes for other indexes."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ import pytest
 from daemon.config import load_config
 from daemon.replica.view import ReplicaStatus
 from daemon.serve.live import FreshnessWatcher, Live
+from daemon.serve.query import Query, QueryError
+from daemon.versions.storage import open_store
 from learners.block import DenseBlock
 from learners.maps import SpaceMap
 from learners.maps.space import ViewConfig
@@ -80,3 +83,34 @@ def test_where_nothing_can_answer_readiness_says_why(shop: Shop) -> None:
         until(lambda: "another map" in (live.not_ready() or ""))
         assert (live.not_ready() or "").startswith("stable: version 1: ")
         until(lambda: status(live, "latest").model is not None)
+
+
+def test_vectors_are_made_for_each_object_or_refused(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(shop) as live:
+        until(lambda: live.not_ready() is None)
+        given = vectors(2, seed=5)
+        asked = [Query(x=given[0].tolist()), Query(id="nobody"), Query(x=given[1].tolist())]
+        made = live.vectors("stable", asked, "document")
+        first, unknown, last = made.results
+        assert isinstance(unknown, QueryError)
+        assert (unknown.status, unknown.field) == (404, "id")
+        units = given / np.linalg.norm(given, axis=1, keepdims=True)  # version 0: the cosine
+        np.testing.assert_allclose([first, last], units, atol=1e-6)
+        assert (made.similarity, made.symmetric, made.dim, made.views) == ("inner_product", True, DIM, [])
+        assert [one.name for one in live.vectors("stable", asked, "folded").views] == ["x"]
+        only_wrong = live.vectors("stable", asked[1:2], "folded")
+        assert isinstance(only_wrong.results[0], QueryError)
+        monkeypatch.setattr("daemon.serve.live.MOST_NUMBERS", 2 * DIM - 1)
+        with pytest.raises(QueryError, match="too many for one answer"):
+            live.vectors("stable", asked, "folded")
+        assert len(live.vectors("stable", asked[:1], "folded").results) == 1
+
+
+def test_before_there_is_a_version_no_vectors_are_made(tmp_path: Path) -> None:
+    config = load_config(None, {"checkpoints.path": str(tmp_path), "space.views.x.dim": DIM}, {})
+    watcher = FreshnessWatcher(ALIASES, lambda *told: None, 60.0)
+    stored = open_store(tmp_path)
+    live = Live(config, stored.versions, stored.ledger, watcher, lambda guarded: None)
+    with pytest.raises(QueryError) as told:
+        live.vectors("stable", [Query(x=[1.0] * DIM)], "folded")
+    assert told.value.status == 503
