@@ -103,9 +103,33 @@ def test_once_proven_best_follows_the_newest_that_is_not_worse():
     standing, outcome = weigh(PROVEN, RULE, 2, 1, seen(UP, anchor=SAME, count=100))
     assert outcome == Conclusion("not yet", promoted=True)
     assert standing.anchor == 1
+    assert is_better(standing, RULE, 1, 2, outcome) == (
+        "yes: version 1 is better than your ranking (version 0), error at most 0.05; "
+        "nothing shows that version 2, which is best now, is worse"
+    )
     standing, outcome = weigh(standing, RULE, 3, 2, seen(UP, anchor=UP))
     assert outcome.improved
     assert standing.anchor == 3
+
+
+@pytest.mark.parametrize(("best", "version", "asked"), [(1, 2, "own,stable"), (0, 2, "own,latest")])
+def test_lists_that_can_tell_nothing_ask_for_interleaved_ones(best, version, asked):
+    standing = PROVEN if best else Standing()
+    told = is_better(standing, RULE, best, version, Conclusion("not yet"), silent=90)
+    assert told.startswith("yes: version 1 is better" if best else "not known yet")
+    assert f"version {best or version} makes these lists itself" in told
+    assert f"ask with interleave={asked} for a share of the questions" in told
+
+
+def test_best_follows_several_versions_that_lose_together():
+    """Each is best for too few lists to fall by itself: they are bet against together."""
+    standing, best = PROVEN, 1
+    for version in range(2, 12):
+        standing, outcome = weigh(standing, RULE, version, best, seen(SAME, 60, best=told(DOWN, 60, version)))
+        if outcome.fell:
+            return
+        best = version
+    raise AssertionError(f"none fell: {standing.hold.log}")
 
 
 def test_best_does_not_follow_what_is_worse_than_the_last_that_was_surely_better():
