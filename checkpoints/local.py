@@ -286,16 +286,16 @@ class LocalStaged:
         sha256: str | None = None,
         durable: bool = True,
         *,
-        told: Callable[[Buffer], None] = _nobody,
+        on_chunk: Callable[[Buffer], None] = _nobody,
     ) -> PutResult:
         """Hash unless `sha256` is known, fsync, link to `key`, fsync folders. KeyExists, WriteFailed.
 
-        `told` hears, in order, the bytes that are hashed.
+        `on_chunk` hears, in order, the bytes that are hashed.
         """
         target = self._root / key
         parents = [self._root / part for part in reversed(Path(key).parents)]
         try:
-            digest = sha256 or self._hash(told)
+            digest = sha256 or self._hash(on_chunk)
             if durable:
                 self._fs.files.fsync(self._fd)
             for folder in parents[1:]:
@@ -318,7 +318,7 @@ class LocalStaged:
             fd, self._fd = self._fd, -1
             drop(self._fs, fd, self._temp)
 
-    def _hash(self, told: Callable[[Buffer], None]) -> str:
+    def _hash(self, on_chunk: Callable[[Buffer], None]) -> str:
         """sha256 of the file, from the page cache, while the disk already writes what was hashed."""
         digest = hashlib.sha256()
         buffer = memoryview(bytearray(min(CHUNK, max(self._size, 1))))
@@ -328,7 +328,7 @@ class LocalStaged:
             if got == 0:
                 raise OSError(f"only {at} of {self._size} bytes can be read back")
             digest.update(buffer[:got])
-            told(buffer[:got])
+            on_chunk(buffer[:got])
             self._fs.files.start_writeback(self._fd, at, got)
             at += got
         return digest.hexdigest()

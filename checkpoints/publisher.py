@@ -128,7 +128,7 @@ class StateWriter:
         try:
             for offset, piece in capture.pieces():
                 staged.write_at(offset, piece)
-            put = staged.commit(key, told=digests.update)
+            put = staged.commit(key, on_chunk=digests.update)
         finally:
             staged.abort()
         return StateFile(key, put, digests.specs())

@@ -177,8 +177,8 @@ class Staged(Protocol):
         """Put `data` at `offset`; may be repeated for the same place, not durable yet."""
         ...
 
-    def commit(self, key: str, *, told: Callable[[Buffer], None]) -> PutResult:
-        """Hash, make durable, call it `key`; `told` hears all bytes in order.
+    def commit(self, key: str, *, on_chunk: Callable[[Buffer], None]) -> PutResult:
+        """Hash, make durable, call it `key`; `on_chunk` hears all bytes in order.
 
         Raises as `BlobStore.put_new`.
         """

@@ -1,7 +1,6 @@
 """Waiting through a stream's short absences: what failed while it was unavailable is tried again.
 
-Written by hand, because every wait here must end early: at a stop, at Ctrl-C, or with a sign of life for the
-watchdog. Retry libraries sleep between attempts and hear none of these.
+Written by hand, since every wait here can end early (decision 030).
 """
 
 from __future__ import annotations
@@ -15,7 +14,9 @@ from streams.source import OutRecord, Sink, TopicIdentity
 Result = TypeVar("Result")
 
 RETRY_SECONDS = 0.5
-"""Pause between two attempts."""
+"""Pause between two attempts at what a role cannot work without: its log, the holdout, dead letters."""
+BACKGROUND_RETRY_SECONDS = 1.0
+"""The same at what answers do not wait for: the topic of items, its dead letters, clicks."""
 GIVE_UP_SECONDS = 120.0
 """Longer than a broker takes to restart; then the command ends and says how to continue."""
 

@@ -61,9 +61,9 @@ def _leave(number: int, frame: FrameType | None) -> None:
 LOOK_SECONDS = 0.5
 END_SECONDS = 30.0
 LIMIT_SECONDS = 300.0
-"""Until then learning stops by itself; a slow machine shows what it has by then."""
+"""From version 0 on, until learning has stopped by itself; a slow machine shows what it has by then."""
 NOTHING_SECONDS = 600.0
-"""Until then there is a version 0, or something is wrong."""
+"""Until then there is a version 0; a demo without a page ends then, and one with a page waits on."""
 LISTS = 18_000
 """The most that are shown. A busy machine judges fewer versions, between which more was learned: it would
 never see gains that are small enough to stop."""
@@ -115,13 +115,14 @@ class DemoRun:
             yield {"serve": self._role(stack, "serve", ["serve"])} if wanted else {}
 
     def watch(self, roles: dict[str, RoleProcess]) -> Iterator[DemoProgress]:
-        """Look at the stores until learning has stopped: by itself, because all clicks are learned, or after
-        `LIMIT_SECONDS`, `out_of_time`.
+        """Look at the stores until learning has stopped: by itself, because all clicks are learned, or
+        `LIMIT_SECONDS` after version 0, `out_of_time`.
 
         Users come once there is a version 0: clicks that wait for a learner to start would age all that
-        follow. Raises UserError when a process fails, or when there is no version yet by then.
+        follow. Raises UserError when a process fails, or when no page is served and there is no version
+        after `NOTHING_SECONDS`.
         """
-        leaving, feed, idle = False, None, 0
+        leaving, feed, idle, start = False, None, 0, 0.0
         while True:
             look = self.look()
             yield look
@@ -130,7 +131,8 @@ class DemoRun:
                 break
             if feed is None and look.versions:
                 roles["feed"] = feed = self._feed(self._stack)
-            self.out_of_time = look.seconds > LIMIT_SECONDS and look.versions > 0
+                start = look.seconds
+            self.out_of_time = feed is not None and look.seconds - start > LIMIT_SECONDS
             users_left = feed is not None and feed.poll() is not None
             idle = idle + 1 if users_left and self._nothing_waits() else 0
             if (idle >= LEARNED_LOOKS or self.out_of_time) and not leaving:
@@ -199,7 +201,7 @@ class DemoRun:
                     f"its messages are in {self._folder / f'{name}.log'}",
                     EX_SOFTWARE,
                 )
-        if look.seconds > NOTHING_SECONDS and not look.versions:
+        if look.seconds > NOTHING_SECONDS and not look.versions and "serve" not in roles:
             raise UserError(
                 f"nothing was learned within {NOTHING_SECONDS:.0f} s",
                 f"see the logs in {self._folder}; a slower machine may need more time",

@@ -18,6 +18,7 @@ from daemon.demo.run import LISTS_PER_SECOND, MIN_DELTA, PATIENCE, DemoProgress
 from daemon.look.curves import Curves, Point
 
 ROWS = 14
+SLOW_SECONDS = 120.0
 BAR = 28
 
 
@@ -94,7 +95,8 @@ def _table(curves: Curves) -> Table:
 
 def _status(look: DemoProgress) -> Text:
     if not look.versions:
-        doing = "starting users, feed, learn and validate"
+        slow = "; on a slow machine this takes minutes, and the logs say how far it is"
+        doing = "starting users, feed, learn and validate" + (slow if look.seconds > SLOW_SECONDS else "")
     elif not look.curves.judged:
         doing = f"validate is starting; learn has written {look.versions} versions"
     else:

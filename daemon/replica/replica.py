@@ -58,7 +58,7 @@ class StatusTracker:
                 self._status, model=model, since=time.time(), swaps=dict(self._swaps), swap_seconds=told
             )
 
-    def looked(self, why: str, refusals: Mapping[str, int]) -> None:
+    def set_why_not_newer(self, why: str, refusals: Mapping[str, int]) -> None:
         """Why nothing newer is served, "" when there is nothing; versions refused so far, by reason."""
         with self._lock:
             self._status = replace(self._status, why_not_newer=why, refusals=dict(refusals))
@@ -206,7 +206,7 @@ class Follower:
             entries = self._source.ledger.poll(report=self._doubt)
         except (CheckpointError, OSError) as error:
             self._stands_behind(True)
-            self._board.looked(f"the versions cannot be listed: {error}", self._refusals.counts)
+            self._board.set_why_not_newer(f"the versions cannot be listed: {error}", self._refusals.counts)
             return
         if self._on_ledger is not None:
             self._on_ledger(entries)
@@ -277,7 +277,7 @@ class Follower:
             self._served = ServedVersion(self._served.number, decision.entry)
         mine, how = self._folder.mine, self._folder.how
         lost = f"the folder lacks {mine.name}: {LOSS_MESSAGES[how]}" if mine is not None and how else ""
-        self._board.looked("; ".join(filter(None, (lost, decision.why))), self._refusals.counts)
+        self._board.set_why_not_newer("; ".join(filter(None, (lost, decision.why))), self._refusals.counts)
 
     def _load(self, decision: Load, now: float) -> None:
         unshown = self._writer.unshown
@@ -287,7 +287,7 @@ class Follower:
             if self._stepper is not None and unshown:
                 self._fall_back(self._stepper.abandon())  # the load has overwritten half a record
             self._refusals.add(decision.number, refused, now)
-            self._board.looked(str(refused), self._refusals.counts)
+            self._board.set_why_not_newer(str(refused), self._refusals.counts)
             self._look_at = now  # the next best is looked for at once
             return
         self._quiet.broken()
@@ -298,7 +298,7 @@ class Follower:
         if self._stepper is not None:
             self._stepper.begin(manifest)
         self._board.served(model, "version", seconds)
-        self._board.looked("", self._refusals.counts)
+        self._board.set_why_not_newer("", self._refusals.counts)
         self._on_flip(model, "version", NO_TIMES, counted(manifest.counters, *APPLIED))
         log.info("a version is served", alias=self._alias, version=manifest.number, seconds=seconds)
 

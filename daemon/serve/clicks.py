@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from daemon.retries import BACKGROUND_RETRY_SECONDS
 from daemon.runtime.watchdog import give_way
 from daemon.serve.query import PairClicks
 from streams.codec import decode_event
@@ -30,7 +31,6 @@ RECORDS = 20_000
 POLL_RECORDS, POLL_SECONDS = 256, 0.5
 REST_SECONDS = 300.0
 """Nobody has asked for so long: the topic is left until somebody does."""
-RETRY_SECONDS = 5.0
 NICE = 10
 
 log = structlog.get_logger("tripletd.serve")
@@ -148,7 +148,7 @@ class RecentClicks:
                 if str(error) != said:
                     said = str(error)
                     log.warning("cannot follow which clicks were learned", problem=said)
-                self._stop.wait(RETRY_SECONDS)
+                self._stop.wait(BACKGROUND_RETRY_SECONDS)
 
     def _is_wanted(self) -> bool:
         """Whether the calling thread is to go on; one that was told to end stays ended."""

@@ -35,8 +35,8 @@ impressions, 0.008 on 500, 0.006 on 2,000; versions that learned from clicks wit
 to 0.013.
 """
 CLICKS_IMPRESSIONS = 500
-"""Impressions below which noise of the gain could pass the margin: there it is two and a half deviations. The
-minimum unless `validate.min_impressions` says another; with a smaller one the margin grows as the noise does.
+"""Impressions for which the margin is meant: there it is two and a half deviations of the noise of a gain. On
+fewer it grows as the noise does.
 """
 NOISE_EXPONENT = 0.75
 """The deviation of a gain grew from 500 impressions to 200 by (500 / 200) to this power."""
@@ -61,14 +61,13 @@ class MeasureGuard:
 class DecisionRule:
     """What decides: `measure`, by its gain over version 0.
 
-    To be best a version needs every guard to hold, a gain of at least `margin` (and above 0), and at least
-    `min_impressions` usable impressions in the window. The margin is meant for `margin_impressions`.
+    To be best a version needs every guard to hold, and a gain of at least `margin` (and above 0). The margin
+    is meant for `margin_impressions`.
     """
 
     measure: str
     guards: tuple[MeasureGuard, ...]
     margin: float = 0.0
-    min_impressions: int = 0
     margin_impressions: int = 0
 
     def margin_on(self, impressions: int) -> float:
@@ -87,7 +86,6 @@ CLICKS = DecisionRule(
     (_RANDOM_GUARD, MeasureGuard("hop_auc", HOP_TOLERANCE)),
     CLICKS_MARGIN,
     CLICKS_IMPRESSIONS,
-    CLICKS_IMPRESSIONS,
 )
 """Without judgments: clicks inside the shown lists can be ordered better while retrieval over the catalog
 collapses; the guards see that, because they compare with objects that were not shown.
@@ -96,14 +94,9 @@ SHOWN_LISTS = replace(CLICKS, measure="position_balanced", guards=(_RANDOM_GUARD
 """Without a catalog: what was never shown is not known."""
 
 
-def asking(rule: DecisionRule, impressions: int) -> DecisionRule:
-    """The rule for windows of at least so many impressions, instead of its own minimum."""
-    return replace(rule, min_impressions=impressions)
-
-
 def of_all_keys(rule: DecisionRule) -> DecisionRule:
     """The rule for a version whose models were judged key by key: the margin was asked of each."""
-    return replace(rule, margin=0.0, min_impressions=0)
+    return replace(rule, margin=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +185,7 @@ def judge_by(
         float(reference[rule.measure]),
         guarded=not fallen(rule, own, reference),
         margin=rule.margin_on(own.get("impressions", 0)),
-        enough=not missing(rule, own, reference),
+        enough=not missing(rule, reference),
         best=best,
     )
 
@@ -202,17 +195,15 @@ def fallen(rule: DecisionRule, own: Mapping[str, Any], reference: Mapping[str, A
     return [guard.measure for guard in rule.guards if not _holds(guard, own, reference)]
 
 
-def missing(rule: DecisionRule, own: Mapping[str, Any], reference: Mapping[str, Any]) -> list[str]:
-    """What the window lacks to decide: impressions, or the evidence of a guard."""
-    count = own.get("impressions", 0)
-    few = [f"{count} of {rule.min_impressions} usable impressions"] if count < rule.min_impressions else []
-    return few + [f"no {guard.measure}" for guard in rule.guards if reference.get(guard.measure) is None]
+def missing(rule: DecisionRule, reference: Mapping[str, Any]) -> list[str]:
+    """What the window lacks to decide: the evidence of a guard."""
+    return [f"no {guard.measure}" for guard in rule.guards if reference.get(guard.measure) is None]
 
 
 def why_not(rule: DecisionRule, judged: Judged, own: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
     """Why a judged version does not beat the best one, for people."""
     if not judged.enough:
-        return f"the window cannot decide ({', '.join(missing(rule, own, reference))})"
+        return f"the window cannot decide ({', '.join(missing(rule, reference))})"
     if not judged.guarded:
         return f"{', '.join(fallen(rule, own, reference))} below version 0's"
     if judged.best is None or not judged.eligible:

@@ -26,7 +26,7 @@ from daemon.config.schema import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.validate.choosing import FormChooser, FormChooserByJudgments
 from daemon.validate.comparing import Measures, Scored, compare
-from daemon.validate.decide import DecisionRule, asking, fallen, is_finite, judge_by, why_not
+from daemon.validate.decide import DecisionRule, fallen, is_finite, judge_by, why_not
 from daemon.validate.evidence import (
     Comparison,
     Conclusion,
@@ -363,9 +363,9 @@ class KeyedEvaluator:
             return zero, KeyVerdict(len(panel), base, base, COSINE, NOT_SCORED)
         if not is_finite(own, self._rule):
             return zero, KeyVerdict(len(panel), base, base, COSINE, NOT_SCORED)
-        rule, known = asking(self._rule, 0), {**own, "impressions": len(panel)}
-        judged = judge_by(rule, candidate.number, known, zero)
-        why = "" if judged.eligible else why_not(rule, judged, known, zero)
+        known = {**own, "impressions": len(panel)}
+        judged = judge_by(self._rule, candidate.number, known, zero)
+        why = "" if judged.eligible else why_not(self._rule, judged, known, zero)
         verdict = LEARNED if judged.eligible else COSINE
         return own, KeyVerdict(len(panel), judged.value, judged.reference, verdict, why)
 

@@ -15,7 +15,7 @@ from daemon.config.schema import Config
 from daemon.dead_letters import open_dead
 from daemon.exits import UserError
 from daemon.telemetry import ValidateMetrics
-from daemon.validate.decide import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule, asking, of_all_keys
+from daemon.validate.decide import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule, of_all_keys
 from daemon.validate.evaluator import AnyEvaluator, CandidateCache, Evaluator, KeyedEvaluator
 from daemon.validate.holdout import Holdout
 from daemon.validate.judge import Judge, JudgedQueries
@@ -106,19 +106,13 @@ def open_inputs(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> V
         ledger=stored.ledger,
         candidates=CandidateCache(stored.versions, space, catalog, config.serving),
         judgments=judgments,
-        clicks=clicks_rule(config.validate.min_impressions, catalog is not None),
+        clicks=SHOWN_LISTS if catalog is None else CLICKS,
         is_holdout=holdout_rule(config),
         metrics=metrics,
         place=config.checkpoints.path,
         max_queries=config.validate.max_queries,
         per_key=config.validate.least_impressions if keyed else None,
     )
-
-
-def clicks_rule(min_impressions: int, has_catalog: bool) -> DecisionRule:
-    """The rule without judgments; min_impressions: as configured, 0 for the rule's own."""
-    rule = CLICKS if has_catalog else SHOWN_LISTS
-    return asking(rule, min_impressions) if min_impressions else rule
 
 
 def short_of_end(

@@ -103,38 +103,38 @@ def run(
     metrics = ValidateMetrics()
     add_place(metrics.registry, config.checkpoints.path)
     with ExitStack() as stack:
-        outside = open_runtime(stack, config, metrics.registry, config.http.validate_port, load)
+        runtime = open_runtime(stack, config, metrics.registry, config.http.validate_port, load)
         inputs = open_inputs(stack, config, metrics)
         validator = Validator(inputs, config.validate, inputs.rule)
-        patience = WaitLimit(clock, learner_is_running if options.beside_learn else lambda: False)
-        outside.started()
-        return _loop(validator, outside, patience if options.exit_when_caught_up else None)
+        limit = WaitLimit(clock, learner_is_running if options.beside_learn else lambda: False)
+        runtime.started()
+        return _loop(validator, runtime, limit if options.exit_when_caught_up else None)
 
 
-def _loop(validator: Validator, outside: RoleRuntime, patience: WaitLimit | None) -> int:
+def _loop(validator: Validator, runtime: RoleRuntime, limit: WaitLimit | None) -> int:
     """Read what is there, watch it for drift, judge the newest version, rest when there was nothing to do."""
 
-    signals, pulse = outside.signals, outside.pulse
-    standing = ReadinessReporter(outside.health, outside.notifier, log, "judging")
+    signals, pulse = runtime.signals, runtime.pulse
+    readiness = ReadinessReporter(runtime.health, runtime.notifier, log, "judging")
     quiet = Quiet(WAIT_SECONDS, LONGEST_WAIT_SECONDS)
 
     def give_up(seconds: float, error: Exception) -> bool:
         pulse.beat("dead letters")
         missing = f"holdout or dead letters are not available: {error}"
-        standing.now(missing)
-        if patience is not None:
-            patience.wait_for(missing, validator.state(), remedy="")
+        readiness.now(missing)
+        if limit is not None:
+            limit.wait_for(missing, validator.state(), remedy="")
         return signals.wait(seconds)
 
     while not signals.stopping:
-        outside.reloading.when(signals.take_reload_request())
+        runtime.reloading.when(signals.take_reload_request())
         fresh = validator.read(0.0, give_up, lambda: pulse.beat("reading the holdout stream"))
         with pulse.patient("judging"):
             validator.watch_drift(fresh)
             judged = validator.judge_next()
         validator.look_at_folder()
-        standing.now(validator.not_ready())
-        if patience is not None:
+        readiness.now(validator.not_ready())
+        if limit is not None:
             missing = _unfinished(validator)
             if missing is None:
                 log.info("caught up", waiting_for=validator.waiting_for())
@@ -142,7 +142,7 @@ def _loop(validator: Validator, outside: RoleRuntime, patience: WaitLimit | None
                     log.warning("but for what an open transaction holds back", remedy=told)
                 break
             if not fresh and judged is None:
-                patience.wait_for(missing, validator.state())
+                limit.wait_for(missing, validator.state())
         if not fresh and judged is None:
             signals.wait(quiet.rest_s())
         else:

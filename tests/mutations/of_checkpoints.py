@@ -31,10 +31,10 @@ WRITING = (
     _m("commit.other-writer-passes", "def check_writer(", "if number >= after and not _is_own(", "if number > after and not _is_own(", VERSIONS + " daemon/learn/writing/test_fence.py checkpoints/test_retention.py"),
     _m("commit.own-is-strange", "def _is_own(", ".writer == epoch.writer", ".writer != epoch.writer", VERSIONS),
     _m("commit.takes-strange-number", "def _skip_own(", "if not _is_own(store, epoch.next_number, epoch):", "if False:", VERSIONS),
-    _m("staging.no-fsync-of-file", "digest = sha256 or self._hash(told)", "self._fs.files.fsync(self._fd)", "pass", DURABLE),
-    _m("staging.no-sync-of-folders", "digest = sha256 or self._hash(told)", "self._fs.folders.sync(folder)", "pass", DURABLE),
-    _m("staging.link-before-fsync", "digest = sha256 or self._hash(told)", "if durable:\n                self._fs.files.fsync(self._fd)\n            for folder in parents[1:]:\n                self._fs.folders.make(folder)\n            self._fs.folders.link(self._temp, target)", "for folder in parents[1:]:\n                self._fs.folders.make(folder)\n            self._fs.folders.link(self._temp, target)\n            if durable:\n                self._fs.files.fsync(self._fd)", DURABLE),
-    _m("staging.temp-stays", "digest = sha256 or self._hash(told)", "finally:\n            self.abort()", "finally:\n            pass", f"{DURABLE} {LOCAL}"),
+    _m("staging.no-fsync-of-file", "digest = sha256 or self._hash(on_chunk)", "self._fs.files.fsync(self._fd)", "pass", DURABLE),
+    _m("staging.no-sync-of-folders", "digest = sha256 or self._hash(on_chunk)", "self._fs.folders.sync(folder)", "pass", DURABLE),
+    _m("staging.link-before-fsync", "digest = sha256 or self._hash(on_chunk)", "if durable:\n                self._fs.files.fsync(self._fd)\n            for folder in parents[1:]:\n                self._fs.folders.make(folder)\n            self._fs.folders.link(self._temp, target)", "for folder in parents[1:]:\n                self._fs.folders.make(folder)\n            self._fs.folders.link(self._temp, target)\n            if durable:\n                self._fs.files.fsync(self._fd)", DURABLE),
+    _m("staging.temp-stays", "digest = sha256 or self._hash(on_chunk)", "finally:\n            self.abort()", "finally:\n            pass", f"{DURABLE} {LOCAL}"),
     _m("staging.hash-skips", "def _hash(self", "digest.update(buffer[:got])", "digest.update(buffer[: got - 1])", f"{ENCODING} {VERSIONS}"),
 )
 

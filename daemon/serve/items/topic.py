@@ -11,13 +11,12 @@ from contextlib import suppress
 import structlog
 
 from daemon.dead_letters import fitted
+from daemon.retries import BACKGROUND_RETRY_SECONDS
 from streams.errors import OffsetExpired, PartitionsAdded, StreamError, TopicMissing
 from streams.partitions import end_of_transaction
 from streams.poison import DeadLetter, dead_letter_record
 from streams.source import HeldBack, RecordBatch, Sink, Source, TopicIdentity
 
-RETRY_SECONDS = 1.0
-"""Between two attempts to open a topic that is not there or does not answer."""
 LOOK_SECONDS = 5.0
 """Between two looks at the end of the topic."""
 COMPACT_SECONDS = 60.0
@@ -191,14 +190,13 @@ class ItemTopic:
         if isinstance(error, OffsetExpired):
             log.warning("records of items were removed before they were read", gap=error.gap)
         self.trouble = str(error)
-        self._next_try = time.monotonic() + RETRY_SECONDS
+        self._next_try = time.monotonic() + BACKGROUND_RETRY_SECONDS
         self.close()
 
 
 MOST_WAITING = 1000
 """Letters kept while their topic cannot be written; of more, only the count."""
 AT_ONCE = 100
-LETTER_RETRY_SECONDS = 2.0
 
 
 class ItemDeadLetters:
@@ -249,7 +247,7 @@ class ItemDeadLetters:
                 del self._waiting[: len(batch)]
         except StreamError as error:
             log.warning("dead letters of items cannot be written; trying again", problem=str(error))
-            self._next_try = time.monotonic() + LETTER_RETRY_SECONDS
+            self._next_try = time.monotonic() + BACKGROUND_RETRY_SECONDS
             self.close()
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from daemon.demo.page import DemoPorts
 from daemon.demo.report import ALL_LEARNED, TIME_LIMIT, Report, Retrieval, print_report
 from daemon.demo.run import DemoProgress, DemoRun, write_settings
 from daemon.demo.screen import Screen, introduction, reopening
+from daemon.exits import UserError
 from daemon.look.curves import CurveLine, Curves, Point
 from daemon.validate.decide import STOP_PATIENCE
 
@@ -92,6 +93,32 @@ def test_users_wait_for_the_learner_and_all_that_they_clicked_is_learned_and_jud
     assert next(waiting, None) is None  # it was asked until nothing waited for a while
     assert seen[-1].curves.judged[-1].version == 2
     assert not demo.out_of_time
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_page_is_kept_however_late_the_first_version_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    monkeypatch.setattr("daemon.demo.run.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("daemon.demo.run.JUDGE_SECONDS", 0.0)
+    demo = DemoRun(tmp_path, write_settings(tmp_path, DemoPorts("127.0.0.1", 1, 2, 3)), 0)
+    learn, written = Role(), iter([(0, 700.0), (1, 800.0), (1, 1050.0), *[(1, 1150.0)] * 9])
+
+    def now() -> DemoProgress:
+        versions, seconds = next(written)
+        return DemoProgress(Curves((CurveLine(None, ()),), best=0, stopped_by=None), versions, seconds)
+
+    monkeypatch.setattr(demo, "look", now)
+    monkeypatch.setattr(demo, "_feed", lambda stack: Role())
+    roles: Any = {"learn": learn, "validate": Role()} | ({"serve": Role()} if kept else {})
+    if not kept:
+        with pytest.raises(UserError, match="nothing was learned within 600 s"):
+            list(demo.watch(roles))
+        return
+    seen = [look.seconds for look in demo.watch(roles)]
+    assert seen[:4] == [700.0, 800.0, 1050.0, 1150.0]  # the time to learn counts from the first version on
+    assert demo.out_of_time
+    assert learn.told == 1
 
 
 def report(stopped_by: str) -> Report:

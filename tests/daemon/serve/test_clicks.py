@@ -133,7 +133,7 @@ def test_a_mistake_of_the_program_is_not_the_end_of_it(topic: str) -> None:
 
 
 def test_a_topic_that_does_not_answer_is_asked_again(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clicks, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(clicks, "BACKGROUND_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(clicks, "POLL_SECONDS", 0.01)
     send(topic, learned("q", "a", "b"))
     failures = [StreamUnavailable("away")] * 3

@@ -36,8 +36,8 @@ def test_it_is_not_ready_before_it_has_looked() -> None:
     manager, signals = Manager(health), Signals()
     signals.request_stop()
     reloading = ConfigReloader(cast(Any, _Config()), None, manager)
-    outside = RoleRuntime(signals, health, Watchdog(60.0), manager, reloading, Pulse("the loop"))
-    _loop(cast(ServeParts, _Parts()), outside)
+    runtime = RoleRuntime(signals, health, Watchdog(60.0), manager, reloading, Pulse("the loop"))
+    _loop(cast(ServeParts, _Parts()), runtime)
     assert manager.found == ["being loaded"]
 
 

@@ -99,29 +99,29 @@ def test_a_newest_version_that_cannot_be_read_is_told(world, clock):
 
 def test_what_moves_starts_the_patience_again():
     clock = Clock()
-    patience = WaitLimit(clock, lambda: False)
-    patience.wait_for("more", 1)
+    limit = WaitLimit(clock, lambda: False)
+    limit.wait_for("more", 1)
     clock.now += WAIT_LIMIT_SECONDS - 1
-    patience.wait_for("more", 2)
+    limit.wait_for("more", 2)
     clock.now += WAIT_LIMIT_SECONDS - 1
-    patience.wait_for("more", 2)
+    limit.wait_for("more", 2)
     clock.now += 1
     with pytest.raises(UserError, match="more; nothing new"):
-        patience.wait_for("more", 2)
+        limit.wait_for("more", 2)
 
 
 def test_while_learn_is_at_work_there_is_no_end_of_patience():
     clock, working = Clock(), [True]
-    patience = WaitLimit(clock, lambda: working[0])
+    limit = WaitLimit(clock, lambda: working[0])
     for _ in range(20):
-        patience.wait_for("more", 1)
+        limit.wait_for("more", 1)
         clock.now += WAIT_LIMIT_SECONDS - 5
-    patience.wait_for("more", 1)
+    limit.wait_for("more", 1)
     working[0] = False
-    patience.wait_for("more", 1)
+    limit.wait_for("more", 1)
     clock.now += WAIT_LIMIT_SECONDS
     with pytest.raises(UserError):
-        patience.wait_for("more", 1)
+        limit.wait_for("more", 1)
 
 
 def test_every_partition_counts():

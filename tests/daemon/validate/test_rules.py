@@ -26,12 +26,13 @@ def clicks(**changes):
         (CLICKS, clicks(clicked_vs_random=0.8699), ZERO, False),
         (CLICKS, clicks(hop_auc=0.7701), ZERO, True),
         (CLICKS, clicks(hop_auc=0.7699), ZERO, False),
-        (CLICKS, clicks(impressions=500), ZERO, True),
-        (CLICKS, clicks(impressions=499), ZERO, False),
+        (CLICKS, clicks(impressions=500, balanced_hop=0.9201), ZERO, True),
+        (CLICKS, clicks(impressions=100, balanced_hop=0.9670), ZERO, True),  # .02 (500 / 100)^.75 = .0669
+        (CLICKS, clicks(impressions=100, balanced_hop=0.9668), ZERO, False),
         (SHOWN_LISTS, clicks(hop_auc=0.0), ZERO, True),
         (SHOWN_LISTS, clicks(position_balanced=0.51), ZERO, False),
         (SHOWN_LISTS, clicks(clicked_vs_random=0.8), ZERO, False),
-        (SHOWN_LISTS, clicks(impressions=499), ZERO, False),
+        (SHOWN_LISTS, clicks(impressions=100), ZERO, False),
     ],
 )
 def test_eligible(rule, own, reference, eligible):
@@ -61,7 +62,7 @@ def test_a_guard_without_evidence_leaves_the_window_undecided():
         (clicks(), Incumbent(3, 0.95, 0.0), False),
         (clicks(balanced_hop=0.91), Incumbent(3, 0.8, 0.01), False),
         (clicks(hop_auc=0.7), Incumbent(3, 0.8, 0.01), False),
-        (clicks(impressions=499), Incumbent(3, 0.8, 0.01), False),
+        (clicks(impressions=100), Incumbent(3, 0.8, 0.01), False),
     ],
 )
 def test_beats(own, best, beats):

@@ -206,7 +206,7 @@ def test_a_topic_made_anew_is_another_catalog(embedded):
 
 
 def test_a_topic_made_anew_is_served_once_it_is_read_whole(embedded, monkeypatch):
-    monkeypatch.setattr(topic_module, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(topic_module, "BACKGROUND_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(catalog_module, "POLL_RECORDS", 2)
     embedded.send(put("old", dense(10)))
     catalog = embedded.catalog(start=False)  # its thread's turns are taken here, one by one

@@ -46,7 +46,7 @@ def refused(count: int) -> list[DeadLetter]:
 def test_letters_that_are_not_written_are_counted_until_they_are(
     count: int, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(letters, "LETTER_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(letters, "BACKGROUND_RETRY_SECONDS", 0.0)
     topic = Topic()
     kept = ItemDeadLetters(topic.open)
     kept.add(refused(count), {})

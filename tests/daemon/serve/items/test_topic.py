@@ -36,7 +36,7 @@ class Failing:
 
 @pytest.fixture
 def address(monkeypatch) -> Address:
-    monkeypatch.setattr(topic_module, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(topic_module, "BACKGROUND_RETRY_SECONDS", 0.0)
     monkeypatch.setattr(topic_module, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(topic_module, "COMPACT_SECONDS", 0.0)
     found = Address("memory", uuid.uuid4().hex, "t.items")
