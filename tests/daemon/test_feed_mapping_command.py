@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from daemon.cli import main
 from streams.feed.mapping.mapping import recipe_text
 
-from .test_feed_command import events_of, impressions_of
+from .test_feed_command import account, events_of, impressions_of, tripletd
 
 SAMPLE = Path(__file__).parents[1] / "streams" / "feed" / "samples" / "ga4.jsonl"
 
@@ -40,6 +41,14 @@ def test_a_table_is_fed_and_again(tmp_path: Path, events: str, capsys: pytest.Ca
     copied.write_text(recipe_text("ga4"))
     assert main(["feed", events, "--mapping", str(copied), *words[4:]]) == 0
     assert {event.id for event in events_of(f"log:{log}")} | {one.id for one in impressions_of(log)} == first
+
+
+def test_lines_come_from_a_pipe_too() -> None:
+    packed = gzip.compress(SAMPLE.read_bytes())
+    fed = account(
+        tripletd("-", "--mapping", "ga4", "--dry-run", "--json", "--to", "log:unused", stdin=packed)
+    )
+    assert (fed["read"], fed["dropped"]) == (3, {"no_click": 1})
 
 
 def test_a_dry_run_explains_every_row(events: str, capsys: pytest.CaptureFixture[str]) -> None:

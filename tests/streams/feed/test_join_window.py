@@ -115,3 +115,16 @@ def test_too_small_a_window_loses_clicks_and_tells_each(size: int) -> None:
     assert accounted(found, told) == len(clicks)
     assert told[reasons.AFTER_WINDOW] > 0
     assert all(clicked <= {*view.shown} for view, clicked in ((view, found[view.id]) for view in views))
+
+
+def test_no_more_than_its_size_waits() -> None:
+    window = JoinWindow(4, None, ObjectRefs())
+    for number in range(10):
+        window.click(f"s{number}", f"row {number}", "p", number)
+        assert len(window.done) == max(0, number - 3)
+    for number in range(10):
+        window.shown(Said(f"i{number}", "s", "row", number, "q", None, None), ["a"])
+        assert len(window.done) == 6 + max(0, number - 3)
+    assert {item.reason for _, item in window.done if isinstance(item, Ignored)} == {
+        reasons.CLICK_WITHOUT_IMPRESSION
+    }
