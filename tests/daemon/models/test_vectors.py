@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,19 +18,23 @@ from safetensors.numpy import load_file
 from scipy import sparse
 
 from daemon.cli import main
+from daemon.client import NoVectorsError, follow
 from daemon.config import load_config
 from daemon.exits import EX_CANTCREAT, EX_OK, EX_UNAVAILABLE, EX_USAGE
 from daemon.models.compare import catalog_objects
-from daemon.versions.forms import OFFERED, FormChoice
+from daemon.replica.vectors import Mode
+from daemon.versions.forms import OFFERED, FormChoice, KeyedForm
 from daemon.versions.restore import FormByChoice, serving_form
+from learners.block import Block
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import BackoffForm, usual_ratio
 from learners.maps.base import OwnRanking
 from tests.daemon.serve.test_role import Place as RolePlace
 from tests.daemon.serve.test_role import Role
-from tests.daemon.test_own_ranking import OBJECTS, Place, given
+from tests.daemon.test_own_ranking import OBJECTS, Place, Roles, given
 from tests.harness.waiting import until
 
+MODES: tuple[Mode, ...] = ("folded", "embedded")
 VIEWS = {
     "dense": {"text": 1.0},
     "several": {"text": 1.0, "shape": 2.5},
@@ -73,11 +78,14 @@ class Shop(Place):
         config, versions = load_config(self.file), self.versions
         return serving_form(versions, versions.load(self.newest().number), config.serving, keep=False)
 
-    def scores(self) -> np.ndarray:
-        config = load_config(self.file)
-        objects = catalog_objects(config, self.versions, self.newest().number)
+    def objects(self) -> Block:
+        objects = catalog_objects(load_config(self.file), self.versions, self.newest().number)
         assert objects is not None
-        return self.served.scores(objects.mapped, objects.mapped)
+        return objects.mapped
+
+    def scores(self) -> np.ndarray:
+        objects = self.objects()
+        return self.served.scores(objects, objects)
 
     def export(self, name: str, *words: str) -> tuple[int, Path]:
         out = self.folder / name
@@ -272,6 +280,44 @@ def test_what_cannot_be_written_is_refused_with_a_remedy(
     assert shop.export("v.npy")[0] == EX_CANTCREAT
 
 
+class Tenants(Shop):
+    """Lists of one tenant, who has a model of her own."""
+
+    def learn(self, lists: int, seed: int = 1) -> None:
+        draw, lines = np.random.default_rng(seed), []
+        for number in range(lists):
+            query, *shown = (f"o{n}" for n in draw.choice(OBJECTS, 6, replace=False))
+            line = {"id": f"{seed}-{number}", "ts": int(1000 * time.time()), "q": query, "shown": shown}
+            lines.append(json.dumps(line | {"clicked": [3], "key": "anna"}))
+        (self.folder / "clicks.jsonl").write_text("\n".join(lines))
+        for command in (["feed", str(self.folder / "clicks.jsonl")], ["learn", "--exit-when-caught-up"]):
+            assert main([*command, "--config", str(self.file)]) == EX_OK
+
+
+def test_the_model_of_a_key_is_exported_by_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop = Tenants(tmp_path, VIEWS["dense"], "[keys]\nslots = 4")
+    assert shop.export("v.npy")[0] == EX_USAGE
+    assert "name one with --key" in capsys.readouterr().err
+    rows = given()["text"]
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    nobody, told = shop.vectors("nobody.npy", "--key", "nobody")  # version 0 answers
+    assert told["key"] == "nobody"
+    same_lists(nobody @ nobody.T, rows @ rows.T)
+    hers, _ = shop.vectors("anna.npy", "--key", "anna")
+    keyed = shop.served
+    assert isinstance(keyed, KeyedForm)
+    model, objects = keyed.model_of("anna"), shop.objects()
+    assert model is not None
+    same_lists(hers @ hers.T, model.form().scores(objects, objects))
+    assert np.abs(hers @ hers.T - rows @ rows.T).max() > 0.05
+    with follow(shop.file) as followed:
+        for mode in MODES:
+            with pytest.raises(NoVectorsError, match="one model per key"):
+                followed.fold(given()["text"].astype(np.float32), mode)
+
+
 def test_what_is_no_inner_product_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shop = Shop(tmp_path, VIEWS["dense"], '[learner]\nalgorithm = "omks"\nobjects = 20', similarity="")
     assert shop.export("v.npy")[0] == EX_USAGE
@@ -331,6 +377,53 @@ def test_the_files_give_the_lists_of_a_running_server(role: RolePlace) -> None:
     }
     for row, norm, other in zip([row for row in near if row != 3], norms, others, strict=True):
         assert row == 9 or other / norm == pytest.approx(exact[f"o{row}"], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("weights", "more"),
+    [
+        ({"text": 1.0, "shape": 2.5}, "judged"),
+        ({"text": 1.0, "words": 0.4}, "judged"),
+        ({"words": 1.0}, '[learner]\nalgorithm = "soml-tg"'),
+        ({"text": 1.0, "shape": 2.5}, '[learner]\nalgorithm = "omks-maps"'),
+    ],
+    ids=str,
+)
+def test_served_lists_are_those_of_the_files(
+    tmp_path: Path, weights: dict[str, float], more: str, roles: Roles
+) -> None:
+    shop = Shop(tmp_path, weights, more.removeprefix("judged"))
+    if more == "judged":
+        shop.choose()
+    documents, told = shop.vectors("d.parquet")
+    queries, _ = shop.vectors("q.parquet", "--side", "queries")
+    assert (told["given_way"] > 0) == (more == "judged")
+    assert main(["models", "promote", "latest", "--config", str(shop.file)]) == EX_OK
+    server = roles.start("serve")
+    until(lambda: server.get("/v1/similar?id=o3")[1].get("base") == told["version"], server.said)
+    for asked in range(0, OBJECTS, 9):
+        status, answer = server.get(f"/v1/similar?id=o{asked}&k=15")
+        assert (status, answer["version"]) == (200, str(told["version"]))
+        products = documents @ queries[asked]
+        products[asked] = -np.inf
+        best = np.argsort(-products, kind="stable")[:15]
+        assert [told["ids"][row] for row in best] == [hit["id"] for hit in answer["results"]]
+        np.testing.assert_allclose(products[best], [hit["score"] for hit in answer["results"]], atol=2e-5)
+    made = post(server, "/v1/fold", {"queries": [{"id": "o5"}], "mode": "embedded"})[1]["vectors"][0][
+        "vector"
+    ]
+    if isinstance(made, dict):
+        row = np.zeros(told["dim"])
+        row[made["indices"]] = made["values"]
+        made = row
+    np.testing.assert_allclose(made, queries[5], atol=1e-5)
+
+
+@pytest.fixture
+def roles(tmp_path: Path) -> Iterator[Roles]:
+    started = Roles(tmp_path)
+    yield started
+    started.end()
 
 
 def post(role: Role, path: str, body: Any) -> tuple[int, Any]:
