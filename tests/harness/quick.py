@@ -6,18 +6,33 @@ from __future__ import annotations
 
 import pytest
 
+OF_LEARN = (
+    "any_learner",
+    "caps",
+    "caught_up",
+    "damaged",
+    "dedupe",
+    "halts",
+    "keys",
+    "pause",
+    "pulls",
+    "role",
+    "times",
+)
+OF_SERVE = ("clicks", "freshness", "page_of_role", "role", "serve_metrics", "stands_still")
+"""Modules of those two folders that run whole roles."""
 LEFT_OUT = (
     "tests/daemon/demo",
     "tests/daemon/kafka",
-    "tests/daemon/learn/starting/test_continuing",
-    "tests/daemon/learn/test_",
+    "tests/daemon/learn/resume/test_continuing",
+    *(f"tests/daemon/learn/test_{name}" for name in OF_LEARN),
     "tests/daemon/replica/test_any_learner",
     "tests/daemon/replica/test_no_wrong_answer",
     "tests/daemon/serve/page/test_browser",
     "tests/daemon/serve/page/test_hostile",
     "tests/daemon/serve/page/test_steering",
     "tests/daemon/serve/retrieve/test_role",
-    "tests/daemon/serve/test_",
+    *(f"tests/daemon/serve/test_{name}" for name in OF_SERVE),
     "tests/daemon/test_status",
     "tests/daemon/test_tenants",
     "tests/deploy",

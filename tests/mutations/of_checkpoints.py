@@ -28,7 +28,7 @@ WRITING = (
     _m("claim.orphans-stay", "def claim(store", "_sweep_orphans(store, number)", "pass", f"{VERSIONS} {LOCAL} {DURABLE}"),
     _m("claim.sweeps-the-living", "def _sweep_orphans(", "number not in committed or all(", "number not in committed or any(", f"{VERSIONS} {LOCAL} {DURABLE}"),
     _m("commit.number-stays", "def commit(store", "epoch.next_number += 1", "epoch.next_number += 2", VERSIONS),
-    _m("commit.other-writer-passes", "def check_writer(", "if number >= after and not _is_own(", "if number > after and not _is_own(", VERSIONS + " daemon/learn/writing/test_fence.py checkpoints/test_retention.py"),
+    _m("commit.other-writer-passes", "def check_writer(", "if number >= after and not _is_own(", "if number > after and not _is_own(", VERSIONS + " daemon/learn/test_fence.py checkpoints/test_retention.py"),
     _m("commit.own-is-strange", "def _is_own(", ".writer == epoch.writer", ".writer != epoch.writer", VERSIONS),
     _m("commit.takes-strange-number", "def _skip_own(", "if not _is_own(store, epoch.next_number, epoch):", "if False:", VERSIONS),
     _m("staging.no-fsync-of-file", "digest = sha256 or self._hash(on_chunk)", "self._fs.files.fsync(self._fd)", "pass", DURABLE),
@@ -80,7 +80,7 @@ KEEPING = (
     _m("keep.not-fenced", "add_line(store, _history_line", "fence()", "pass", RETENTION),
     _m("keep.no-history", "for number in plan(version_store.versions()", "add_line(store, _history_line(version_store, number))", "pass", RETENTION),
     _m("keep.named-meanwhile", "for number in plan(version_store.versions()", "if number not in protected() and _delete_unnamed(", "if _delete_unnamed(", RETENTION),
-    _m("publisher.second-in-flight", "def begin(self", "return False", "return True", "checkpoints/test_publisher.py daemon/learn/writing/test_publishing.py"),
+    _m("publisher.second-in-flight", "def begin(self", "return False", "return True", "checkpoints/test_publisher.py daemon/learn/test_publishing.py"),
 )
 
 LOST_FOLDER = (

@@ -10,15 +10,15 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 from tests.mutations.mutation import mutation as made
 
-CADENCE = "daemon/learn/writing/test_cadence.py"
-PUBLISHING = "daemon/learn/writing/test_publishing.py"
+CADENCE = "daemon/learn/test_cadence.py"
+PUBLISHING = "daemon/learn/test_publishing.py"
 PAUSE = "daemon/learn/test_pause.py"
-PROGRESS = "daemon/learn/applying/test_progress.py"
-CONTROLS = "daemon/learn/applying/test_controls.py"
-CONTINUING = "daemon/learn/starting/test_continuing.py"
-JOURNAL = "daemon/learn/steps/test_journal.py"
-LIMITS = "daemon/learn/steps/test_limits.py"
-THREADS = "daemon/learn/threads"
+PROGRESS = "daemon/learn/test_progress.py"
+CONTROLS = "daemon/learn/test_controls.py"
+CONTINUING = "daemon/learn/resume/test_continuing.py"
+JOURNAL = "daemon/learn/steplog/test_journal.py"
+LIMITS = "daemon/learn/steplog/test_limits.py"
+THREADS = "daemon/learn/test_reader.py daemon/learn/test_threads.py"
 CHOOSE = "daemon/replica/test_choose.py"
 LINE = "daemon/replica/test_line.py"
 SIDES = "daemon/replica/test_sides.py"
@@ -26,7 +26,7 @@ FINDING = "daemon/serve/retrieve/test_finding.py"
 GUARD = "daemon/serve/retrieve/test_guard.py"
 MERGING = "daemon/serve/items/test_index_model.py daemon/serve/items/test_catalog.py"
 FRESHNESS = "daemon/serve/test_freshness.py"
-WATCHER = "daemon/serve/wiring/test_watcher.py"
+WATCHER = "daemon/serve/test_watcher.py"
 HOSTS = "daemon/serve/http/test_hosts.py"
 BATCHING = "daemon/serve/http/test_batching.py"
 ADMIN = "daemon/serve/http/test_admin.py"
@@ -71,7 +71,7 @@ LEARN = (
     _m("progress.sealed-run-grows", "def snapshot(self)", "self._sealed = len(self._entries)", "pass", PROGRESS),
     _m("progress.published-keeps", "def published(self, snapshot: Snapshot)", "del self._entries[: len(snapshot.entries)]", "self._entries.clear()", PROGRESS),
     _m("progress.runs-not-joined", "def _append_run(", "last[2] == start", "last[2] == stop", PROGRESS),
-    _m("controls.gap-from", "def gap(partition", "\"from\": wanted, \"to\": earliest", "\"from\": earliest, \"to\": wanted", CONTROLS + " daemon/learn/applying/test_progress.py daemon/learn/replaying/test_expired.py"),
+    _m("controls.gap-from", "def gap(partition", "\"from\": wanted, \"to\": earliest", "\"from\": earliest, \"to\": wanted", CONTROLS + " daemon/learn/test_progress.py daemon/learn/replay/test_expired.py"),
     _m("controls.repeats", "def repeats(", "int(offset) < int(entry[\"from\"][partition])", "int(offset) > int(entry[\"from\"][partition])", "daemon/learn"),
     _m("continuing.past-the-end", "def refuse_past_the_end(", "if position.next_offset > end:", "if position.next_offset > end + 1:", CONTINUING),
     _m("continuing.altered-record", "def refuse_altered_record(", "if found == position.last_digest:", "if found is not None:", CONTINUING),
@@ -83,19 +83,19 @@ LEARN = (
     _m("letters.not-cut", "most = max(0, max_record_bytes - ROOM_FOR_HEADERS)", "len(letter.value) <= most", "len(letter.value) >= 0", "daemon/test_deadletters.py"),
     _m("letters.not-again", "def send_durably(", "if wait(RETRY_SECONDS, error):\n                return False", "return True", "daemon/test_deadletters.py",
        ("def send_durably(", "except StreamUnavailable:\n        return False", "except StreamUnavailable:\n        return True")),
-    _m("sink.gives-up-early", "trying again for", "self._clock() - began >= GIVE_UP_SECONDS", "self._clock() - began >= 0", "daemon/test_patience.py"),
+    _m("sink.gives-up-early", "trying again for", "self._clock() - began >= GIVE_UP_SECONDS", "self._clock() - began >= 0", "daemon/test_retries.py"),
     _m("counts.newest-of-rejected", "def newest_ts(", "timestamps[info.outcome != Outcome.REJECTED]", "timestamps", "daemon/learn"),
 )
 
 STEP_LOG = (
     _m("allowance.no-limit", "if size > self._held and", "self._held < full", "self._held < 0", LIMITS),
-    _m("allowance.saves-for-ever", "full = self._rate * BURST_SECONDS", "min(full, self._held + ", "(self._held + ", "daemon/learn/steps"),
+    _m("allowance.saves-for-ever", "full = self._rate * BURST_SECONDS", "min(full, self._held + ", "(self._held + ", "daemon/learn/steplog"),
     _m("allowance.versions", "def version(self) -> None", "self._taken = 0", "pass", LIMITS + " " + JOURNAL),
-    _m("floor.newest-base", "def offset(self) -> int", "self._bases[0] if", "self._bases[-1] if", LIMITS + " daemon/learn/steps"),
+    _m("floor.newest-base", "def offset(self) -> int", "self._bases[0] if", "self._bases[-1] if", LIMITS + " daemon/learn/steplog"),
     _m("journal.hole-unseen", "def _applied(self", "if batch.first != self._records:", "if batch.first < self._records:", JOURNAL),
     _m("journal.cut-lost", "def _captured(self", "self._pending[-1] = replace(self._pending[-1], cut=True)", "pass", JOURNAL),
     _m("journal.seq", "def _write(self, body: Body) -> Written", "seq=place.seq + 1", "seq=place.seq", JOURNAL),
-    _m("journal.projection-not-last", "written = self.flush() if full or", "if steps.project else written", "if False else written", JOURNAL + " daemon/learn/steps/test_step_log.py"),
+    _m("journal.projection-not-last", "written = self.flush() if full or", "if steps.project else written", "if False else written", JOURNAL + " daemon/learn/steplog/test_step_log.py"),
     _m("line.gap-unseen", "def hear(self", "if place.seq != at.place.seq + 1:", "if place.seq < at.place.seq + 1:", LINE),
     _m("line.chain-unseen", "def hear(self", "if segment.before != at.chain:", "if False:", "daemon/replica"),
     _m("line.twice", "def hear(self", "if place.seq <= at.place.seq:", "if place.seq < at.place.seq:", LINE),

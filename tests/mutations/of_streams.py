@@ -30,7 +30,7 @@ def _m(name: str, mark: str, old: str, new: str, tests: str, *more: tuple[str, s
     return made(f"streams.{name}", "streams", mark, old, new, tests, *more)
 
 
-HELD = "daemon/learn/threads/test_threads.py daemon/validate/test_holdout.py"
+HELD = "daemon/learn/test_threads.py daemon/validate/test_holdout.py"
 
 OPEN_TRANSACTIONS = (
     _m("transactions.since-forgotten", "def next(self, held", "since[partition] = self.since[partition]", "pass", HELD),

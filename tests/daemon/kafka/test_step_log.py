@@ -8,7 +8,7 @@ from daemon.exits import EX_OK
 from streams.open import delete_topic
 from streams.steps.segment import RankOneSteps
 from tests.daemon.kafka.shop import Shop
-from tests.daemon.learn.steps.following import bodies, followed, segments, values_of
+from tests.daemon.learn.steplog.following import bodies, followed, segments, values_of
 from tests.harness.kafka.control import create_topic
 
 

@@ -26,7 +26,7 @@ from streams.errors import TopicMissing
 from streams.open import open_source
 from streams.steps.segment import Base, RankOneSteps, Triplets
 from tests.daemon.learn.conftest import DIM, Site, make_events, with_nan
-from tests.daemon.learn.steps.following import segments, values_of
+from tests.daemon.learn.steplog.following import segments, values_of
 
 EVENTS = make_events(90)
 SMALL: dict[str, dict[str, Any]] = {}

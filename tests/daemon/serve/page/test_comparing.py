@@ -16,7 +16,7 @@ from daemon.serve.live import Live
 from daemon.serve.page.answers import CannotAnswer
 from daemon.serve.page.explore import KEPT, PageComparer
 from tests.daemon.client.test_client import DIM, Shop
-from tests.daemon.serve.wiring.test_live import serving
+from tests.daemon.serve.test_live import serving
 from tests.harness.waiting import until
 
 PATIENCE_S = 30.0

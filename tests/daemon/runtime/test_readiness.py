@@ -14,12 +14,12 @@ def test_what_is_on_its_way_is_no_news_but_what_comes_of_it_is():
     health = Health()
     health.started()
     with capture_logs() as said:
-        standing = ReadinessReporter(health, Notifier({}), structlog.get_logger(), "answering")
-        standing.now("stable: being loaded", loading=True)
+        readiness = ReadinessReporter(health, Notifier({}), structlog.get_logger(), "answering")
+        readiness.now("stable: being loaded", loading=True)
         assert health.readiness() == "stable: being loaded"
-        standing.now(None)
-        standing.now("stable: being loaded", loading=True)
-        standing.now("stable: no version yet")
+        readiness.now(None)
+        readiness.now("stable: being loaded", loading=True)
+        readiness.now("stable: no version yet")
     assert [(line["event"], line["log_level"]) for line in said] == [
         ("ready", "info"),
         ("not ready", "warning"),
@@ -30,13 +30,13 @@ def test_only_changes_are_logged():
     health = Health()
     health.started()
     with capture_logs() as said:
-        standing = ReadinessReporter(health, Notifier({}), structlog.get_logger(), "learning")
-        standing.now(None)
+        readiness = ReadinessReporter(health, Notifier({}), structlog.get_logger(), "learning")
+        readiness.now(None)
         assert health.readiness() is None
         for reason in ("stream: refused", "stream: no answer", "3 of 40 impressions", "4 of 40 impressions"):
-            standing.now(reason)
+            readiness.now(reason)
             assert health.readiness() == reason
-        standing.now(None)
+        readiness.now(None)
         assert health.readiness() is None
     assert [(line["event"], line.get("reason")) for line in said] == [
         ("not ready", "stream: refused"),
