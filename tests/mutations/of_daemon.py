@@ -117,6 +117,8 @@ REPLICA_AND_SERVE = (
     _m("choose.same-entry", "def choose(name", "entry > served.entry", "entry >= served.entry", CHOOSE),
     _m("choose.awaited", "def choose(name", "if number > served.number and awaited:", "if False:", CHOOSE),
     _m("choose.latest-order", "def _candidates(", "reverse=True", "reverse=False", CHOOSE),
+    _m("vectors.norm-of-query", "def _folded(self, view", "inverse_roots(view.self_scores(mapped))[:, None]", "np.float32(1)", "daemon/client/test_client.py -k vectors"),
+    _m("vectors.between-versions", "def _refuse(view", "view.model.behind or isinstance(learned_of(view.form), CarriedForm)", "False", "daemon/client/test_client.py -k vectors"),
     _m("choose.earlier-order", "def _earlier(", "reverse=True", "reverse=False", "daemon/replica/test_choose.py daemon/replica"),
     _m("refusals.wait-doubles", "case.wait_s = min(", "2 * case.wait_s", "case.wait_s", "daemon/replica/test_replica_refusals.py"),
     _m("sides.flip-under-readers", "def flip(self) -> None", "if self._readers[1 - self._active]:", "if False:", SIDES),

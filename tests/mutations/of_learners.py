@@ -24,6 +24,7 @@ TOPK = "learners/search/test_topk.py"
 SERVING = "learners/test_serving.py"
 TETHER = "learners/test_tether.py"
 GIVING_WAY = "learners/test_backoff.py"
+OUTSIDE = "learners/test_embedding.py"
 
 
 STEPS_OF_OASIS = ("step_dense", "step_sparse")
@@ -189,6 +190,12 @@ AROUND = (
     _m("backoff.own-score", "def _weights(self, folded", "(learned + own, mixed,", "(mixed, mixed,", GIVING_WAY),
     _m("backoff.norms", "return self.learned.self_scores(items, pieces)", " + self._own.self_scores(items)", "", GIVING_WAY),
     _m("backoff.scale-of-what-was-learned", "def usual_ratio(", "/ _size(learned)", "", GIVING_WAY),
+    _m("outside.never-gives-way", "class Embedding", "given[:, None] * turned + (1 - given)[:, None] * behind", "turned + 0 * behind", OUTSIDE),
+    _m("outside.inverse-root", "def _root_beside(", "lambda v: 1 / np.sqrt(1 + v)", "lambda v: np.sqrt(1 + v)", OUTSIDE),
+    _m("outside.distance-apart", "class Embedding", "-self._own(rows), np.ones(len(rows), np.float32)", "self._own(rows), np.ones(len(rows), np.float32)", OUTSIDE),
+    _m("outside.lengths-stay", "def _lengthened(", "if not self.form.normalised:", "if True:", OUTSIDE),
+    _m("outside.weights-of-views", "def linear_space(", "found.matrix * fitted.scales.get(name, 1.0)", "found.matrix", OUTSIDE),
+    _m("outside.scaled-rows-fold", "def linear_space(", "if found.rows == \"scaled\" and not alone:", "if False:", OUTSIDE),
     _m("spectrum.symmetry", "def symmetry_index(", "symmetric_squares(W) / whole", "whole / whole", "learners/test_averaged.py -k symmetry"),
     _m("spectrum.negatives", "sizes = np.abs(values)\n    total, below", "values < -EPS * norm", "values < EPS * norm", "learners/test_change.py"),
     _m("search.offset-shape", "def checked_offset(", "offset.shape != (rows,)", "offset.ndim != 1", TOPK),
