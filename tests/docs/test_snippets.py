@@ -14,6 +14,7 @@ import pytest
 from learners import ServingForm
 from learners.block import DenseBlock
 from learners.forms.embedding import Embedding
+from learners.forms.serving import BackoffForm
 from streams.catalog import load_catalog
 from streams.codec import decode_event
 from tests.daemon.serve.http.toy import running
@@ -78,14 +79,20 @@ def test_an_export_ranks_as_the_server_does(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     chance = np.random.default_rng(1)
     items = chance.standard_normal((40, 6)).astype(np.float32)
-    form = ServingForm.from_matrix((np.eye(6) + 0.4 * chance.standard_normal((6, 6))).astype(np.float32))
-    vectors = Embedding.of(form).documents(items)
-    assert isinstance(vectors, DenseBlock)
-    np.save("items.npy", vectors.values)
-    Path("items.npy.json").write_text(json.dumps({"ids": [f"o{n}" for n in range(40)]}))
-    best = run("docs/your-own-index.md", "items.npy.json")["best"]
-    served = form.scores(items[3:4], items)[0]
-    assert best == [f"o{row}" for row in np.argsort(-served) if row != 3][:10]
+    learned = ServingForm.from_matrix((np.eye(6) + 0.4 * chance.standard_normal((6, 6))).astype(np.float32))
+    judged = BackoffForm.beside(learned, np.ones(6, np.float32), 0.3, 3.0)  # gives way to all
+    for form in (learned, judged):
+        embedding = Embedding.of(form)
+        documents, queries = embedding.documents(items), embedding.queries(items)
+        assert isinstance(documents, DenseBlock)
+        assert isinstance(queries, DenseBlock)
+        np.save("items.npy", documents.values)
+        np.save("queries.npy", queries.values)
+        about = {"ids": [f"o{n}" for n in range(40)], "symmetric": embedding.symmetric}
+        Path("items.npy.json").write_text(json.dumps(about))
+        best = run("docs/your-own-index.md", "items.npy.json")["best"]
+        served = form.scores(items[3:4], items)[0]
+        assert best == [f"o{row}" for row in np.argsort(-served) if row != 3][:10]
 
 
 def test_an_index_of_ones_own_is_asked_with_folded_queries() -> None:
