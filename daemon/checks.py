@@ -139,9 +139,10 @@ def _catalog(config: Config) -> Iterator[CheckFinding]:
     if not config.catalog.path:
         yield CheckFinding("catalog.path", "ok", "none: events carry their features; no random negatives")
         return
-    from streams.catalog import load_catalog
+    from daemon.catalogs import learner_catalog
 
-    catalog = load_catalog(Path(config.catalog.path), config.space_spec())
+    catalog = learner_catalog(config, whole=True)
+    assert catalog is not None
     yield CheckFinding("catalog.path", "ok", f"{len(catalog):,} objects, digest {catalog.digest[:12]}")
 
 
@@ -211,9 +212,9 @@ def _serve(config: Config) -> Iterator[CheckFinding]:
     items = 0
     path = config.serve.catalog or config.catalog.path
     if path and config.space.views:
-        from streams.catalog import load_catalog
+        from daemon.catalogs import serving_catalog
 
-        items = len(load_catalog(Path(path), config.space_spec()))
+        items = len(serving_catalog(config) or ())
         if config.serve.catalog:
             yield CheckFinding("serve.catalog", "ok", f"{items:,} objects")
     if memory.mapped_dim(config):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rich.markup import escape
 
+from daemon.catalogs import catalog_without_space, learner_catalog
 from daemon.config import Config
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_TEMPFAIL, EX_UNAVAILABLE, EX_USAGE, UserError
 from daemon.retries import RetryingSink
 from daemon.topics.retention import retain_after_feed
 from streams.address import Address
-from streams.catalog import Catalog, load_catalog
+from streams.catalog import Catalog
 from streams.errors import AddressError, StreamError, StreamUnavailable, TopicMissing
 from streams.feed.decide import Decider, Decision
 from streams.feed.formats import read_sources
@@ -260,7 +261,7 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> Fed:
     if address.scheme == "memory":
         message = f"{address} lives inside one process: what is fed into it is gone when feed ends"
         raise UserError(message, "feed into a log, such as --to log:clicks.log", EX_USAGE)
-    catalog = _catalog(config)
+    catalog = _catalog(config, report.note)
     interrupts = Interrupts()
     with ExitStack() as stack:
         try:
@@ -329,17 +330,18 @@ def stream_address(config: Config) -> Address:
         raise UserError(str(error), code=EX_USAGE if typed else EX_CONFIG) from None
 
 
-def _catalog(config: Config) -> Catalog | None:
+def _catalog(config: Config, tell: Callable[[str], None]) -> Catalog | None:
     """The catalog, checked against the space where views are configured."""
     if not config.catalog.path:
         return None
-    if not Path(config.catalog.path).is_file():
+    if not Path(config.catalog.path).exists():
         raise UserError(
             f"the catalog {config.catalog.path} does not exist",
             "correct --catalog or catalog.path",
             EX_CONFIG,
         )
-    return load_catalog(config.catalog.path, config.space_spec() if config.space.views else None)
+    opened = learner_catalog if config.space.views else catalog_without_space
+    return opened(config, tell=tell)
 
 
 def _open(

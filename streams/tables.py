@@ -45,21 +45,38 @@ def is_table(path: str | Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows that follow each other, by column, and the number of the first: from 1, a header not counted."""
+    """Rows of one file that follow each other, by column.
+
+    first: the number of the first among all rows of the table, from 1, headers not counted. file: what they
+    are of. before: how many rows of that file came before.
+    """
 
     first: int
     columns: dict[str, pyarrow.Array[Any]]
+    file: str
+    before: int
+
+    def place(self, row: int) -> str:
+        """Where row `row` of this batch is, for messages: its file, and its number there from 1."""
+        return f"{self.file}, row {self.before + row + 1}"
 
 
 class Table:
     """A table, opened: its schema is read, its rows are not.
 
-    `text` names columns that CSV must not take for numbers (`007` is an id); other kinds of file say what
-    their columns are. In CSV an empty field is null, and where `words_are_null` so are `NA`, `null`, `nan`
-    and their like. Raises TableError.
+    `text` names columns that CSV must not take for numbers (`007` is an id), `numbers` those that have
+    fractions further down; other kinds of file say what their columns are. In CSV an empty field is null, and
+    where `words_are_null` so are `NA`, `null`, `nan` and their like. Raises TableError.
     """
 
-    def __init__(self, path: str | Path, text: Collection[str] = (), words_are_null: bool = True) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        text: Collection[str] = (),
+        words_are_null: bool = True,
+        *,
+        numbers: Collection[str] = (),
+    ) -> None:
         self.name = str(path)
         place = Path(path)
         suffix = _suffix(place)
@@ -67,7 +84,7 @@ class Table:
             raise TableError(f"{path} is no table", f"the name of one ends in {', '.join(SUFFIXES)}")
         self._countable = not suffix.startswith((".csv", ".tsv"))
         with self._errors():
-            self._dataset = _open(place, suffix, text, words_are_null)
+            self._dataset = _open(place, suffix, text, numbers, words_are_null)
         self._schema = self._dataset.schema
         self.columns: tuple[str, ...] = tuple(self._schema.names)
         """The names of its columns, in their order."""
@@ -99,15 +116,23 @@ class Table:
 
     def _batches(self, wanted: dict[str, Any], rows: int) -> Iterator[Batch]:
         first = 1
-        with self._errors():
-            # One thread and nothing read ahead: memory stays that of a few batches.
-            scanner = self._dataset.scanner(
-                columns=wanted, batch_size=rows, use_threads=False, batch_readahead=1, fragment_readahead=1
-            )
-            for batch in scanner.to_batches():
-                if len(batch):
-                    yield Batch(first, dict(zip(wanted, batch.columns, strict=True)))
-                first += len(batch)
+        for fragment in self._dataset.get_fragments():
+            before = 0
+            with self._errors(fragment.path):
+                # One thread and nothing read ahead: memory stays that of a few batches.
+                scanner = fragment.scanner(
+                    schema=self._schema,
+                    columns=wanted,
+                    batch_size=rows,
+                    use_threads=False,
+                    batch_readahead=1,
+                    fragment_readahead=1,
+                )
+                for batch in scanner.to_batches():
+                    if len(batch):
+                        columns = dict(zip(wanted, batch.columns, strict=True))
+                        yield Batch(first, columns, fragment.path, before)
+                    first, before = first + len(batch), before + len(batch)
 
     def _path(self, column: str) -> tuple[str, ...]:
         """The names from a column of the file down to the field that `column` means."""
@@ -128,18 +153,19 @@ class Table:
         raise TableError(f"{self.name} has no column {column!r}", f"it has {known}")
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _errors(self, file: str = "") -> Iterator[None]:
         """What pyarrow raises for files that are missing, damaged or of another kind, as TableError."""
         import pyarrow
 
+        name = file or self.name
         try:
             yield
         except FileNotFoundError:
-            raise TableError(f"{self.name} does not exist", "correct the path") from None
+            raise TableError(f"{name} does not exist", "correct the path") from None
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             said = str(error).splitlines()[0].rsplit(" file?: ", 1)[-1]
             raise TableError(
-                f"{self.name} cannot be read: {said}", "export it again, or name it by its kind"
+                f"{name} cannot be read: {said}", "export it again, or name it by its kind"
             ) from None
 
 
@@ -168,7 +194,9 @@ def _suffix(path: Path) -> str | None:
     return next((suffix for name in files for suffix in SUFFIXES if name.endswith(suffix)), None)
 
 
-def _open(path: Path, suffix: str, text: Collection[str], words_are_null: bool) -> pyarrow.dataset.Dataset:
+def _open(
+    path: Path, suffix: str, text: Collection[str], numbers: Collection[str], words_are_null: bool
+) -> pyarrow.dataset.Dataset:
     import pyarrow
     import pyarrow.csv
     import pyarrow.dataset as datasets
@@ -181,7 +209,10 @@ def _open(path: Path, suffix: str, text: Collection[str], words_are_null: bool) 
             ),
             read_options=pyarrow.csv.ReadOptions(block_size=_CSV_BLOCK_BYTES),
             convert_options=pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(text, pyarrow.string()),
+                column_types={
+                    **dict.fromkeys(numbers, pyarrow.float64()),
+                    **dict.fromkeys(text, pyarrow.string()),
+                },
                 strings_can_be_null=True,
                 null_values=None if words_are_null else [""],
             ),

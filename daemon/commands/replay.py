@@ -54,12 +54,12 @@ def replay(
 def _replay(config: Config, versions: VersionStore, from_: int, to: int, verify: bool) -> ReplayResult:
     from threadpoolctl import threadpool_limits
 
+    from daemon.catalogs import learner_catalog
     from daemon.learn.compatible import refuse_other_stream
     from daemon.learn.replay.replay import replay as recompute
-    from streams.catalog import load_catalog
     from streams.open import open_source
 
-    catalog = load_catalog(config.catalog.path, config.space_spec()) if config.catalog.path else None
+    catalog = learner_catalog(config)
     with closing(open_source(config.stream.to_address())) as source, threadpool_limits(limits=1):
         refuse_other_stream(versions.manifest(to), asdict(source.identity()), source.bounds())
         with _progress() as told:

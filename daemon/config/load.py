@@ -324,7 +324,9 @@ def resolve_paths(config: Config) -> Config:
         name: resolved(f"stream.kafka.{name}", getattr(stream.kafka, name), _split_plain)
         for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
     }
-    catalog_path = resolved("catalog.path", catalog.path, _split_plain)
+    objects = {
+        name: resolved(f"catalog.{name}", getattr(catalog, name), _split_plain) for name in ("path", "ids")
+    }
     folder = resolved("checkpoints.path", checkpoints.path, _split_folder)
     serve = {
         name: resolved(f"serve.{name}", getattr(config.serve, name), _split_plain)
@@ -334,7 +336,7 @@ def resolve_paths(config: Config) -> Config:
     return replace(
         config,
         stream=stream.model_copy(update={"address": address, "kafka": stream.kafka.model_copy(update=files)}),
-        catalog=catalog.model_copy(update={"path": catalog_path}),
+        catalog=catalog.model_copy(update=objects),
         checkpoints=checkpoints.model_copy(update={"path": folder}),
         validate=validate.model_copy(update={"judgments": judgments}),
         serve=config.serve.model_copy(update=serve),

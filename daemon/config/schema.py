@@ -124,7 +124,7 @@ class ServeConfig(Section):
     refine_share: float = Field(
         0.25, gt=0, le=1, allow_inf_nan=False, description="most of one core that computing it may take"
     )
-    catalog: str = Field("", description="objects at the start (.safetensors or .jsonl); empty: catalog.path")
+    catalog: str = Field("", description="objects at the start, as catalog.path; empty: catalog.path")
     display: str = Field(
         "", description="what people see of an object (.jsonl: id, text, image); empty: none"
     )
@@ -289,10 +289,63 @@ class SpaceConfig(Section):
         return self
 
 
+VectorSetting = str | list[str] | dict[str, str]
+"""One column, or a pattern with *; columns of a coordinate each; {indices, values} of a sparse vector."""
+
+
+class CatalogColumns(Section):
+    """[catalog.columns]: which column is what; without the table, columns are found by their names."""
+
+    id: str = Field("", description="of the ids; empty: id")
+    x: VectorSetting = Field(
+        "",
+        description="of the vector, where there is one view: a column of lists or of texts such as"
+        ' "[0.1, 0.2]"; a list of columns of a number each, or a pattern such as "dim_*"; two columns of'
+        ' lists as { indices = "...", values = "..." } where it is sparse; empty: the only column of vectors',
+    )
+    views: dict[str, VectorSetting] = Field(
+        default_factory=dict, description="the same by view: views.NAME; empty: the columns of their names"
+    )
+    title: str = Field("", description="of what people see of an object")
+    text: str = Field("", description="the same")
+    image: str = Field("", description="the same: a path or a URL")
+    tags: Names = Field(
+        [], description="by which people filter; several columns, and lists, are taken together"
+    )
+
+    @field_validator("x")
+    @classmethod
+    def _one(cls, given: VectorSetting) -> VectorSetting:
+        return _vector_setting(given)
+
+    @field_validator("views")
+    @classmethod
+    def _each(cls, given: dict[str, VectorSetting]) -> dict[str, VectorSetting]:
+        return {name: _vector_setting(one) for name, one in given.items()}
+
+
+def _vector_setting(given: VectorSetting) -> VectorSetting:
+    if isinstance(given, dict) and given.keys() != {"indices", "values"}:
+        raise ValueError('a sparse vector is { indices = "COLUMN", values = "COLUMN" }')
+    return given
+
+
 class CatalogConfig(Section):
     """[catalog]: object id -> features."""
 
-    path: str = Field("", description="catalog file (.safetensors or .jsonl); empty: events carry features")
+    path: str = Field(
+        "",
+        description="objects: .parquet, .arrow, .feather, .csv, .tsv (also .gz), a folder of these, .jsonl,"
+        " .npy, .npz or .safetensors; empty: events carry features",
+    )
+    ids: str = Field(
+        "",
+        description="ids of .npy, .npz, .safetensors: a line per row, or .npy; empty: NAME.ids.txt, ids.txt"
+        " or .npy of these names beside it",
+    )
+    columns: CatalogColumns = Field(
+        default_factory=lambda: CatalogColumns.model_validate({}), description="which column is what"
+    )
 
 
 class CheckpointsConfig(Section):

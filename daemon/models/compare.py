@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from checkpoints import Damaged, Version, VersionStore
+from daemon.catalogs import learner_catalog
 from daemon.config.schema import Config, ServingConfig
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from daemon.models.decide import MoveRefused
@@ -36,7 +36,6 @@ from learners.maps import FittedSpaceMap
 from learners.pending import matrix_in
 from learners.search import as_items
 from learners.spectrum import FULL_UP_TO, change, spectrum
-from streams.catalog import load_catalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,8 @@ def catalog_objects(config: Config, versions: VersionStore, number: int) -> Mapp
     if not config.catalog.path:
         return None
     _, fitted = read_map(versions, number)
-    catalog = load_catalog(Path(config.catalog.path), config.space_spec())
+    catalog = learner_catalog(config)
+    assert catalog is not None
     return MappedCatalog(catalog.ids, map_catalog(catalog, fitted), fitted.id)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from checkpoints.ledger import Ledger
 from checkpoints.store import Damaged
 from checkpoints.versions import VersionStore
+from daemon.catalogs import learner_catalog
 from daemon.config.schema import Config
 from daemon.dead_letters import open_dead
 from daemon.exits import UserError
@@ -21,7 +21,6 @@ from daemon.validate.holdout import Holdout
 from daemon.validate.judge import Judge, JudgedQueries
 from daemon.validate.judgments import Judgments, load_judgments
 from daemon.versions.storage import open_store
-from streams.catalog import load_catalog
 from streams.event import ObjectRef
 from streams.open import open_source, prepare_topic
 from streams.partitions import is_holdout, past_gaps, route_key
@@ -89,7 +88,7 @@ class ValidatorInputs:
 def open_inputs(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> ValidatorInputs:
     """Open everything; `stack` closes it. Raises UserError and the errors of streams and checkpoints."""
     space = config.space_spec()
-    catalog = load_catalog(Path(config.catalog.path), space) if config.catalog.path else None
+    catalog = learner_catalog(config)
     judgments, keyed = open_judgments(config), config.keys.slots > 0
     address = config.stream.to_address()
     for topic in (address, address.holdout):

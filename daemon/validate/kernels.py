@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from checkpoints.store import CheckpointError
 from checkpoints.versions import VersionStore
+from daemon.catalogs import learner_catalog
 from daemon.config.schema import Config
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from daemon.validate.inputs import holdout_rule, open_judgments
@@ -28,7 +28,6 @@ from learners.forms.quadratic import ServedForm
 from learners.hedge import HedgeConfig, first_standing
 from learners.maps import FittedSpaceMap
 from learners.tether import untethered
-from streams.catalog import load_catalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ class _Measure:
     def __init__(self, config: Config, fitted: FittedSpaceMap, most: int) -> None:
         space, judgments = config.space_spec(), open_judgments(config)
         assert judgments is not None
-        self._objects = MappedObjects(space, load_catalog(Path(config.catalog.path), space), fitted)
+        self._objects = MappedObjects(space, learner_catalog(config), fitted)
         bound = judgments.bind(self._objects.ids)
         self._judged = JudgedQueries(self._objects, bound, holdout_rule(config), most)
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from daemon.config.learners import LEARNERS, KernelKeys, KernelMapConfig, LearnerConfig, ViewKeys
-from daemon.config.schema import SECTIONS
+from daemon.config.schema import SECTIONS, CatalogColumns
 from daemon.config.stream import KafkaConfig
 from daemon.config.values import AsDuration, AsSize, duration_text, size_text
 
@@ -49,6 +49,7 @@ or `"2GiB"`. A list is written as in TOML; in the environment and after `--set` 
 """
 _TABLES: Mapping[tuple[str, str], tuple[str, type[BaseModel]]] = {
     ("stream", "kafka"): ("[stream.kafka]", KafkaConfig),
+    ("catalog", "columns"): ("[catalog.columns]", CatalogColumns),
     ("space", "views"): ("[space.views.NAME]", ViewKeys),
 }
 """Keys that are tables of their own, with their headings."""
@@ -114,6 +115,8 @@ def _named(annotation: Any) -> str:
     if get_origin(annotation) is list:
         tables = isinstance(inner[0], type) and issubclass(inner[0], BaseModel)
         return "list of tables" if tables else "list"
+    if get_origin(annotation) is dict:
+        return "table"
     return _PLAIN[annotation] if annotation in _PLAIN else " or a ".join(_named(one) for one in inner)
 
 

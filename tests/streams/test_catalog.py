@@ -89,7 +89,10 @@ def test_the_digest_depends_on_ids_arrays_and_space():
     [
         ({"colour": DenseColumn(np.zeros((2, 2), np.float32))}, "has 2 rows for 3 ids"),
         ({"colour": DenseColumn(np.zeros((3, 5), np.float32))}, "dense with 5 coordinates in the catalog"),
-        ({"colour": DenseColumn(np.full((3, 2), np.nan, np.float32))}, "'colour' holds NaN"),
+        (
+            {"colour": DenseColumn(np.full((3, 2), np.nan, np.float32))},
+            "'colour', object 0: a number is not finite",
+        ),
         ({"extra": DenseColumn(np.zeros((3, 2), np.float32))}, "make them agree"),
         ({"words": views()["colour"]}, "'words' is dense"),
     ],
@@ -166,13 +169,13 @@ def test_views_without_their_order_come_sorted(saved):
 
 def test_files_that_are_no_catalog(tmp_path):
     (tmp_path / "a.safetensors").write_bytes(b"not one")
-    (tmp_path / "a.csv").write_text("id,x")
+    (tmp_path / "a.csv").write_text("id,x\na,1\n")
     (tmp_path / "empty.jsonl").write_text("\n")
     for name, message in (
         ("a.safetensors", "not a safetensors file"),
-        ("none.safetensors", "no such file"),
+        ("none.safetensors", "No such file"),
         ("none.jsonl", "No such file"),
-        ("a.csv", "ends in .safetensors or .jsonl"),
+        ("a.csv", "no column of lists of numbers among id, x"),
         ("empty.jsonl", "no objects"),
     ):
         with pytest.raises(CatalogError, match=message) as error:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from checkpoints.ledger import Ledger
 from checkpoints.versions import VersionStore
+from daemon.catalogs import learner_catalog
 from daemon.config.schema import Config
 from daemon.dead_letters import open_dead
 from daemon.versions.storage import open_store
 from streams.address import Address
-from streams.catalog import Catalog, load_catalog
+from streams.catalog import Catalog
 from streams.decode import BatchDecoder
 from streams.open import open_source, prepare_topic
 from streams.source import GrowingSource, Sink, Source, TopicIdentity, check_grown
@@ -55,7 +56,7 @@ class Inputs:
 def open_inputs(stack: ExitStack, config: Config) -> Inputs:
     """Open everything; `stack` closes it. Raises the errors of streams and checkpoints."""
     space = config.space_spec()
-    catalog = load_catalog(config.catalog.path, space) if config.catalog.path else None
+    catalog = learner_catalog(config)
     address = config.stream.to_address()
     with ThreadPoolExecutor(1) as other:  # a broker may be slow to answer: both topics are opened at once
         opening = other.submit(open_dead, address.dead)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from daemon.catalogs import serving_catalog
 from daemon.config import Config
 from daemon.dead_letters import open_dead
 from daemon.serve.items.decoding import ItemDecoder, catalog_rows
@@ -17,7 +18,6 @@ from daemon.serve.items.index import ItemIndex, Sizes
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.items.topic import LOOK_SECONDS, ItemDeadLetters, ItemTopic
 from learners.maps import FittedSpaceMap
-from streams.catalog import load_catalog
 from streams.event import SpaceSpec
 from streams.open import compact, open_source
 from streams.source import Quiet, RecordBatch
@@ -257,13 +257,13 @@ def build_catalog(config: Config, fitted: FittedSpaceMap, sizes: Sizes | None = 
     space = config.space_spec()
     sizes = sizes or Sizes()
     shown = load_display(config.serve.display) if config.serve.display else DisplayFile()
-    path = config.serve.catalog or config.catalog.path
     address = config.stream.to_address()
 
     def making() -> ItemIndex:
         index = ItemIndex(fitted.id, shown, sizes)
-        if path:
-            index.load(catalog_rows(load_catalog(path, space), fitted, shown, sizes.part))
+        catalog = serving_catalog(config)
+        if catalog is not None:
+            index.load(catalog_rows(catalog, fitted, shown, sizes.part))
         return index
 
     topic = ItemTopic(lambda: open_source(address.items), lambda: compact(address.items))

@@ -18,7 +18,7 @@ from streams.catalog import Catalog
 from streams.codec import check_vector, vector_of
 from streams.event import Column, DenseColumn, SpaceSpec, SparseVector
 from streams.ids import Packed
-from streams.items import RawItem, pack_display, read_item
+from streams.items import RawItem, pack_display, read_item, unpack_display
 from streams.limits import MAX_MAGNITUDE, MAX_VALUE_BYTES
 from streams.poison import DeadLetter, Poison
 from streams.resolve import RawParts, Resolver, build_role
@@ -190,7 +190,8 @@ def catalog_rows(
 ) -> Iterator[PartRows]:
     """The objects of a catalog, mapped, cut into pieces of about `part_bytes` of vectors.
 
-    Tags are those of the display file; its texts stay there.
+    Where the catalog says what people see of an object, that counts; else the display file's tags do, and
+    its texts stay there.
     """
     blocks = as_blocks(catalog.views)
     width = 4 * fitted.dim
@@ -204,11 +205,15 @@ def catalog_rows(
     for at in range(0, len(catalog), step):
         ids = catalog.ids[at : at + step]
         vectors = fitted.transform({name: block.slice(at, at + step) for name, block in blocks.items()})
-        found = [shown.of(one) for one in ids] if len(shown) else [None] * len(ids)
+        packed = (
+            [b""] * len(ids) if catalog.shown is None else [catalog.shown[at + n] for n in range(len(ids))]
+        )
+        beside = [shown.of(one) for one in ids] if len(shown) else [None] * len(ids)
+        found = [unpack_display(own) if own else other for own, other in zip(packed, beside, strict=True)]
         tags = [() if one is None else one.tags for one in found]
         yield PartRows(
             Packed.of_texts(ids),
             vectors,
             tags,
-            Packed(np.zeros(0, np.uint8), np.zeros(len(ids) + 1, np.int64)),
+            Packed.of(packed),
         )

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from daemon.exits import EX_DATAERR, UserError
-from streams.catalog import read_fields
 from streams.ids import IdColumn, Packed
 from streams.items import Display, check_display, pack_display, unpack_display
 from streams.limits import MAX_TEXT_BYTES
+from streams.objects.json_vectors import read_fields
 from streams.poison import WRONG_TYPE, Poison
 
 FIELDS = ("title", "text", "image", "tags")

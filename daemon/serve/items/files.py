@@ -13,8 +13,7 @@ from daemon.retries import RetryingSink
 from daemon.serve.items.decoding import fault
 from daemon.serve.items.display import FIELDS, display_of
 from streams.address import Address
-from streams.catalog import FIELDS as FEATURES
-from streams.catalog import load_catalog, read_features, read_fields
+from streams.catalog import load_catalog
 from streams.codec import raw_vector
 from streams.errors import StreamError, StreamUnavailable, TopicMissing
 from streams.event import (
@@ -28,6 +27,8 @@ from streams.event import (
     Vector,
 )
 from streams.items import ItemPut, ItemRemove, RawItem, item_record, read_item
+from streams.objects.json_vectors import FIELDS as FEATURES
+from streams.objects.json_vectors import read_features, read_fields
 from streams.open import compact, open_sink, open_source, prepare_topic
 from streams.poison import Poison
 from streams.resolve import Resolver

@@ -1,0 +1,314 @@
+"""A catalog's source is read once: what was read is kept as one binary file, which every process maps.
+
+A binary is named by the digest of its source's bytes and of how they are read, so that it is never another's.
+A note of the source's path says which binary was made of it, and what the source's files looked like then
+(size, inode, times): while they look the same, opening costs neither a pass over the source nor one over the
+binary. Where they do not, the source's digest decides, and only other bytes are read anew.
+
+Binaries and notes are whole or not there: they are written to a temporary file, brought to the disk and
+renamed. One process makes a binary under a lock, others wait for it; where there are no locks, each makes the
+same bytes. Where no folder can be written, the objects are kept in the memory of the process that reads them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from streams.catalog import Catalog, load_catalog
+from streams.event import SpaceSpec
+from streams.objects.catalog_file import CatalogWriter, is_whole, map_catalog
+from streams.objects.columns import ObjectColumns
+from streams.objects.reading import open_objects, source_files
+from streams.objects.rows import CatalogError
+
+KEPT = 4
+"""Binaries of a folder; of more, those go whose source was opened longest ago."""
+
+TELL_SECONDS = 3.0
+RACY_SECONDS = 2.0
+"""A file written so short a time before it was read may be written again without looking any different."""
+
+_READING = 1
+"""Grows when a source's bytes come to mean other objects."""
+_WAIT_SECONDS = 0.05
+_CHUNK = 1 << 20
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogSource:
+    """Where objects are, and how they are read.
+
+    ids: the file of the ids of arrays, None where the source has them. columns: what is what. space: of what
+    the objects have to be; None takes it from them.
+    """
+
+    path: Path
+    ids: Path | None = None
+    columns: ObjectColumns = field(default_factory=ObjectColumns)
+    space: SpaceSpec | None = None
+
+    def reading(self) -> str:
+        """How the bytes are read, as a text."""
+        endings = [one.name.lower().rpartition(".")[2] for one in (self.path, self.ids) if one is not None]
+        return json.dumps([_READING, endings, asdict(self.columns), self.space and asdict(self.space)])
+
+    def note_name(self) -> str:
+        """The note's file: the same for the same path, read the same way."""
+        places = f"{self.path.absolute()}\n{self.ids and self.ids.absolute()}\n{self.reading()}"
+        return f"source-{sha256(places.encode()).hexdigest()[:16]}.json"
+
+
+Looks = list[list[Any]]
+"""Per file of a source its path within it, size, inode, and the times (ns) of its content and its inode."""
+
+
+def open_catalog(
+    source: CatalogSource, folders: Sequence[Path], tell: Tell, *, whole: bool = False
+) -> Catalog:
+    """The objects of a source: mapped from the binary in the first of `folders` that has one or takes one.
+
+    tell: is told how far reading is, every few seconds, and where no folder could be written. whole: look at
+    every byte of the binary too, and make it again where one changed. Raises CatalogError.
+    """
+    looks = _looks(source)
+    for folder in folders:
+        found = _noted(source, folder, looks)
+        if found is not None and not (whole and not is_whole(found)):
+            catalog = _mapped(found, source, folder)
+            if catalog is not None:
+                return catalog
+    for folder in folders:
+        try:
+            return _kept(source, folder, tell, whole=whole)
+        except OSError as error:
+            tell(f"{folder}: {error.strerror or error}: objects cannot be kept there")
+    if folders:
+        tell("the objects stay in the memory of this process alone, and are read again at every start")
+    progress = _Progress(tell, None)
+    return load_catalog(source.path, source.space, ids=source.ids, columns=source.columns, each=progress.have)
+
+
+def _kept(source: CatalogSource, folder: Path, tell: Tell, *, whole: bool) -> Catalog:
+    """The binary of a source in a folder, made where it is not there. Raises OSError of the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder, tell):
+        _clear_temporary(folder)
+        for _ in range(2):
+            looks, began_ns = _looks(source), time.time_ns()
+            digest, lines = _source_digest(source)
+            made_of = sha256("\n".join((digest, source.reading())).encode()).hexdigest()
+            binary = folder / f"{made_of[:32]}.safetensors"
+            catalog = None
+            if not (whole and binary.exists() and not is_whole(binary)):
+                catalog = _mapped(binary, source, folder)
+            if catalog is None:
+                _make(source, binary, lines, tell)
+                catalog = _mapped(binary, source, folder)
+            if _looks(source) == looks and catalog is not None:
+                _write_note(source, folder, looks, binary, began_ns)
+                _remove_old(folder, keep=binary)
+                return catalog
+        raise CatalogError(f"{source.path}: changes while it is read; write it elsewhere and rename it")
+
+
+def _make(source: CatalogSource, binary: Path, lines: int | None, tell: Tell) -> None:
+    """Read the source and write the binary. CatalogError of the source, OSError of the folder."""
+    reader = open_objects(source.path, source.ids, source.columns, source.space)
+    progress = _Progress(tell, reader.rows() or lines)
+    batches = _source_errors(source, reader.batches())
+    with CatalogWriter(binary.parent, source.space, reader.space) as writer:
+        for rows in batches:
+            writer.add(rows)
+            progress.have(writer.rows)
+        if not writer.rows:
+            raise CatalogError(f"{source.path}: no objects; there must be one at least")
+        try:
+            writer.settled_space()
+        except CatalogError as error:
+            raise CatalogError(f"{source.path}: {error}") from None
+        with _replacing(binary) as out:
+            # Its time says that nobody touched the file since: whoever changes it changes that too. It is
+            # made of the name, some day between 2001 and 2010, so that the same objects give the same bytes.
+            stamp = 10**9 + int(binary.stem[:7], 16)
+            writer.write(out, {"stamp": str(stamp)})
+            out.flush()
+            os.fsync(out.fileno())
+            os.utime(out.fileno(), (stamp, stamp))
+    progress.done(writer.rows)
+
+
+def _mapped(binary: Path, source: CatalogSource, folder: Path) -> Catalog | None:
+    """The catalog of a binary; None where it is not there, or not as it was written."""
+    try:
+        touched = binary.stat().st_mtime_ns
+        file = map_catalog(binary)
+        if touched != int(file.metadata["stamp"]) * 10**9:
+            return None
+        catalog = Catalog.mapped(file, source.space or file.space, file.metadata["digest"])
+    except (OSError, CatalogError, KeyError, ValueError):
+        return None
+    with suppress(OSError):  # the note's time says when its source was opened last
+        os.utime(folder / source.note_name())
+    return catalog
+
+
+def _noted(source: CatalogSource, folder: Path, looks: Looks) -> Path | None:
+    """The binary of a source that looks as it did when the note was written."""
+    note = _read_note(folder / source.note_name())
+    return folder / note["binary"] if note is not None and note["looks"] == looks else None
+
+
+def _read_note(path: Path) -> dict[str, Any] | None:
+    try:
+        note = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    plain = isinstance(note, dict) and isinstance(note.get("binary"), str) and "looks" in note
+    return note if plain and "/" not in note["binary"] else None
+
+
+def _write_note(source: CatalogSource, folder: Path, looks: Looks, binary: Path, began_ns: int) -> None:
+    newest = max(time_ns for one in looks for time_ns in one[3:])
+    if newest > began_ns - RACY_SECONDS * 1e9:
+        looks = []  # may change without looking any different: next time its bytes decide
+    note = {"source": str(source.path), "binary": binary.name, "looks": looks}
+    with _replacing(folder / source.note_name()) as out:
+        out.write(json.dumps(note).encode())
+
+
+def _looks(source: CatalogSource) -> Looks:
+    looks: Looks = []
+    for file in source_files(source.path, source.ids):
+        try:
+            seen = file.stat()
+        except OSError as error:
+            raise CatalogError(f"{file}: {error.strerror or error}; correct the path") from None
+        looks.append([str(file), seen.st_size, seen.st_ino, seen.st_mtime_ns, seen.st_ctime_ns])
+    return looks
+
+
+def _source_digest(source: CatalogSource) -> tuple[str, int | None]:
+    """SHA-256 over the source's files, and how many lines it has where objects are lines. CatalogError."""
+    digest, lines = sha256(), 0
+    counted = source.path.name.lower().endswith((".jsonl", ".csv", ".tsv"))
+    for file in source_files(source.path, source.ids):
+        try:
+            digest.update(f"{file.name}\n{file.stat().st_size}\n".encode())
+            with file.open("rb") as opened:
+                while piece := opened.read(_CHUNK):
+                    digest.update(piece)
+                    lines += piece.count(b"\n") if counted else 0
+        except OSError as error:
+            raise CatalogError(
+                f"{file}: {error.strerror or error}; correct the path or its permissions"
+            ) from None
+    return digest.hexdigest(), lines or None
+
+
+def _source_errors(source: CatalogSource, batches: Iterator[Any]) -> Iterator[Any]:
+    """The batches; OSError of reading them as CatalogError, so that it is not taken for the folder's."""
+    try:
+        yield from batches
+    except OSError as error:
+        raise CatalogError(f"{source.path}: {error.strerror or error}; correct the file") from None
+
+
+@contextmanager
+def _locked(folder: Path, tell: Tell) -> Iterator[None]:
+    """Alone among the processes that make binaries in a folder; where it has no locks, not alone."""
+    with (folder / "lock").open("ab") as file:
+        waited = 0.0
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if waited % TELL_SECONDS < _WAIT_SECONDS and waited >= TELL_SECONDS:
+                    tell("another process reads the objects; waiting for it")
+                time.sleep(_WAIT_SECONDS)
+                waited += _WAIT_SECONDS
+            except OSError:
+                break  # both make the same bytes
+        yield
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Any]:
+    """A new file at `path`, which appears there whole at the end, or not at all."""
+    handle, name = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
+    try:
+        with os.fdopen(handle, "w+b") as out:
+            yield out
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+_TEMPORARY = "making-"
+
+
+def _clear_temporary(folder: Path) -> None:
+    """Remove what processes left that were killed while they wrote; under the lock."""
+    for one in folder.glob(f"{_TEMPORARY}*"):
+        with suppress(OSError):
+            one.unlink()
+
+
+def _remove_old(folder: Path, keep: Path) -> None:
+    """Remove all but the notes opened last, and every binary that no note names; under the lock.
+
+    Whoever has one mapped keeps it until it closes.
+    """
+    notes: list[tuple[float, Path, str]] = []
+    for path in folder.glob("source-*.json"):
+        with suppress(OSError):
+            note = _read_note(path)
+            notes.append((path.stat().st_mtime, path, note["binary"] if note else ""))
+    notes.sort(reverse=True)
+    named = {keep.name, *(binary for _, _, binary in notes[:KEPT])}
+    gone = [path for _, path, _ in notes[KEPT:]]
+    gone += [path for path in folder.glob("*.safetensors") if path.name not in named]
+    for path in gone:
+        with suppress(OSError):
+            path.unlink()
+
+
+class _Progress:
+    """Tells how many objects were read, every few seconds."""
+
+    def __init__(self, tell: Tell, total: int | None) -> None:
+        self._tell, self._of = tell, f" of {total:,}" if total else ""
+        self._began = self._next = time.monotonic()
+        self._next += TELL_SECONDS
+
+    def have(self, count: int) -> None:
+        """So many objects were read by now."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + TELL_SECONDS
+            self._tell(f"reading objects {count:,}{self._of}")
+
+    def done(self, count: int) -> None:
+        """All were read: told where that took long enough to be told of before."""
+        took = time.monotonic() - self._began
+        if took >= TELL_SECONDS:
+            self._tell(f"read {count:,} objects in {took:.0f} s; the next start finds them as they are")

@@ -1,0 +1,160 @@
+"""Objects from JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streams.event import SpaceSpec, SparseVector, Vector
+from streams.items import Display
+from streams.objects.columns import ObjectColumns, SparsePair, VectorColumns, listed
+from streams.objects.json_vectors import FIELDS, column_of, read_features, read_fields, read_vector
+from streams.objects.rows import BATCH_ROWS, CatalogError, ObjectRows
+from streams.objects.shown import cut, packed_display, tags_of
+
+SHOWN = ("title", "text", "image", "tags")
+"""What a line says of an object to people."""
+
+
+class LineReader:
+    """The objects of a file of JSON lines: `{"id", "x" or "views", "title"?, "text"?, "image"?, "tags"?}`, or
+    objects of any other form, of which the columns say what is what.
+    """
+
+    def __init__(self, path: Path, columns: ObjectColumns, space: SpaceSpec | None) -> None:
+        self._path, self.space = path, None
+        try:
+            vectors = columns.vectors(space)
+        except ValueError as error:
+            raise CatalogError(f"{path}: {error}") from None
+        self._read: Callable[[bytes], tuple[str, dict[str, Vector], bytes]] = _read_own
+        if columns:
+            self._read = _Mapped(columns, vectors).read
+        path.open("rb").close()  # what cannot be opened is told of at once
+
+    def rows(self) -> int | None:
+        """Unknown."""
+        return None
+
+    def batches(self) -> Iterator[ObjectRows]:
+        """The objects in the order of the lines. Raises CatalogError naming file and line."""
+        first: dict[str, Vector] | None = None
+        with self._path.open("rb") as file:
+            held: list[tuple[int, str, dict[str, Vector], bytes]] = []
+            for number, line in enumerate(file, 1):
+                if not line.strip():
+                    continue
+                try:
+                    object_id, views, shown = self._read(line)
+                    first = first or views
+                    _check_like(views, first)
+                except ValueError as error:
+                    raise CatalogError(f"{self._path}, line {number}: {error}") from None
+                held.append((number, object_id, views, shown))
+                if len(held) == BATCH_ROWS:
+                    yield self._rows(held)
+                    held = []
+            if held:
+                yield self._rows(held)
+        if first is None:
+            raise CatalogError(f"{self._path}: no objects; write one JSON object per line")
+
+    def _rows(self, held: list[tuple[int, str, dict[str, Vector], bytes]]) -> ObjectRows:
+        numbers = [one[0] for one in held]
+        views = {name: column_of([one[2][name] for one in held]) for name in held[0][2]}
+        shown = [one[3] for one in held]
+        return ObjectRows(
+            [one[1] for one in held],
+            views,
+            shown if any(shown) else None,
+            lambda row: f"{self._path}, line {numbers[row]}",
+        )
+
+
+def _read_own(line: bytes) -> tuple[str, dict[str, Vector], bytes]:
+    fields = read_fields(line, (*FIELDS, *SHOWN))
+    given = {name: fields.get(name) for name in SHOWN[:3]}
+    return fields["id"], read_features(fields), _shown(given, fields.get("tags", []))
+
+
+def _shown(texts: Mapping[str, Any], tags: Any) -> bytes:
+    if not tags and not any(texts.values()):
+        return b""
+    return packed_display(Display(**texts, tags=tags_of([tags])))
+
+
+class _Mapped:
+    """Reads lines of any form by the names that were given."""
+
+    def __init__(self, columns: ObjectColumns, vectors: Mapping[str, VectorColumns]) -> None:
+        self._columns, self._vectors = columns, vectors
+
+    def read(self, line: bytes) -> tuple[str, dict[str, Vector], bytes]:
+        try:
+            fields = json.loads(line)
+        except (ValueError, RecursionError):
+            raise ValueError("not JSON; write one object per line") from None
+        if not isinstance(fields, dict):
+            raise ValueError("not an object of JSON; write one object per line")
+        texts = {name: getattr(self._columns, name) for name in SHOWN[:3]}
+        given = {name: _text(_at(fields, key, None)) if key else None for name, key in texts.items()}
+        given |= {name: cut(text) for name, text in given.items() if text and name != "image"}
+        tags = [_at(fields, key, None) for key in self._columns.tags]
+        return self._id(fields), self._views(fields), _shown(given, tags)
+
+    def _id(self, fields: dict[str, Any]) -> str:
+        found = _at(fields, self._columns.id or "id")
+        if isinstance(found, bool) or not isinstance(found, str | int):
+            raise ValueError(f"{self._columns.id or 'id'!r} is neither text nor a whole number")
+        return str(found)
+
+    def _views(self, fields: dict[str, Any]) -> dict[str, Vector]:
+        if not self._vectors:
+            return read_features({key: fields[key] for key in ("x", "views") if key in fields})
+        return {name: self._vector(name, where, fields) for name, where in self._vectors.items()}
+
+    def _vector(self, name: str, where: VectorColumns, fields: dict[str, Any]) -> Vector:
+        if isinstance(where, SparsePair):
+            raw = {"indices": _at(fields, where.indices), "values": _at(fields, where.values)}
+            return read_vector(name, raw)
+        if isinstance(where, tuple):
+            return read_vector(name, [_at(fields, one) for one in where])
+        return read_vector(name, _at(fields, where))
+
+
+_NEEDED = object()
+
+
+def _at(fields: dict[str, Any], name: str, default: Any = _NEEDED) -> Any:
+    """The value of a key, or, of `a.b`, of the key `b` inside of `a`."""
+    found: Any = fields
+    if name in fields:
+        return fields[name]
+    for part in name.split("."):
+        if not isinstance(found, dict) or part not in found:
+            if default is not _NEEDED:
+                return default
+            raise ValueError(f"there is no {name!r}; the line has {listed(list(fields))}")
+        found = found[part]
+    return found
+
+
+def _text(found: Any) -> str | None:
+    return None if found is None or found == "" else str(found)
+
+
+def _check_like(row: Mapping[str, Vector], first: Mapping[str, Vector]) -> None:
+    if set(row) != set(first):
+        raise ValueError(f"has views {sorted(row)!a}, the first object {sorted(first)!a}")
+    for name, vector in row.items():
+        like = first[name]
+        if isinstance(vector, SparseVector) != isinstance(like, SparseVector):
+            raise ValueError(f"view {name[:40]!a} is dense in one object and sparse in another")
+        if isinstance(vector, np.ndarray) and isinstance(like, np.ndarray) and len(vector) != len(like):
+            raise ValueError(
+                f"view {name[:40]!a} has {len(vector)} coordinates, the first object {len(like)}"
+            )

@@ -1,0 +1,151 @@
+"""Objects as a reader hands them over: batches of ids, vectors by view, and what people see of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streams.event import Column, DenseColumn, SpaceSpec, SparseColumn, ViewSpec
+
+BATCH_ROWS = 1024
+"""Objects of a batch: of 1,536 coordinates each, 6 MB."""
+
+
+class CatalogError(Exception):
+    """A catalog that cannot be used; the message names the file, the line or array, and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRows:
+    """n objects that follow each other in their source.
+
+    views: by name, a column of n rows; the size of a sparse one counts for nothing here. shown: packed
+    display data of each, b"" for none; None where the source has none at all. place: of row i, its place in
+    the source, for messages.
+    """
+
+    ids: Sequence[str]
+    views: dict[str, Column]
+    shown: Sequence[bytes] | None
+    place: Callable[[int], str]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class ObjectReader(Protocol):
+    """A source of objects that is open: its form is known, its objects are not read yet."""
+
+    @property
+    def space(self) -> SpaceSpec | None:
+        """The space that the source itself states; None where it says nothing of one."""
+
+    def rows(self) -> int | None:
+        """How many objects there are; None where only reading them all would tell."""
+
+    def batches(self) -> Iterator[ObjectRows]:
+        """The objects in their order, few at a time. Raises CatalogError."""
+
+
+class RowChecks:
+    """What every source's objects are held against: ids, views of the first and of the space, numbers.
+
+    With a space, sparse indices must lie within its views too.
+    """
+
+    def __init__(self, space: SpaceSpec | None) -> None:
+        self._space = space
+        self._wanted = {} if space is None else {view.name: view for view in space.views}
+        self._first: dict[str, ViewSpec] = {}
+
+    def check(self, rows: ObjectRows) -> None:
+        """Raises CatalogError naming the place of the first object that cannot be used, and the remedy."""
+        for row, object_id in enumerate(rows.ids):
+            if not object_id:
+                raise CatalogError(f"{rows.place(row)}: the id is empty; give every object one")
+            try:
+                object_id.encode()
+            except UnicodeEncodeError:
+                raise CatalogError(
+                    f"{rows.place(row)}: the id holds half a character (a lone surrogate), which UTF-8 "
+                    "cannot write"
+                ) from None
+        for name, column in rows.views.items():
+            self._fits(name, column, rows.place)
+            wrong = faulty_rows(column, self._limit(name))
+            if len(wrong):
+                raise CatalogError(f"{rows.place(int(wrong[0][0]))}, view {name!r}: {wrong[0][1]}")
+
+    def _fits(self, name: str, column: Column, place: Callable[[int], str]) -> None:
+        kind, dim = kind_of(column), column.dim
+        wanted = self._wanted.get(name)
+        if self._space is not None and wanted is None:
+            known = ", ".join(self._wanted)
+            raise CatalogError(
+                f"{place(0)}: there is a view {name!r}, the space has {known}; make them agree"
+            )
+        if wanted is None:
+            wanted = self._first.setdefault(name, ViewSpec(name, kind, dim))
+        of = "first object" if self._space is None else "space"
+        if kind != wanted.kind or (kind == "dense" and dim != wanted.dim):
+            raise CatalogError(
+                f"{place(0)}: view {name!r} is {kind} with {dim} coordinates, "
+                f"{wanted.kind} with {wanted.dim} in the {of}; make them agree"
+            )
+
+    def _limit(self, name: str) -> int:
+        return self._wanted[name].dim if name in self._wanted else 2**31
+
+
+def kind_of(column: Column) -> Literal["dense", "sparse"]:
+    """`dense` or `sparse`."""
+    return "dense" if isinstance(column, DenseColumn) else "sparse"
+
+
+def faulty_rows(column: Column, dim: int) -> list[tuple[int, str]]:
+    """The first row whose numbers cannot be used, with the reason and the remedy; empty where all can.
+
+    dim: sparse indices lie below it.
+    """
+    if isinstance(column, DenseColumn):
+        sound = np.isfinite(column.values).all(axis=1)
+        return [] if sound.all() else [(int(np.argmin(sound)), _NOT_FINITE)]
+    starts, indices = column.indptr, column.indices
+    rising = np.ones(len(indices), np.bool_)
+    rising[1:] = indices[1:] > indices[:-1]
+    first = starts[:-1]
+    rising[first[first < len(indices)]] = True  # a new row may start lower
+    for bad, reason in (
+        (~np.isfinite(column.values), _NOT_FINITE),
+        ((indices < 0) | (indices >= dim), f"an index is not within 0..{dim - 1}; correct it"),
+        (~rising, "indices are not strictly increasing; sort them"),
+    ):
+        if bad.any():
+            return [(row_of_entry(starts, int(np.argmax(bad))), reason)]
+    return []
+
+
+_NOT_FINITE = "a number is not finite in float32; leave the object out, or correct it"
+
+
+def row_of_entry(indptr: NDArray[np.int64], entry: int) -> int:
+    """The row that an entry of a sparse column belongs to."""
+    return int(np.searchsorted(indptr, entry, side="right")) - 1
+
+
+def concatenated(pieces: Sequence[Column], dim: int) -> Column:
+    """The rows of columns of one kind, one below the other; `dim` is the size of a sparse result."""
+    first = pieces[0]
+    if isinstance(first, DenseColumn):
+        return DenseColumn(np.concatenate([one.values for one in pieces]))
+    sparse = [one for one in pieces if isinstance(one, SparseColumn)]
+    lengths = np.concatenate([np.diff(one.indptr) for one in sparse])
+    indptr = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=indptr[1:])
+    return SparseColumn(
+        indptr, np.concatenate([p.indices for p in sparse]), np.concatenate([p.values for p in sparse]), dim
+    )
