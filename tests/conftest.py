@@ -2,8 +2,11 @@
 silence.
 """
 
+import atexit
 import os
+import shutil
 import signal
+import tempfile
 
 import pytest
 from hypothesis import settings
@@ -20,6 +23,9 @@ pytest_plugins = (
 # A busy machine makes no case wrong. Where nothing may be skipped the cases are the same in every run.
 settings.register_profile("tripletd", deadline=None, derandomize="TRIPLETD_NOTHING_SKIPPED" in os.environ)
 settings.load_profile("tripletd")
+
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="tripletd-tests-cache-")
+atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 

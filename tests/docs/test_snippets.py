@@ -9,14 +9,17 @@ from typing import Any
 
 import kafka
 import numpy as np
+import pyarrow.parquet
 import pytest
 
+from daemon.catalogs import learner_catalog
+from daemon.config import load_config
 from learners import ServingForm
 from learners.block import DenseBlock
 from learners.forms.embedding import Embedding
 from learners.forms.serving import BackoffForm
-from streams.catalog import load_catalog
 from streams.codec import decode_event
+from streams.items import Display, unpack_display
 from tests.daemon.serve.http.toy import running
 
 ROOT = Path(__file__).parents[2]
@@ -35,21 +38,23 @@ def run(page: str, containing: str, **names: Any) -> dict[str, Any]:
     return names
 
 
-def test_a_catalog_from_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    features = np.arange(6, dtype=np.float64).reshape(3, 2)
-    run("docs/your-own-data.md", "save_file", ids=["a", "zoë", "c"], features=features)
-    catalog = load_catalog("items.safetensors")
-    assert list(catalog.ids) == ["a", "zoë", "c"]
-    np.testing.assert_array_equal(catalog.views["x"].values, features)
-
-
-def test_a_catalog_from_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    rows = [{"id": name, "x": [number, 1.0]} for number, name in enumerate("ab")]
-    Path("items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run("docs/your-own-data.md", "save_catalog")
-    assert list(load_catalog("items.safetensors").ids) == ["a", "b"]
+def test_a_catalog_from_a_table(tmp_path: Path) -> None:
+    page = (ROOT / "docs/your-own-data.md").read_text()
+    (block,) = re.findall(
+        r"^```toml\n(\[space.*?\[catalog.columns\].*?)^```$", page, re.MULTILINE | re.DOTALL
+    )
+    (tmp_path / "tripletd.toml").write_text(block)
+    vectors = np.eye(3, 384, dtype=np.float32)
+    rows = {"sku": ["a", "zoë", "c"], "name": ["A", "Z", "C"], "embedding": vectors.tolist()}
+    rows |= {"category": ["lamps"] * 3, "colours": [["red"], [], ["blue", "red"]]}
+    pyarrow.parquet.write_table(pyarrow.table(rows), tmp_path / "products.parquet")
+    catalog = learner_catalog(load_config(tmp_path / "tripletd.toml", environ={}))
+    assert catalog is not None
+    assert catalog.ids == ["a", "zoë", "c"]
+    np.testing.assert_array_equal(catalog.views["text"].values, vectors)
+    assert catalog.shown is not None
+    assert unpack_display(catalog.shown[2]) == Display("C", tags=("lamps", "blue", "red"))
+    assert list((tmp_path / "checkpoints" / "catalogs").glob("*.safetensors"))
 
 
 class _Producer:
