@@ -129,10 +129,10 @@ class Averaged(BaseLearner[AveragedConfig]):
             raise StateError(f"array sums has shape {self.sums.shape}, W {self.learner.base.shape}")
 
     @classmethod
-    def warm_up(cls) -> None:
+    def warm_up(cls, sparse_rows: bool | None = None) -> None:
         """Load and check the kernels. Raises RuntimeError."""
-        Oasis.warm_up()
-        Dissim.warm_up()
+        Oasis.warm_up(sparse_rows)
+        Dissim.warm_up(sparse_rows)
 
 
 def average_states(

@@ -221,13 +221,16 @@ class BaseLearner(ABC, Generic[AnyConfig]):
         return self.from_state(self.state(), self.config)
 
     @classmethod
-    def warm_up(cls) -> None:
-        """Load the kernels and check them on a known answer before the first event. Raises RuntimeError."""
+    def warm_up(cls, sparse_rows: bool | None = None) -> None:
+        """Load the kernels and check them on a known answer before the first event. sparse_rows: whether rows
+        will be CSR or dense; None: either. Raises RuntimeError.
+        """
         known = cls.KNOWN
         if known is None:
             return
         both = np.eye(2, dtype=np.float32)
-        for kind in (np.asarray, sparse.csr_array):
+        kinds = {False: np.asarray, True: sparse.csr_array}
+        for kind in kinds.values() if sparse_rows is None else [kinds[sparse_rows]]:
             learner = cls(2, known.config)
             info = learner.learn_one(*(kind(np.array([row], np.float32)) for row in known.triplet))
             scores = learner.similarity(both, both)

@@ -398,6 +398,6 @@ class Keyed(BaseLearner[KeyedConfig]):
         for slot in range(len(self.directory)):
             self._learner_in(slot)  # it looks at its arrays
 
-    def warm_up(self) -> None:  # type: ignore[override]  # of the kind that `config` makes
+    def warm_up(self, sparse_rows: bool | None = None) -> None:  # type: ignore[override]  # of its own kind
         """Do now what the first event would otherwise wait for. Raises RuntimeError."""
-        self.untrained.warm_up()
+        self.untrained.warm_up(sparse_rows)

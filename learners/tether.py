@@ -164,11 +164,9 @@ class Tethered(BaseLearner[TetherConfig]):
         self.learner = _CLASSES[type(inner)].from_state(arrays, inner, copy=copy)
         self.events = saved_count(arrays, "events")
 
-    @classmethod
-    def warm_up(cls) -> None:
-        """Load the kernels of all. Raises RuntimeError."""
-        for learner in _CLASSES.values():
-            learner.warm_up()
+    def warm_up(self, sparse_rows: bool | None = None) -> None:  # type: ignore[override]  # of its own kind
+        """Load the kernels of the learner that is pulled back. Raises RuntimeError."""
+        self.learner.warm_up(sparse_rows)
 
 
 def untethered(learner: Learner) -> Any:

@@ -246,6 +246,10 @@ class BatchDecoder:
         self._reading = RecordScanner(space, catalog, keyed)
         self._max_bytes = max_record_bytes
 
+    def warm_up(self) -> None:
+        """Do now what the first batch would otherwise wait for: the compiled code is loaded, or made."""
+        self._reading.roles(self._reading.find([b""], self._max_bytes))
+
     def decode(self, batch: RecordBatch) -> DecodedBatch:
         """Decode every record of a batch that has at least one."""
         count, refused = len(batch.values), list[DeadLetter]()

@@ -33,7 +33,6 @@ def demo(
     from daemon.demo.report import ALL_LEARNED, TIME_LIMIT, Reporter, print_report
     from daemon.demo.run import DemoRun, ended_by_sigterm, write_settings
     from daemon.demo.screen import Screen, introduction, reopening
-    from daemon.up.kernels import compile_ahead
 
     _prepare(out)
     notes, results = Console(stderr=True, highlight=False), Console(highlight=False)
@@ -43,7 +42,6 @@ def demo(
     settings = write_settings(out, ports, followed=keep)
     asking: AbstractContextManager[None] = nullcontext()
     with ended_by_sigterm():
-        compile_ahead(notes.print)
         run, pack = DemoRun(out, settings, seed), load_pack()
         if keep:  # somebody asks, so that freshness can be measured
             notes.print(f"Watch it learn: {ports.url}\n")

@@ -136,7 +136,6 @@ def up(
     from daemon.runtime.logs import configure, get_logger
     from daemon.runtime.runtime import Signals
     from daemon.runtime.watchdog import Notifier
-    from daemon.up.kernels import compile_ahead
     from daemon.up.restarts import WITH_AN_END, RestartPolicy
     from daemon.up.role_process import RoleProcess
     from daemon.up.supervisor import RoleSpec, Supervisor, UpHealth, anything_to_answer_with, check_ports
@@ -168,7 +167,6 @@ def up(
                 spec.name, spec.arguments, prefix, stdin=learning if spec.name == "validate" else None
             )
 
-        compile_ahead(get_logger().info, signals.wait)
         return Supervisor(
             specs,
             start,

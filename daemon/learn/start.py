@@ -61,7 +61,9 @@ def build(
     What was opened is closed by `stack` when anything fails, and by the threads that own it afterwards.
     """
     with ExitStack() as opened:
+        runtime.health.starting("reading objects and opening the log")
         inputs = open_inputs(opened, config)
+        runtime.health.starting("looking for where to begin")
 
         def fit(offsets: Mapping[int, int]) -> Fitted | None:
             waiting, all_there_is = partial(_warming_up, runtime), options.exit_when_caught_up
@@ -78,7 +80,9 @@ def build(
         if origin is None:
             return None
         learner = origin.state.learner
-        learner.warm_up()
+        runtime.health.starting("compiling kernels for this machine, where they are not in its cache")
+        inputs.decoder.warm_up()
+        learner.warm_up(origin.state.fitted.sparse)
         if isinstance(learner, Keyed):
             metrics.keys.follow(learner.config.slots, learner.directory.__len__)
         loop = _loop(stack, config, runtime, metrics, inputs=inputs, origin=origin, lock=lock)

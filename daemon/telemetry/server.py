@@ -47,7 +47,12 @@ class Health:
         self._silent = silent
         self.began = time.time()
         self._started = False
+        self._phase = "starting"
         self._unready: str | None = None
+
+    def starting(self, phase: str) -> None:
+        """What start-up is at, in words."""
+        self._phase = f"starting: {phase}"
 
     def started(self) -> None:
         """Start-up is over: the loop runs."""
@@ -59,7 +64,7 @@ class Health:
 
     def startup(self) -> str | None:
         """None when start-up is over, else why not."""
-        return None if self._started else "starting"
+        return None if self._started else self._phase
 
     def liveness(self) -> str | None:
         """None when alive, else why not."""

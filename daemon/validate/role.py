@@ -104,6 +104,7 @@ def run(
     add_place(metrics.registry, config.checkpoints.path)
     with ExitStack() as stack:
         runtime = open_runtime(stack, config, metrics.registry, config.http.validate_port, load)
+        runtime.health.starting("reading objects and opening the log")
         inputs = open_inputs(stack, config, metrics)
         validator = Validator(inputs, config.validate, inputs.rule)
         limit = WaitLimit(clock, learner_is_running if options.beside_learn else lambda: False)

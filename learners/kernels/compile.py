@@ -10,21 +10,22 @@ Why this is safe and reproducible:
   and its target for the rest of the process stay as they are, whoever imports numba first.
 - The disk cache lies in a folder named by a digest of all kernel sources: numba itself looks only at the file
   of a kernel, and would go on using code whose helpers have changed. numba writes to a temporary name and
-  renames, so concurrent processes never read half a file, and two that race for one kernel write the same
-  code. A file torn by a power cut fails to load; then, and where no cache folder is writable, the kernel is
-  compiled in memory.
-- Compiling all kernels takes about a minute, once per version of this library. Before the first one that is
-  not in the cache, a `CompileNotice` says so. What is cached is loaded when it is first called: loading all
-  took a process 0.6 s.
+  renames, so concurrent processes never read half a file. A file torn by a power cut fails to load; then, and
+  where no cache folder is writable, the kernel is compiled in memory.
+- A kernel is compiled, or loaded from the cache, when it is first called: a process needs few of them, and to
+  compile all takes two minutes of processor time, to load all 0.6 s. Of several processes that miss the same
+  kernel one compiles it and the others wait. Before the first one that is not in the cache, a `CompileNotice`
+  says so.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, TypeAlias
 
 from numba import config, njit, types
@@ -134,32 +135,29 @@ def _tell() -> None:
         return
     _told = True
     kept = f"kept in {CACHE_FOLDER}" if CACHE_FOLDER else "in this process alone, for want of a cache folder"
-    told = f"compiling the learners' kernels, about a minute in all, {kept}"
+    told = f"compiling kernels for this machine, once: up to half a minute, {kept}"
     # Which line of a kernel's source it was tells nobody anything: shown is the library's name alone.
     warnings.warn_explicit(told, CompileNotice, "learners", 1)
 
 
 def kernel(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compile the decorated function for one numba signature, at import; one that is in the cache is taken
-    from there when it is first called, so that a process loads the machine code of what it uses."""
+    """Compile the decorated function for one numba signature, when it is first called."""
 
     def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-        if _name_of(function) in _cached:
-            with _kernel_target():
-                dispatcher = njit(nogil=True, cache=True)(function)
-            return _loaded_at_first_call(dispatcher, signature)  # type: ignore[no-any-return]
-        _tell()
+        if config.DISABLE_JIT:
+            return function
         with _kernel_target():
             try:
-                return njit(signature, nogil=True, cache=CACHE_FOLDER is not None)(function)  # type: ignore[no-any-return]
-            except Exception:  # noqa: BLE001  a damaged cache; an error of the kernel itself is raised again here
-                return njit(signature, nogil=True)(function)  # type: ignore[no-any-return]
+                dispatcher = njit(nogil=True, cache=CACHE_FOLDER is not None)(function)
+            except RuntimeError:  # a function whose source numba cannot find has no place in a cache
+                dispatcher = njit(nogil=True)(function)
+        return _at_first_call(dispatcher, signature, _name_of(function))  # type: ignore[no-any-return]
 
     return compiled
 
 
-def _loaded_at_first_call(dispatcher: Any, signature: Any) -> Any:
-    """A dispatcher that, asked for code for the first time, loads that of its one signature.
+def _at_first_call(dispatcher: Any, signature: Any, name: str) -> Any:
+    """A dispatcher that has its one signature compiled, or loaded, when it is first asked for code.
 
     numba asks by these two methods: for a call from Python, and for one in a kernel that is being compiled.
     """
@@ -169,11 +167,14 @@ def _loaded_at_first_call(dispatcher: Any, signature: Any) -> Any:
         with _kernel_target():
             if dispatcher.overloads:
                 return  # another thread was first
-            try:
-                dispatcher.compile(signature)
-            except Exception:  # noqa: BLE001  as above: what cannot be loaded is compiled
-                dispatcher._cache = NullCache()
-                dispatcher.compile(signature)
+            if name not in _cached and name not in _cached_names(CACHE_FOLDER):
+                _tell()
+            with _alone(name):
+                try:
+                    dispatcher.compile(signature)
+                except Exception:  # noqa: BLE001  a damaged cache; an error of the kernel itself is raised again
+                    dispatcher._cache = NullCache()
+                    dispatcher.compile(signature)
             dispatcher.disable_compile()
 
     def for_call(*args: Any, **kwargs: Any) -> Any:
@@ -185,18 +186,38 @@ def _loaded_at_first_call(dispatcher: Any, signature: Any) -> Any:
         return template(*args, **kwargs)
 
     dispatcher._compile_for_args, dispatcher.get_call_template = for_call, for_kernel
-    _pending.append(load)
+    _pending.append((name, load))
     return dispatcher
 
 
-_pending: list[Callable[[], None]] = []
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """Let one process at a time have a kernel compiled: the next one finds it in the cache. Kernels are taken
+    in the order in which they call each other, so no two processes wait for one another."""
+    with ExitStack() as stack:
+        if CACHE_FOLDER and name not in _cached:
+            with suppress(OSError):  # where files cannot be locked, each compiles for itself
+                lock = stack.enter_context(open(os.path.join(CACHE_FOLDER, f"{name}.lock"), "ab"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
-def load_all() -> None:
-    """Load every imported kernel that nobody has called yet: before a fork, and where the first call of each
-    should cost no more than the others (about 15 ms each)."""
+_pending: list[tuple[str, Callable[[], None]]] = []
+
+
+def missing() -> list[str]:
+    """The imported kernels that are neither loaded nor in the cache."""
+    found = _cached_names(CACHE_FOLDER)
+    return [name for name, _ in _pending if name not in found]
+
+
+def load_all(backwards: bool = False) -> None:
+    """Have every imported kernel that nobody has called yet compiled, or loaded: before a fork, and where the
+    first call of each should cost no more than the others (about 15 ms each). backwards: in the other order,
+    for one of two processes that share the work."""
+    _pending.sort(key=lambda one: one[0], reverse=not backwards)
     while _pending:
-        _pending.pop()()
+        _pending.pop()[1]()
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:

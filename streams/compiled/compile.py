@@ -3,7 +3,8 @@
 One signature each, no interpreter lock, cached on disk. The cache lies in a folder named by a digest of
 all that the machine code is made of, because numba itself looks only at the file of a function and would
 keep using code whose helpers or constants have changed. numba writes to a temporary name and renames, so
-that no process reads half a file; what fails to load is compiled in memory.
+that no process reads half a file; what fails to load is compiled in memory. A function is compiled, or
+loaded, when it is first called, and of several processes that miss it in the cache one compiles it.
 
 Nothing here computes a step: the results are bytes moved and compared, the same on every processor. A
 process that needs a fixed processor level fixes it before numba is first imported.
@@ -11,14 +12,17 @@ process that needs a fixed processor level fixes it before numba is first import
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from os import W_OK, access, environ
 from pathlib import Path
 from typing import Any
 
-from numba import config, njit, types  # isort: skip
-
+from numba import config, njit, types
+from numba.core.caching import NullCache
+from numba.core.compiler_lock import global_compiler_lock
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 LONGS = types.Array(types.int64, 1, "C", readonly=True)
@@ -64,19 +68,88 @@ def _njit(*signature: Any, **options: Any) -> Callable[..., Callable[..., Any]]:
 
 
 def kernel(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compile the decorated function for one numba signature, at import: from the cache, else anew."""
+    """Compile the decorated function for one numba signature when it is first called: from the cache, else
+    anew."""
 
     def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-        before = config.CACHE_DIR
-        config.CACHE_DIR = CACHE_FOLDER or before
-        try:
-            return _njit(signature, cache=CACHE_FOLDER is not None)(function)
-        except Exception:  # noqa: BLE001  a damaged cache; an error of the function itself is raised again here
-            return _njit(signature)(function)
-        finally:
-            config.CACHE_DIR = before
+        if config.DISABLE_JIT:
+            return function
+        with _cache_here():
+            try:
+                dispatcher = _njit(cache=CACHE_FOLDER is not None)(function)
+            except RuntimeError:  # a function whose source numba cannot find has no place in a cache
+                dispatcher = _njit()(function)
+        return _at_first_call(dispatcher, signature)  # type: ignore[no-any-return]
 
     return compiled
+
+
+@contextmanager
+def _cache_here() -> Iterator[None]:
+    before = config.CACHE_DIR
+    config.CACHE_DIR = CACHE_FOLDER or before
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before
+
+
+def _at_first_call(dispatcher: Any, signature: Any) -> Any:
+    """A dispatcher that has its one signature compiled when numba first asks it for code: for a call from
+    Python, or for one in a function that is being compiled."""
+    template, name = dispatcher.get_call_template, dispatcher.py_func.__qualname__
+
+    def load() -> None:
+        with global_compiler_lock:
+            if dispatcher.overloads:
+                return  # another thread was first
+            with _cache_here(), _alone(name):
+                try:
+                    dispatcher.compile(signature)
+                except Exception:  # noqa: BLE001  a damaged cache; an error of the function itself is raised again
+                    dispatcher._cache = NullCache()
+                    dispatcher.compile(signature)
+            dispatcher.disable_compile()
+
+    def for_call(*args: Any, **kwargs: Any) -> Any:
+        load()
+        return dispatcher  # numba calls it again
+
+    def for_function(*args: Any, **kwargs: Any) -> Any:
+        load()
+        return template(*args, **kwargs)
+
+    dispatcher._compile_for_args, dispatcher.get_call_template = for_call, for_function
+    _pending.append((name, load))
+    return dispatcher
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """Let one process at a time have a function compiled: the next one finds it in the cache."""
+    with ExitStack() as stack:
+        if CACHE_FOLDER:
+            with suppress(OSError):  # where files cannot be locked, each compiles for itself
+                lock = stack.enter_context(Path(CACHE_FOLDER, f"{name}.lock").open("ab"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+_pending: list[tuple[str, Callable[[], None]]] = []
+
+
+def missing() -> list[str]:
+    """The imported functions that are neither loaded nor in the cache."""
+    cached = [] if CACHE_FOLDER is None else list(Path(CACHE_FOLDER).rglob("*.nbi"))
+    return [name for name, _ in _pending if not any(f".{name}-" in file.name for file in cached)]
+
+
+def load_all(backwards: bool = False) -> None:
+    """Have every imported function that nobody has called yet compiled, or loaded; backwards: in the other
+    order, for one of two processes that share the work."""
+    _pending.sort(key=lambda one: one[0], reverse=not backwards)
+    while _pending:
+        _pending.pop()[1]()
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:

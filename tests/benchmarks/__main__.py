@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks [NAME ...]`: measure, print, and write results.json beside this file.
 
 Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps, items, carried, soml,
-soml_kafka, omks_maps, oks, dense, feed; all of them without any.
+soml_kafka, omks_maps, oks, dense, feed, start; all of them without any.
 `kafka`, `soml_kafka` and `freshness` start a broker (Java 17). Vowpal Wabbit is measured where the
 interpreter that runs this has it, or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit);
 PyTorch where the interpreter has it (pip install torch).
@@ -20,6 +20,7 @@ from tests.benchmarks import (
     decode_speed,
     dense_step,
     feed_rows,
+    first_start,
     freshness,
     items_rate,
     kafka_path,
@@ -39,7 +40,7 @@ from tests.benchmarks.harness import Figure, record
 COMMAND = "make bench"
 NAMES = (
     *("step", "decode", "path", "kafka", "checkpoints", "steps", "topk", "freshness", "swaps", "items"),
-    *("carried", "soml", "soml_kafka", "omks_maps", "oks", "dense", "feed"),
+    *("carried", "soml", "soml_kafka", "omks_maps", "oks", "dense", "feed", "start"),
 )
 
 
@@ -67,6 +68,7 @@ def main(names: list[str]) -> int:
         "oks": oks_step.figures,
         "dense": dense_step.figures,
         "feed": feed_rows.figures,
+        "start": first_start.figures,
     }
     for name in names or NAMES:
         figures = groups[name]()

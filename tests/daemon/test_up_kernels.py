@@ -1,8 +1,9 @@
-"""Kernels are compiled before the roles start, once; a note says when there is nothing to do."""
+"""All kernels are compiled ahead by two processes, each kernel once; a second run finds nothing to do."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -13,95 +14,61 @@ from daemon.runtime import logs
 from daemon.up import kernels
 from learners import CompileNotice
 
+TINY = """
+from {island}.compile import kernel
+@kernel("int64(int64)")
+def {name}(x):
+    return {factor} * x
+"""
+
+TWO_ISLANDS = """
+import sys
+from daemon.up import kernels
+from pathlib import Path
+kernels.modules = lambda: ["tiny_kernels", "tiny_decoders"]
+kernels.PROGRAM = (sys.executable, {program!r})
+sys.exit(kernels.main())
+"""
+
 
 @pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Sources of two packages, without a cache."""
-    for package in kernels.PACKAGES:
-        folder = tmp_path.joinpath(*package.split("."))
-        folder.mkdir(parents=True)
-        (folder / "__init__.py").touch()
-        (folder / "step.py").write_text("one = 1\n")
-    monkeypatch.setattr(kernels, "ROOT", tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    return tmp_path
+def program(tmp_path: Path) -> list[str]:
+    """A program of two tiny kernels, with a cache of its own."""
+    for name, island in (("kernels", "learners.kernels"), ("decoders", "streams.compiled")):
+        source = "".join(TINY.format(island=island, name=f"{name}_{n}", factor=n) for n in range(4))
+        (tmp_path / f"tiny_{name}.py").write_text(source)
+    path = tmp_path / "program.py"
+    path.write_text(TWO_ISLANDS.format(program=str(path)))
+    return [sys.executable, str(path)]
 
 
-def program(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    monkeypatch.setattr(kernels, "PROGRAM", (sys.executable, "-c", code))
+def run(program: list[str], cache: Path) -> str:
+    paths = os.pathsep.join([str(cache.parent), str(kernels.ROOT)])
+    environment = {**os.environ, "PYTHONPATH": paths, "NUMBA_CACHE_DIR": str(cache)}
+    return subprocess.run(program, env=environment, capture_output=True, text=True, check=True).stderr
 
 
-def test_a_note_holds_for_the_sources_it_was_written_for(tree: Path) -> None:
-    assert not kernels.noted()
-    folder = tree / "learners" / "kernels" / "__pycache__" / "kernels-1"
-    folder.mkdir(parents=True)
-    (folder / kernels.note_name()).touch()
-    assert kernels.noted()
-    (tree / "streams" / "compiled" / "step.py").write_text("one = 11\n")
-    assert not kernels.noted()
-
-
-def test_a_note_is_found_in_the_folder_that_the_environment_names(
-    tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tree / "elsewhere" / "kernels-1"
-    folder.mkdir(parents=True)
-    (folder / kernels.note_name()).touch()
-    assert not kernels.noted()
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(folder.parent))
-    assert kernels.noted()
+def test_all_is_compiled_once_and_the_next_run_has_nothing_to_do(program: list[str], tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    said = run(program, cache).splitlines()
+    assert [line.split(" in ")[0] for line in said] == [
+        "compiling all kernels for this machine, once: a minute or two",
+        "the kernels were compiled",
+    ]
+    made = {path.name.split("-")[0] for path in cache.rglob("*.nbi")}
+    assert made == {f"tiny_{name}.{name}_{n}" for name in ("kernels", "decoders") for n in range(4)}
+    code = {path: path.stat().st_mtime_ns for path in cache.rglob("*.nbc")}
+    assert len(code) == 8, "each by one process"
+    assert run(program, cache) == ""
+    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*.nbc")} == code
+    next(cache.rglob("*.nbi")).unlink()
+    assert "compiling" in run(program, cache)
 
 
 def test_every_module_of_compiled_code_is_compiled() -> None:
     assert {"learners.kernels.oasis", "learners.kernels.scan", "streams.compiled.reading"} <= set(
         kernels.modules()
     )
-
-
-def test_two_processes_compile_from_both_ends_and_say_so(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(monkeypatch, f"import sys, pathlib; pathlib.Path({str(tree)!r}, 'from-' + sys.argv[1]).touch()")
-    monkeypatch.setattr(kernels, "QUIET_SECONDS", -1.0)
-    said: list[str] = []
-    kernels.compile_ahead(said.append)
-    assert [one.split(" in ")[0] for one in said] == [
-        "compiling the kernels for this machine, once: a minute or two",
-        "the kernels were compiled",
-    ]
-    assert {one.name for one in tree.glob("from-*")} == {"from-front", "from-back"}
-
-
-def test_nothing_is_started_or_said_where_a_note_is(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(monkeypatch, f"import pathlib; pathlib.Path({str(tree)!r}, 'started').touch()")
-    monkeypatch.setattr(kernels, "noted", lambda: True)
-    said: list[str] = []
-    kernels.compile_ahead(said.append)
-    assert not said
-    assert not (tree / "started").exists()
-
-
-def test_what_fails_is_left_to_the_roles(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(monkeypatch, "raise SystemExit(1)")
-    kernels.compile_ahead(lambda said: None)
-    assert not kernels.noted()
-
-
-def test_a_stop_ends_the_compilers(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(
-        monkeypatch,
-        "import os, pathlib, sys, time\n"
-        f"pathlib.Path({str(tree)!r}, sys.argv[1] + '.pid').write_text(str(os.getpid()))\n"
-        "time.sleep(600)",
-    )
-
-    def until_both_run(seconds: float) -> bool:
-        kernels.sleep(seconds)
-        return sum(one.read_text() != "" for one in tree.glob("*.pid")) == 2
-
-    kernels.compile_ahead(lambda said: None, until_both_run)
-    for one in tree.glob("*.pid"):
-        with pytest.raises(ProcessLookupError):
-            os.kill(int(one.read_text()), 0)
 
 
 def test_a_notice_of_the_learners_is_one_line_for_a_command(

@@ -48,6 +48,7 @@ def test_machine_code_uses_no_instruction_beyond_the_level(monkeypatch: pytest.M
     monkeypatch.setattr(compiler, "CACHE_FOLDER", None)  # a run before this one would have left it there
     monkeypatch.setattr(compiler, "_cached", frozenset())
     fresh = compiler.kernel("void(float32[::1], float32[::1])")(_add_to)
+    fresh(np.zeros(1, np.float32), np.zeros(1, np.float32))
     code = "".join(fresh.inspect_asm().values())  # type: ignore[attr-defined]
     assert "%ymm" in code
     assert "%zmm" not in code
@@ -215,7 +216,8 @@ compiler._cached = compiler._cached_names(compiler.CACHE_FOLDER)
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
     from tiny import double, triple
-assert double(2.0) == 4.0 and triple(2.0) == 6.0
+    assert not told, "nothing is compiled before it is called"
+    assert double(2.0) == 4.0 and triple(2.0) == 6.0
 print([str(one.message) for one in told if one.category.__name__ == "CompileNotice"])
 """
 
@@ -240,8 +242,50 @@ def test_compiling_is_told_once_and_only_where_the_cache_is_cold(tmp_path: Path)
         ).stdout
         for _ in range(2)
     ]
-    assert runs[0].count("compiling the learners' kernels") == 1
+    assert runs[0].count("compiling kernels for this machine") == 1
     assert runs[1].strip() == "[]"
+
+
+SLOW = """
+import sys, time
+from learners.kernels import compile as compiler
+compiler.CACHE_FOLDER = {folder!r}
+from tiny import double
+compile = double.compile
+def slowly(signature):
+    print(time.monotonic(), flush=True)
+    time.sleep(1)
+    compile(signature)
+    print(time.monotonic(), sum(double._cache_hits.values()), flush=True)
+double.compile = slowly
+assert double(2.0) == 4.0
+"""
+
+
+def test_of_two_processes_that_miss_a_kernel_one_compiles_it(tmp_path: Path) -> None:
+    """The other one waits, and takes it from the cache."""
+    (tmp_path / "tiny.py").write_text(
+        "from learners.kernels.compile import kernel\n"
+        "@kernel('float64(float64)')\n"
+        "def double(x):\n    return 2 * x\n"
+    )
+    folder = str(tmp_path / "cache")
+    Path(folder).mkdir()
+    paths = os.pathsep.join([str(tmp_path), str(Path(cpu.__file__).parents[2])])
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", SLOW.format(folder=folder)],
+            env={**os.environ, "PYTHONPATH": paths},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    found = sorted(one.communicate()[0].split() for one in both)
+    assert [one.returncode for one in both] == [0, 0]
+    (_, first_ended, hits), (second_began, _, later_hits) = found
+    assert float(second_began) >= float(first_ended), "one after the other"
+    assert (hits, later_hits) == ("0", "1")
 
 
 def test_a_batch_in_fortran_or_strided_memory_learns_the_same() -> None:

@@ -63,6 +63,7 @@ def test_one_record_can_be_tried_alone(capsys):
 
 @pytest.mark.parametrize("kernel", [scan.scan, fill.fill, index.fill_slots, hashing.hash_each])
 def test_one_function_has_one_signature_and_holds_no_lock(kernel):
+    compiler.load_all()
     assert len(kernel.signatures) == 1
     assert kernel.targetoptions["nogil"]
 

@@ -207,7 +207,7 @@ def test_what_another_log_taught_cannot_be_replayed_from_this_one(log: Log) -> N
     site.learn(replace(LEAVE, accept_log=True, start="earliest"))
     with closing(open_source(site.address)) as source:
         assert replay(site.versions, source, None, last, site.newest().number).equal
-        with pytest.raises(UserError, match="went on with another log") as told:
+        with pytest.raises(UserError, match="continued with another log") as told:
             replay(site.versions, source, None, 0, site.newest().number)
     assert f"replay from version {last} on" in told.value.remedy
 
