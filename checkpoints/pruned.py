@@ -1,6 +1,6 @@
 """The history of pruned versions: lines that pruning adds, and sealed snapshots of the older ones, thinned.
 
-A line that goes hands its schedule on to the version that went on from it, so that what is left still says
+A line that goes hands its schedule on to the version that continued from it, so that what is left still says
 all that led from one version to the next. Pruning and folding are the writer's; FORMAT.md has the rules on
 disk.
 """
@@ -25,7 +25,7 @@ FOLDER = "history/"
 FOLD_BYTES = 1 << 20
 """Bytes of new lines from which another snapshot is made."""
 LEAVE = 64
-"""Newest lines that no fold drops: a learner may go on from a version that was just pruned."""
+"""Newest lines that no fold drops: a learner may continue from a version that was just pruned."""
 MOST_RUNS = 4096
 """Longest schedule that lines are joined to."""
 PART = 20_000
@@ -102,7 +102,7 @@ def fold_history(
 ) -> int | None:
     """Put a snapshot of all lines once enough of them are new; its number, or None. The writer calls it.
 
-    parents: versions that kept ones went on from, or that something else refers to; their lines stay. fence:
+    parents: versions that kept ones continued from, or that something else refers to; lines stay. fence:
     called before anything is written or deleted. The snapshot is durable, and the one before found whole,
     before the lines that both hold are deleted. Raises WriteFailed; Damaged, and what `fence` raises.
     """
@@ -151,7 +151,7 @@ def _thinned(store: BlobStore, stay: set[int], leave: int, now: float) -> list[L
 
 
 def _joined(lines: Mapping[int, Line], stay: set[int], now: float) -> dict[int, Line]:
-    """Thinned by age; what goes gives its schedule to the one version that went on from it."""
+    """Thinned by age; what goes gives its schedule to the one version that continued from it."""
     ordered = [lines[number] for number in sorted(lines)]
     times = {line["number"]: seconds(str(line.get("created", ""))) for line in ordered}
     by_time = sorted(ordered, key=lambda line: times[line["number"]] or 0.0)

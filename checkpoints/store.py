@@ -70,7 +70,7 @@ class Superseded(CheckpointError):
 
 
 class WriteFailed(CheckpointError):
-    """A write, fsync or link failed (disk full, I/O error). Learning can go on; try again later."""
+    """A write, fsync or link failed (disk full, I/O error). Learning can continue; try again later."""
 
     kind = "write_failed"
     retriable = True

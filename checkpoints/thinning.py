@@ -55,7 +55,7 @@ def by_age(ascending: Sequence[T], at: Callable[[T], float | None], now: float) 
 
 
 def thinned(entries: Sequence[LedgerEntry], versions: Iterable[int], now: float) -> list[LedgerEntry]:
-    """The entries of `entries` (ascending, from the first) that a ledger goes on with; of verdicts on keys
+    """The entries of `entries` (ascending, from the first) that a ledger continues with; of verdicts on keys
     those that count for a version.
 
     They amount to the same as all of them: every name with the way it came, the stop and the pause in force,

@@ -486,7 +486,7 @@ def saved_square(arrays: Mapping[str, NDArray[Any]], name: str = "W") -> Float32
 
 
 def saved_matrix(arrays: Mapping[str, NDArray[Any]], name: str = "W", copy: bool = True) -> Float32s:
-    """The square matrix of that name to go on from: copied, or taken over. Raises StateError."""
+    """The square matrix of that name to continue from: copied, or taken over. Raises StateError."""
     return to_write(saved_square(arrays, name), name, copy)
 
 

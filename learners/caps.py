@@ -143,7 +143,7 @@ class StepWindow:
 
     @classmethod
     def from_arrays(cls, config: CapsConfig, arrays: Mapping[str, NDArray[Any]], salt: int = 0) -> Self:
-        """A window that goes on from `arrays`, copied. Raises StateError when they are not its own."""
+        """A window that continues from `arrays`, copied. Raises StateError when they are not its own."""
         window = cls(config, salt)
         if not config.any:
             return window

@@ -30,7 +30,7 @@ WhenFull: TypeAlias = Literal["refuse", "evict"]
 class KeyedConfig:
     """Settings of one model per key.
 
-    make: dim -> the model of a key before any event. restore: (its arrays) -> the model that goes on from
+    make: dim -> the model of a key before any event. restore: (its arrays) -> the model that continues from
     them, taking over what it writes in place. slots: most models at once, > 0. when_full: what befalls a key
     that comes when all are taken: "refuse" its events, or "evict" the key whose last event is the longest
     ago, if that was at least evict_after events ago (and refuse otherwise). Raises ConfigError.
@@ -78,7 +78,7 @@ KEY_ARRAYS = ("key_name", "key_last", "key_events", CLOCK)
 
 @dataclass(frozen=True, slots=True)
 class Tenancy:
-    """A slot while one key has it. fresh: the key was let in just now, so that its model begins anew."""
+    """A slot while one key has it. fresh: the key was let in just now, so that its model starts over."""
 
     slot: int
     fresh: bool

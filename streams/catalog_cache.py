@@ -3,7 +3,7 @@
 A binary is named by the digest of its source's bytes and of how they are read, so that it is never another's.
 A note of the source's path says which binary was made of it, and what the source's files looked like then
 (size, inode, times): while they look the same, opening costs neither a pass over the source nor one over the
-binary. Where they do not, the source's digest decides, and only other bytes are read anew.
+binary. Where they do not, the source's digest decides, and only other bytes are read again.
 
 Binaries and notes are whole or not there: they are written to a temporary file, brought to the disk and
 renamed. One process makes a binary under a lock, others wait for it; where there are no locks, each makes the

@@ -172,7 +172,7 @@ class IdWindow:
 
     @classmethod
     def from_arrays(cls, capacity: int, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """A window that goes on from `arrays`, copied; an empty one where there are none.
+        """A window that continues from `arrays`, copied; an empty one where there are none.
 
         Raises StreamError when they are not those of a window of this capacity.
         """

@@ -180,7 +180,7 @@ class Sink(Protocol):
 
 
 class GrowingSource:
-    """A source that is opened again when partitions are added to its topic, and goes on where it stood.
+    """A source that is opened again when partitions are added to its topic, and continues where it stood.
 
     `identity` then has the new number of partitions. They are read once they are assigned: whoever assigned
     the others compares.

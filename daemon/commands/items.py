@@ -34,7 +34,7 @@ def put(
     dry_run: _DryRun = False,
     json: JsonOption = False,
 ) -> int:
-    """Add the objects of a file, or replace those of the same ids, while serve goes on answering.
+    """Add the objects of a file, or replace those of the same ids, while serve keeps answering.
 
     A line of .jsonl has id, and x or views as in a catalog; title, text, image and tags if there are any.
     """

@@ -197,7 +197,7 @@ def resume(
     dry_run: Annotated[bool, flag("--dry-run", "Show what would be lifted; write nothing.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Let a stopped or paused learner go on from its position.
+    """Let a stopped or paused learner continue from its position.
 
     After a pause for poison, records up to the place of the pause no longer count against the limit.
     """

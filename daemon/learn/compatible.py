@@ -49,7 +49,7 @@ class Expected:
     where nothing is by default, or nothing has changed."""
 
     def as_learned(self, manifest: Manifest) -> Expected:
-        """The run in the terms of a version: a store goes on with the maps it was made with."""
+        """The run in the terms of a version: a store continues with the maps it was made with."""
         before = None if self.former is None else replace(self, learner_config=self.former, former=None)
         return before if before is not None and not differences(manifest, before) else self
 

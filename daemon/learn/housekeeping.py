@@ -85,7 +85,7 @@ class VersionCleanup:
         return learned
 
     def _referred(self) -> set[int]:
-        """Versions whose lines of history stay: kept ones went on from them, or the ledger tells of them."""
+        """Versions whose lines of history stay: kept ones continued from them, or the ledger names them."""
         found = {entry.version for entry in self.ledger.entries()}
         for number in self.versions.versions():
             with suppress(CheckpointError):

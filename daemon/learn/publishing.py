@@ -260,7 +260,7 @@ class PlaceWatch:
     """
 
     def __init__(self, fence: Fence, lock: WriterLock | None, base: Manifest) -> None:
-        """lock: None where the store has none. base: the version that the run goes on from."""
+        """lock: None where the store has none. base: the version that the run continues from."""
         self.fence = fence
         self._lock = lock
         seal = _seal_of(fence.versions.store, base.number)

@@ -27,7 +27,7 @@ from daemon.versions.reference import Reference, reference_of
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Version numbers of one line, ascending; `left`: the version of another line it went on from."""
+    """Version numbers of one line, ascending; `left`: the version of another line it continued from."""
 
     left: int | None
     numbers: tuple[int, ...]
@@ -36,7 +36,7 @@ class Branch:
 def lines(parents: Mapping[int, int | None]) -> list[Branch]:
     """The current line first, then those left behind, the newest of them first.
 
-    `parents`: version -> the version it went on from, None for the first one. A parent that is not among the
+    `parents`: version -> the version it continued from, None for the first. A parent that is not among the
     versions (its manifest is lost) is taken for the newest known version before it.
     """
     known = sorted(parents)
@@ -65,7 +65,7 @@ def _before(parents: Mapping[int, int | None], known: list[int], number: int) ->
 
 @dataclass(frozen=True, slots=True)
 class VersionPlace:
-    """One version: what it went on from, how far it had come, and when.
+    """One version: what it continued from, how far it had come, and when.
 
     `records`: records passed since version 0, the position that every line shares; `events`: events stepped
     over, rejected ones left out; `loss_sum`: their hinge losses added up. `marks`: what else than learning
@@ -175,7 +175,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class CurveLine:
-    """Versions that follow each other, by rising number; `left`: what it went on from on another line."""
+    """Versions that follow each other, by rising number; `left`: what it continued from on another line."""
 
     left: Point | None
     points: tuple[Point, ...]

@@ -162,7 +162,7 @@ class Series:
 
 
 def _add(readings: deque[tuple[float, RoleStatus]], moment: float, status: RoleStatus | None) -> None:
-    """Keep the newest minute of one process; a role that does not answer, or was restarted, begins anew."""
+    """Keep the newest minute of one process; a role that does not answer, or was restarted, starts over."""
     if status is None or (readings and readings[-1][1].began != status.began):
         readings.clear()
     if status is not None:

@@ -2,7 +2,7 @@
 
 Averaged rankers: one version of several learners that learned alike from different events. It is written to a
 checkpoint folder of its own, as version 1 behind the version 0 that they share, so that no learner is
-disturbed: judged, served, followed and compared as any other, and a learner may go on from it.
+disturbed: judged, served, followed and compared as any other, and a learner may continue from it.
 
 The factor: a version's W, made PSD once, after learning, is A^T A: `A x` embeds a mapped object x, and the
 inner product of two embeddings is the learned similarity (Chechik et al., JMLR 11 (2010), section 6). For a

@@ -133,7 +133,7 @@ class RecentClicks:
         try:
             self._keep_up()
         finally:
-            with self._lock:  # whatever ended it, who asks next begins anew
+            with self._lock:  # whatever ended it, who asks next starts over
                 if self._thread is threading.current_thread():
                     self._window = self._thread = None
 

@@ -138,7 +138,7 @@ class Freshness:
         self.groups = [group for group in self.groups if group[0] > total]
 
     def another_line(self, total: int) -> None:
-        """A line of states goes on from `total` records: what it learns beyond was in no answer."""
+        """A line of states continues from `total` records: what it learns beyond was in no answer."""
         self._begun_at = min(self._begun_at, total)
 
     def answered(self, total: int, now_ms: int) -> Ages | None:

@@ -293,7 +293,7 @@ class LearnMetrics:
         self._checkpoints.written(seconds, size)
 
     def checkpoint_failed(self) -> None:
-        """A version could not be written; learning goes on and the alarm counter rises."""
+        """A version could not be written; learning continues and the alarm counter rises."""
         self._checkpoints.failures.inc()
 
 

@@ -1,7 +1,7 @@
 """What `up` does about a role that ended, and how its roles stand: pure, from exit codes and times.
 
 Answers come first. A role is started again for as long as another start may succeed. One whose start would
-end the same way stays down alone until somebody asks for it, and the others go on.
+end the same way stays down alone until somebody asks for it, and the others keep running.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class StayDown:
-    """Do not start it again until somebody asks; the others go on. `code`: an exit code for its end."""
+    """Do not start it again until somebody asks; the others keep running. `code`: its exit code."""
 
     code: int
 

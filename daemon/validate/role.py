@@ -1,6 +1,6 @@
 """The `validate` role: the holdout stream and the newest version in, verdicts out.
 
-A run that is to leave once caught up leaves when all is done, or when it waits in vain for others.
+A run that is to leave once caught up leaves when all is done, or when nothing more comes from the others.
 """
 
 from __future__ import annotations

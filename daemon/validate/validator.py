@@ -382,7 +382,7 @@ class Validator:
 
     def unfinished(self) -> str | None:
         """What is still to come; None when nothing is: the holdout is read, and either a STOP is in force or
-        the newest version stands at the end of the training topic and is judged, or cannot be for want of
+        the newest version stands at the end of the training topic and is judged, or cannot be for lack of
         impressions.
         """
         if not self._inputs.holdout.caught_up():

@@ -1,4 +1,4 @@
-"""A serving form carried on behind the state it was made from, while W goes on learning.
+"""A serving form carried on behind the state it was made from, while W keeps learning.
 
 Making the form of a state takes an eigendecomposition, far longer than a step. Between two of them the form
 answers to the change of W to first order: S(t) = S(b) + P (sym(W(t)) - sym(W(b))) P, exact at b, with P of

@@ -32,7 +32,7 @@ Placed = tuple[str, Item]
 
 
 class BadItemError(Exception):
-    """Raised while parsing one item; the reader turns it into `Dropped` and goes on."""
+    """Raised while parsing one item; the reader turns it into `Dropped` and continues."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)

@@ -271,7 +271,7 @@ class Joiner:
     def feed(self, value: bytes | None) -> Segment | None:
         """The next record; the segment that it completes, None while parts are still to come.
 
-        Raises BadSegment, and nothing else, whatever the bytes; it goes on with the next record then.
+        Raises BadSegment, and nothing else, whatever the bytes; it continues with the next record then.
         """
         try:
             return self._join(decode_part(value))

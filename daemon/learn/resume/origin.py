@@ -283,7 +283,7 @@ def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit)
     if known is not None:
         log.warning(
             "this folder has no version, and the stream was learned before: a new line begins with version "
-            "0. If the folder was emptied, put a copy of it back to go on from there",
+            "0. If the folder was emptied, put a copy of it back to continue from there",
             learned_up_to=str(known),
         )
     offsets = _offsets(plan)

@@ -253,7 +253,7 @@ class ConfluentConsumer:
                 self._failure = reading_error(error, self._address, -1, 0)
 
     def _heard(self, error: KafkaError) -> None:
-        """What concerns the whole client; librdkafka goes on trying by itself."""
+        """What concerns the whole client; librdkafka keeps trying by itself."""
         if self._down is not None or error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._down = error.str()
 

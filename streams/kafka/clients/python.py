@@ -250,7 +250,7 @@ class PythonProducer:
 
     def close(self) -> None:
         """Release threads and sockets; nothing is written any more."""
-        # or what is unfinished keeps its thread, which goes on trying to write it
+        # or what is unfinished keeps its thread, which keeps trying to write it
         self._producer._sender.force_close()
         close_quietly(self._producer, timeout=_PRODUCER_LEAVE_S)
 
