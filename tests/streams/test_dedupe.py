@@ -62,6 +62,14 @@ def test_a_restored_window_goes_on_as_if_never_stopped(capacity: int, ids: list[
     assert before.admit(ids_of(*ids[cut:])).tolist() == by_hand(capacity, ids)[cut:]  # nothing is shared
 
 
+def test_a_restored_window_that_was_full_forgets_its_oldest_id_next() -> None:
+    window = IdWindow(3)
+    window.admit(ids_of(1, 2, 3, 4))  # 4 is where 1 was
+    restored = IdWindow.from_arrays(3, window.arrays())
+    assert restored.arrays()["admitted"] == 4
+    assert restored.admit(ids_of(5, 4, 3, 2)).tolist() == [True, False, False, True]
+
+
 def test_an_id_is_known_until_exactly_capacity_others_were_admitted() -> None:
     window = IdWindow(5)
     window.admit(ids_of(7, 1, 2, 3, 4))

@@ -52,6 +52,12 @@ def test_item_relevance_is_the_dense_formula(seed: int, q: int, p: int, block: i
     np.testing.assert_allclose(ours, dense_item_relevance(counts, theta), rtol=1e-12, atol=1e-15)
 
 
+def test_what_is_exactly_at_the_threshold_is_no_relevance() -> None:
+    counts = sp.csr_matrix(np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]]))
+    assert item_relevance(counts, 0.124).nnz == 4  # each pair: 1/2 . 1/2 . 1/2
+    assert item_relevance(counts, 0.125).nnz == 0
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 10), st.sampled_from([0.01, 0.2, 1.0]))
 def test_co_click_keeps_the_largest_share(seed: int, block: int, share: float) -> None:

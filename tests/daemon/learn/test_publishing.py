@@ -70,6 +70,7 @@ class Bench:
         self.progress = Progress({0: PartitionPosition(0)})
         self.heard = Heard()
         self.now = 0.0
+        self.described = 0
         arrays = {"W": np.eye(3, dtype=np.float32)}
         first = self.versions.publish(self.epoch, arrays, describe(self.progress.snapshot(), None))
         self.publisher = AsyncPublisher(self.versions, self.epoch)
@@ -77,7 +78,7 @@ class Bench:
             self.publisher,
             self.progress,
             arrays=lambda: arrays,
-            describe=describe,
+            describe=self.describe,
             cadence=Cadence(30.0, every_events),
             on_captured=self.heard.captures.append,
             on_published=self.heard.published,
@@ -86,6 +87,10 @@ class Bench:
             parent=first.number,
             clock=lambda: self.now,
         )
+
+    def describe(self, snapshot: Snapshot, parent: int | None) -> VersionMeta:
+        self.described += 1
+        return describe(snapshot, parent)
 
     def apply(self, records: int) -> None:
         stop = self.progress.next_offsets()[0] + records
@@ -133,6 +138,7 @@ def test_a_version_due_while_one_is_written_is_skipped_and_a_request_waits() -> 
     bench.apply(10)
     bench.publishing.tick(asked=True)
     assert bench.heard.skips == 1
+    assert bench.described == 1, "nothing is prepared for a version that cannot begin"
     bench.store.gate.set()
     bench.settle()
     bench.settle()

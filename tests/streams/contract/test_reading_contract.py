@@ -168,6 +168,8 @@ def test_positions_that_cannot_be_read_from_are_refused_with_the_gap(backend):
     with pytest.raises(OffsetExpired) as expired:
         source.assign({0: 1})
     assert (expired.value.wanted, expired.value.earliest, expired.value.gap) == (1, 3, 2)
+    with pytest.raises(OffsetAhead):
+        source.assign({0: 6})
     with pytest.raises(OffsetAhead) as ahead:
         source.assign({0: 9})
     assert (ahead.value.wanted, ahead.value.end, ahead.value.gap) == (9, 5, 4)

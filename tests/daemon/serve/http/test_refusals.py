@@ -122,6 +122,14 @@ def test_a_bad_body_is_named(
     assert served.post(GOOD)[0] == 200
 
 
+@pytest.mark.parametrize("name", ["filter", "x", "views", "kk"])
+def test_what_only_a_body_may_hold_is_no_parameter(served: Served, name: str) -> None:
+    status, answer, _ = served.ask("GET", f"/v1/similar?id=o1&{name}=1")
+    error = answer["error"]
+    assert (status, error["code"], error["field"]) == (422, "unknown_field", name)
+    assert error["remedy"] == "id, k, key, alias, interleave, explore, explain are known"
+
+
 def test_many_unknown_fields_are_counted_not_listed(served: Served) -> None:
     body = json.dumps({"id": "o1"} | {f"f{n}": 0 for n in range(100_000)})
     status, answer = served.post(body)
