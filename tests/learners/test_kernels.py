@@ -303,3 +303,9 @@ def test_a_norm_that_is_not_positive_gives_no_step(norm: float) -> None:
     """That of an indefinite kernel may fall below 0; loss / norm would then be a step away from the click."""
     assert step_size(0.5, norm, 0.1) == (DEGENERATE, 0.5, 0)
     assert step_size(2.0, norm, 0.1) == (PASSIVE, 0, 0)
+
+
+@pytest.mark.parametrize("margin", [np.inf, -np.inf, np.nan, -1e39])
+def test_a_margin_beyond_float32_gives_no_step_and_no_loss(margin: float) -> None:
+    """Else an infinite margin would count as learned, and an infinite loss would be summed up."""
+    assert step_size(margin, 1.0, 0.1) == (DEGENERATE, 0, 0)
