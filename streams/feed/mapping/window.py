@@ -43,7 +43,7 @@ class Said:
     rank: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class OpenImpression:
     """An impression under way; `positions` and `chances` (propensities) go with `objects`, or are empty."""
 
@@ -127,13 +127,36 @@ class ObjectRefs:
 
 @dataclass(slots=True)
 class WaitingClick:
-    """A click whose impression is not closed yet; `missed`: one of its join key has been that did not show
-    the object."""
+    """A click whose impression is not closed yet; `late`: one of its join key and time was, when it came."""
 
     place: str
-    object: str
     ts: int
-    missed: bool = False
+    late: bool
+
+
+class TimeSpans:
+    """From when to when there were impressions of a join key; of the newest `CLOSED` keys."""
+
+    def __init__(self, within_ms: int | None) -> None:
+        self._within_ms = within_ms
+        self._spans: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()
+
+    def __contains__(self, join: Hashable) -> bool:
+        return join in self._spans
+
+    def add(self, join: Hashable, ts: int) -> None:
+        """There was one at this time."""
+        first, last = self._spans.get(join, (ts, ts))
+        self._spans[join] = (min(first, ts), max(last, ts))
+        if len(self._spans) > CLOSED:
+            self._spans.popitem(last=False)
+
+    def cover(self, join: Hashable, ts: int) -> bool:
+        """Whether a click of this time may belong to one of them."""
+        if join not in self._spans:
+            return False
+        first, last = self._spans[join]
+        return self._within_ms is None or first <= ts <= last + self._within_ms
 
 
 class JoinWindow:
@@ -144,10 +167,11 @@ class JoinWindow:
         self._size, self._within_ms, self._refs = size, within_ms, refs
         self._open: OrderedDict[str, OpenImpression] = OrderedDict()
         self._by_join: dict[Hashable, list[OpenImpression]] = {}
-        self._clicks: OrderedDict[Hashable, list[WaitingClick]] = OrderedDict()
+        # By join key and object: of a session that never ends, only what an impression showed is looked at.
+        self._clicks: OrderedDict[tuple[Hashable, str], list[WaitingClick]] = OrderedDict()
         self._waiting = 0
         self._closed = SeenIds(CLOSED)
-        self._closed_joins = SeenIds(CLOSED)
+        self._begun, self._ended = TimeSpans(within_ms), TimeSpans(within_ms)
 
     def shown(
         self,
@@ -168,6 +192,7 @@ class JoinWindow:
                 self._close()
             one = self._open[said.id] = OpenImpression(said)
             self._by_join.setdefault(said.join, []).append(one)
+            self._begun.add(said.join, said.ts)
         else:
             self._open.move_to_end(said.id)
         one.add(said, objects, positions, chances)
@@ -175,7 +200,8 @@ class JoinWindow:
 
     def click(self, join: Hashable, place: str, clicked: str, ts: int) -> None:
         """A click that came by itself."""
-        self._clicks.setdefault(join, []).append(WaitingClick(place, clicked, ts))
+        late = self._ended.cover(join, ts)
+        self._clicks.setdefault((join, clicked), []).append(WaitingClick(place, ts, late))
         self._waiting += 1
         while self._waiting > self._size:
             self._give_up(*self._clicks.popitem(last=False))
@@ -192,55 +218,60 @@ class JoinWindow:
         name, one = self._open.popitem(last=False)
         join = one.said.join
         same = self._by_join[join]
-        if join in self._clicks:
-            left = [click for click in self._clicks[join] if not self._given(click, one, same)]
-            self._waiting -= len(self._clicks[join]) - len(left)
-            if left:
-                self._clicks[join] = left
-            else:
-                del self._clicks[join]
+        for shown in dict.fromkeys(one.objects) if self._clicks else ():
+            waiting = self._clicks.pop((join, shown), None)
+            if waiting is not None:
+                self._take(one, shown, waiting, same)
         same.remove(one) if len(same) > 1 else self._by_join.pop(join)
         self._closed.add(name)
-        self._closed_joins.add(join)
+        self._ended.add(join, one.said.ts)
         self.done.append((one.said.place, one.item(self._refs)))
 
-    def _given(self, click: WaitingClick, one: OpenImpression, same: list[OpenImpression]) -> bool:
-        """Give the click to this impression if it belongs to it."""
-        if not self._in_time(click, one):
-            return False
-        if click.object not in one.objects:
-            click.missed = True
-            return False
-        if len(same) > 1 and self._best(click, same) is not one:
-            return False
-        self._give(click, one)
-        return True
+    def _take(
+        self, one: OpenImpression, shown: str, waiting: list[WaitingClick], same: list[OpenImpression]
+    ) -> None:
+        """Give the impression those of the clicks on an object of its that belong to it."""
+        left = []
+        for click in waiting:
+            if self._in_time(click, one) and (len(same) == 1 or self._best(click, shown, same) is one):
+                self._give(click, shown, one)
+            else:
+                left.append(click)
+        self._waiting -= len(waiting) - len(left)
+        if left:
+            self._clicks[one.said.join, shown] = left
 
-    def _give(self, click: WaitingClick, one: OpenImpression) -> None:
-        if click.object in one.clicked:
-            detail = f"object {click.object[:80]!r} of impression {one.said.id[:80]!r}"
+    def _give(self, click: WaitingClick, clicked: str, one: OpenImpression) -> None:
+        if clicked in one.clicked:
+            detail = f"object {clicked[:80]!r} of impression {one.said.id[:80]!r}"
             self.done.append((click.place, Ignored(reasons.REPEATED_CLICK, detail)))
-        one.clicked.add(click.object)
+        one.clicked.add(clicked)
 
-    def _best(self, click: WaitingClick, same: list[OpenImpression]) -> OpenImpression | None:
-        fits = [one for one in same if self._in_time(click, one) and click.object in one.objects]
+    def _best(self, click: WaitingClick, clicked: str, same: list[OpenImpression]) -> OpenImpression | None:
+        fits = [one for one in same if self._in_time(click, one) and clicked in one.objects]
         return max(fits, key=lambda one: one.said.ts, default=None)
 
     def _in_time(self, click: WaitingClick, one: OpenImpression) -> bool:
         return self._within_ms is None or 0 <= click.ts - one.said.ts <= self._within_ms
 
-    def _give_up(self, join: Hashable, clicks: list[WaitingClick]) -> None:
+    def _give_up(self, key: tuple[Hashable, str], clicks: list[WaitingClick]) -> None:
         """Clicks that wait no longer: to an open impression, or told as lost."""
+        join, clicked = key
         self._waiting -= len(clicks)
         for click in clicks:
-            best = self._best(click, self._by_join.get(join, []))
+            best = self._best(click, clicked, self._by_join.get(join, []))
             if best is not None:
-                self._give(click, best)
+                self._give(click, clicked, best)
                 continue
-            if click.missed or any(self._in_time(click, one) for one in self._by_join.get(join, [])):
-                reason, said = reasons.CLICK_NOT_SHOWN, "no impression of its join key showed it"
-            elif join in self._closed_joins:
-                reason, said = reasons.AFTER_WINDOW, "the impressions of its join key are closed, or too old"
-            else:
-                reason, said = reasons.CLICK_WITHOUT_IMPRESSION, "no impression has its join key"
-            self.done.append((click.place, Ignored(reason, f"object {click.object[:80]!r}: {said}")))
+            reason, said = self._why(click, join)
+            self.done.append((click.place, Ignored(reason, f"object {clicked[:80]!r}: {said}")))
+
+    def _why(self, click: WaitingClick, join: Hashable) -> tuple[str, str]:
+        """Why a click finds no impression."""
+        if join not in self._begun:
+            return reasons.CLICK_WITHOUT_IMPRESSION, "no impression has its join key"
+        if click.late:
+            return reasons.AFTER_WINDOW, "impressions of its join key and time were closed before it came"
+        if not self._begun.cover(join, click.ts):
+            return reasons.CLICK_WITHOUT_IMPRESSION, "the impressions of its join key are of another time"
+        return reasons.CLICK_NOT_SHOWN, "no impression of its join key showed it in time"

@@ -363,8 +363,7 @@ def test_a_click_without_an_id_belongs_to_the_latest_list_of_its_session_that_sh
     assert others(placed) == {
         reasons.REPEATED_CLICK: 1,
         reasons.CLICK_NOT_SHOWN: 1,
-        reasons.AFTER_WINDOW: 1,
-        reasons.CLICK_WITHOUT_IMPRESSION: 1,
+        reasons.CLICK_WITHOUT_IMPRESSION: 2,
     }
     again = feed(tmp_path, SESSIONS, write(tmp_path / f"t.{kind}", rows))
     assert again == placed
