@@ -62,7 +62,7 @@ def build(
     """
     with ExitStack() as opened:
         runtime.health.starting("reading objects and opening the log")
-        inputs = open_inputs(opened, config)
+        inputs = open_inputs(opened, config, runtime.starting)
         runtime.health.starting("looking for where to begin")
 
         def fit(offsets: Mapping[int, int]) -> Fitted | None:

@@ -210,6 +210,11 @@ class RoleRuntime:
     reloading: ConfigReloader
     pulse: Pulse
 
+    def starting(self, phase: str) -> None:
+        """Say in the log and to whoever asks for health what the start is at, and how far."""
+        get_logger().info(phase)
+        self.health.starting(phase)
+
     def started(self) -> None:
         """Report the start as done: nothing is left that could be refused."""
         if self.health.startup() is not None:

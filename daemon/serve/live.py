@@ -30,6 +30,7 @@ from daemon.serve.retrieve import AnnSettings, GuardResult, KeySettings, Observi
 from daemon.serve.retrieve.explaining import Explainer
 from learners.block import Block, DenseBlock, SparseBlock, concatenate
 from learners.maps import FittedSpaceMap
+from streams.catalog_cache import Tell
 from streams.open import open_source
 
 Record = Callable[[str, NDArray[np.float64], NDArray[np.int64]], None]
@@ -164,8 +165,10 @@ class Live:
         guarded: Callable[[GuardResult], None],
         *,
         keys: Observing | None = None,
+        tell: Tell | None = None,
     ) -> None:
-        self._config, self._versions, self._ledger = config, versions, ledger
+        """tell: hears how far objects are read; by default a log line."""
+        self._config, self._versions, self._ledger, self._tell = config, versions, ledger, tell
         self._watcher, self._show_guarded, self._of_keys = watcher, guarded, keys
         self.opened: OpenedServing | None = None
 
@@ -177,7 +180,7 @@ class Live:
         if found is None:
             return
         space, fitted = found
-        catalog = build_catalog(self._config, fitted)
+        catalog = build_catalog(self._config, fitted, tell=self._tell)
         source = VersionSource(self._versions, self._ledger, space, self._config.serving)
         replicas: dict[str, Replica] = {}
         serve = self._config.serve

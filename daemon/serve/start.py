@@ -97,7 +97,12 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
     versions, ledger = stored.versions, stored.ledger
     watcher = FreshnessWatcher(config.serve.aliases, metrics.record_freshness, FRESHNESS_EDGES[-1])
     guarded, keys = GuardMetrics(metrics.registry).record, KeyAnswerMetrics(metrics.registry)
-    live = Live(config, versions, ledger, watcher, guarded, keys=keys)
+
+    def reading(progress: str) -> None:
+        log.info(progress)
+        runtime.health.set_ready(progress)
+
+    live = Live(config, versions, ledger, watcher, guarded, keys=keys, tell=reading)
     series = live_series(config, metrics.registry, runtime.health)
     stack.callback(_leave, live, series)
     metrics.follow(live.statuses, live.items, watcher.waiting)

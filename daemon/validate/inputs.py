@@ -21,6 +21,7 @@ from daemon.validate.holdout import Holdout
 from daemon.validate.judge import Judge, JudgedQueries
 from daemon.validate.judgments import Judgments, load_judgments
 from daemon.versions.storage import open_store
+from streams.catalog_cache import Tell
 from streams.event import ObjectRef
 from streams.open import open_source, prepare_topic
 from streams.partitions import is_holdout, past_gaps, route_key
@@ -85,10 +86,13 @@ class ValidatorInputs:
         return KeyedEvaluator(self.judge(), self.clicks, self.per_key)
 
 
-def open_inputs(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> ValidatorInputs:
-    """Open everything; `stack` closes it. Raises UserError and the errors of streams and checkpoints."""
+def open_inputs(
+    stack: ExitStack, config: Config, metrics: ValidateMetrics, tell: Tell | None = None
+) -> ValidatorInputs:
+    """Open everything; `stack` closes it. tell: hears how far objects are read; by default a log line. Raises
+    UserError and the errors of streams and checkpoints."""
     space = config.space_spec()
-    catalog = learner_catalog(config)
+    catalog = learner_catalog(config, tell)
     judgments, keyed = open_judgments(config), config.keys.slots > 0
     address = config.stream.to_address()
     for topic in (address, address.holdout):

@@ -105,7 +105,7 @@ def run(
     with ExitStack() as stack:
         runtime = open_runtime(stack, config, metrics.registry, config.http.validate_port, load)
         runtime.health.starting("reading objects and opening the log")
-        inputs = open_inputs(stack, config, metrics)
+        inputs = open_inputs(stack, config, metrics, runtime.starting)
         validator = Validator(inputs, config.validate, inputs.rule)
         limit = WaitLimit(clock, learner_is_running if options.beside_learn else lambda: False)
         runtime.started()

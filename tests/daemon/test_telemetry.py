@@ -131,6 +131,8 @@ def test_health_goes_from_starting_to_ready_to_stuck() -> None:
     stuck: list[str] = ["the reader thread has not moved for 31 s (poll)"]
     health = Health(lambda: stuck[0] if stuck else None)
     assert health.startup() == health.readiness() == "starting"
+    health.starting("reading objects 12,000 of 63,666")
+    assert health.startup() == health.readiness() == "starting: reading objects 12,000 of 63,666"
     assert health.liveness() is None  # a slow start is not a stuck loop
     said = stuck.pop()
     health.started()

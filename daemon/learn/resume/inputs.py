@@ -14,6 +14,7 @@ from daemon.dead_letters import open_dead
 from daemon.versions.storage import open_store
 from streams.address import Address
 from streams.catalog import Catalog
+from streams.catalog_cache import Tell
 from streams.decode import BatchDecoder
 from streams.open import open_source, prepare_topic
 from streams.source import GrowingSource, Sink, Source, TopicIdentity, check_grown
@@ -53,10 +54,11 @@ class Inputs:
         return source
 
 
-def open_inputs(stack: ExitStack, config: Config) -> Inputs:
-    """Open everything; `stack` closes it. Raises the errors of streams and checkpoints."""
+def open_inputs(stack: ExitStack, config: Config, tell: Tell | None = None) -> Inputs:
+    """Open everything; `stack` closes it. tell: hears how far objects are read; by default a log line. Raises
+    the errors of streams and checkpoints."""
     space = config.space_spec()
-    catalog = learner_catalog(config)
+    catalog = learner_catalog(config, tell)
     address = config.stream.to_address()
     with ThreadPoolExecutor(1) as other:  # a broker may be slow to answer: both topics are opened at once
         opening = other.submit(open_dead, address.dead)

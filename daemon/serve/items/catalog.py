@@ -18,6 +18,7 @@ from daemon.serve.items.index import ItemIndex, Sizes
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.items.topic import LOOK_SECONDS, ItemDeadLetters, ItemTopic
 from learners.maps import FittedSpaceMap
+from streams.catalog_cache import Tell
 from streams.event import SpaceSpec
 from streams.open import compact, open_source
 from streams.source import Quiet, RecordBatch
@@ -248,11 +249,14 @@ class ServingCatalog:
                 log.exception("a listener of the serving catalog failed")
 
 
-def build_catalog(config: Config, fitted: FittedSpaceMap, sizes: Sizes | None = None) -> ServingCatalog:
+def build_catalog(
+    config: Config, fitted: FittedSpaceMap, sizes: Sizes | None = None, *, tell: Tell | None = None
+) -> ServingCatalog:
     """The catalog of `serve.catalog` (else `catalog.path`, else no file) and of the stream's topic of items.
 
-    fitted: the frozen map of the versions that are served. The files are read before this returns; `start`
-    begins to follow the topic, which need not exist yet. Raises CatalogError or UserError for a file.
+    fitted: the frozen map of the versions that are served. tell: hears how far reading is. The files are read
+    before this returns; `start` begins to follow the topic, which need not exist yet. Raises CatalogError or
+    UserError for a file.
     """
     space = config.space_spec()
     sizes = sizes or Sizes()
@@ -261,7 +265,7 @@ def build_catalog(config: Config, fitted: FittedSpaceMap, sizes: Sizes | None = 
 
     def making() -> ItemIndex:
         index = ItemIndex(fitted.id, shown, sizes)
-        catalog = serving_catalog(config)
+        catalog = serving_catalog(config, tell)
         if catalog is not None:
             index.load(catalog_rows(catalog, fitted, shown, sizes.part))
         return index
