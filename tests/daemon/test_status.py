@@ -288,7 +288,7 @@ def test_a_list_of_versions_has_whole_names_and_headings_at_any_width(
 def test_models_list_and_show(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads(ask(capsys, "models", "list", "--json"))
     assert [(row["number"], row["events"], row["aliases"]) for row in rows] == [
-        (0, 0, []),
+        (0, 0, ["own"]),
         (1, 100, ["best", "stable"]),
         (2, 200, ["latest"]),
     ]
