@@ -6,11 +6,19 @@ from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
+import structlog
 
 from learners.block import Block, DenseBlock, SparseBlock, concatenate
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
+from streams.catalog_cache import derived_arrays
 from streams.event import Column, DenseColumn
+from streams.objects.catalog_file import Arrays
+
+LEAST_NUMBERS = 1 << 20
+"""Objects times dimensions: fewer are mapped in less time than a file takes."""
+
+log = structlog.get_logger("tripletd.catalog")
 
 
 def as_blocks(views: Mapping[str, Column]) -> dict[str, Block]:
@@ -25,9 +33,31 @@ def as_block(column: Column) -> Block:
     return SparseBlock(column.indptr, column.indices, column.values, column.dim)
 
 
-def map_catalog(catalog: Catalog, fitted: FittedSpaceMap) -> Block:
-    """Every object of the catalog in the learner's space; row i is object i."""
-    return fitted.transform(as_blocks(catalog.views))
+def map_catalog(catalog: Catalog, fitted: FittedSpaceMap, *, keep: bool = True) -> Block:
+    """Every object of the catalog in the learner's space; row i is object i.
+
+    keep: mapped objects are kept beside the catalog's own binary, where they take long to make, and every
+    process that needs them has the same copy; False leaves nothing behind.
+    """
+    if not keep or len(catalog) * fitted.dim < LEAST_NUMBERS:
+        return fitted.transform(as_blocks(catalog.views))
+
+    def make() -> Arrays:
+        return _arrays_of(fitted.transform(as_blocks(catalog.views)))
+
+    return _block_of(derived_arrays(catalog, fitted.id[:16], make, log.info), fitted.dim)
+
+
+def _arrays_of(block: Block) -> Arrays:
+    if isinstance(block, DenseBlock):
+        return {"values": block.values}
+    return {"indptr": block.indptr, "indices": block.indices, "values": block.values}
+
+
+def _block_of(arrays: Arrays, dim: int) -> Block:
+    if "indptr" not in arrays:
+        return DenseBlock(arrays["values"])
+    return SparseBlock(arrays["indptr"], arrays["indices"], arrays["values"], dim)
 
 
 def overlay(

@@ -48,6 +48,7 @@ class Catalog:
         space: SpaceSpec,
         shown: Packed | None = None,
     ) -> None:
+        self.binary: Path | None = None  # the file that it is mapped from, where one was made of its source
         self.ids = list(ids)
         self.views = dict(views)
         self.space = space
@@ -59,6 +60,7 @@ class Catalog:
     def mapped(cls, file: CatalogFile, space: SpaceSpec, digest: str) -> Self:
         """What a `CatalogWriter` wrote of a source, and nobody changed since: checked when it was written."""
         catalog = cls.__new__(cls)
+        catalog.binary = None
         catalog.ids = texts_of(file.ids, "the catalog")
         catalog.views, catalog.space, catalog.shown, catalog.digest = file.views, space, file.shown, digest
         return catalog

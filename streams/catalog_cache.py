@@ -8,6 +8,9 @@ binary. Where they do not, the source's digest decides, and only other bytes are
 Binaries and notes are whole or not there: they are written to a temporary file, brought to the disk and
 renamed. One process makes a binary under a lock, others wait for it; where there are no locks, each makes the
 same bytes. Where no folder can be written, the objects are kept in the memory of the process that reads them.
+
+What was computed of all objects (`derived_arrays`) is kept beside their binary in the same way and goes with
+it.
 """
 
 from __future__ import annotations
@@ -26,7 +29,14 @@ from typing import Any
 
 from streams.catalog import Catalog, load_catalog
 from streams.event import SpaceSpec
-from streams.objects.catalog_file import CatalogWriter, is_whole, map_catalog
+from streams.objects.catalog_file import (
+    Arrays,
+    CatalogWriter,
+    is_whole,
+    map_arrays,
+    map_catalog,
+    write_arrays,
+)
 from streams.objects.columns import ObjectColumns
 from streams.objects.reading import open_objects, source_files
 from streams.objects.rows import CatalogError
@@ -138,14 +148,9 @@ def _make(source: CatalogSource, binary: Path, lines: int | None, tell: Tell) ->
             writer.settled_space()
         except CatalogError as error:
             raise CatalogError(f"{source.path}: {error}") from None
-        with _replacing(binary) as out:
-            # Its time says that nobody touched the file since: whoever changes it changes that too. It is
-            # made of the name, some day between 2001 and 2010, so that the same objects give the same bytes.
-            stamp = 10**9 + int(binary.stem[:7], 16)
+        stamp = _stamp(binary)
+        with _replacing(binary, stamp) as out:
             writer.write(out, {"stamp": str(stamp)})
-            out.flush()
-            os.fsync(out.fileno())
-            os.utime(out.fileno(), (stamp, stamp))
     progress.done(writer.rows)
 
 
@@ -157,11 +162,68 @@ def _mapped(binary: Path, source: CatalogSource, folder: Path) -> Catalog | None
         if touched != int(file.metadata["stamp"]) * 10**9:
             return None
         catalog = Catalog.mapped(file, source.space or file.space, file.metadata["digest"])
+        catalog.binary = binary
     except (OSError, CatalogError, KeyError, ValueError):
         return None
     with suppress(OSError):  # the note's time says when its source was opened last
         os.utime(folder / source.note_name())
     return catalog
+
+
+def derived_arrays(catalog: Catalog, name: str, make: Callable[[], Arrays], tell: Tell) -> Arrays:
+    """Arrays that `make` computes of every object: mapped from beside the catalog's binary, and kept there
+    where they were not. In memory where the catalog has no binary, or its folder takes no more.
+
+    name: of all that they depend on besides the objects, such as a map's id: letters and digits.
+    """
+    if catalog.binary is None:
+        return make()
+    path = catalog.binary.with_name(f"{catalog.binary.stem}-{name}.safetensors")
+    found = _mapped_arrays(path)
+    if found is not None:
+        return found
+    try:
+        with _locked(path.parent, tell):
+            found = _mapped_arrays(path)  # another process was first
+            if found is None:
+                made = make()
+                with _replacing(path, _stamp(path)) as out:
+                    write_arrays(out, made)
+                _remove_derived(path)
+                found = _mapped_arrays(path)
+                if found is None:
+                    return made
+            return found
+    except OSError as error:
+        tell(f"{path.parent}: {error.strerror or error}: what was computed of the objects is not kept there")
+        return make()
+
+
+def _mapped_arrays(path: Path) -> Arrays | None:
+    """None where they are not there, or not as they were written."""
+    try:
+        touched = path.stat().st_mtime_ns
+        arrays, _ = map_arrays(path)
+    except (OSError, CatalogError):
+        return None
+    return arrays if touched == _stamp(path) * 10**9 else None
+
+
+def _stamp(path: Path) -> int:
+    """The time, in seconds, that a binary has, some day between 2001 and 2010: whoever changes it afterwards
+    changes its time too. It is made of the name, so that the same objects give the same bytes."""
+    return 10**9 + int(sha256(path.stem.encode()).hexdigest()[:7], 16)
+
+
+def _remove_derived(keep: Path) -> None:
+    """Of what was computed of the same objects, leave this and what was made before it; under the lock."""
+    found: list[tuple[int, Path]] = []
+    for path in keep.parent.glob(f"{keep.stem.partition('-')[0]}-*.safetensors"):
+        with suppress(OSError):
+            found.append((path.stat().st_ctime_ns, path))
+    for _, path in sorted(found, reverse=True)[2:]:
+        with suppress(OSError):
+            path.unlink()
 
 
 def _noted(source: CatalogSource, folder: Path, looks: Looks) -> Path | None:
@@ -245,12 +307,17 @@ def _locked(folder: Path, tell: Tell) -> Iterator[None]:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[Any]:
-    """A new file at `path`, which appears there whole at the end, or not at all."""
+def _replacing(path: Path, stamp: int | None = None) -> Iterator[Any]:
+    """A new file at `path`, which appears there whole at the end, or not at all. With a stamp (the time it
+    is to have, in seconds) what is in it is on the disk by then."""
     handle, name = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
     try:
         with os.fdopen(handle, "w+b") as out:
             yield out
+            if stamp is not None:
+                out.flush()
+                os.fsync(out.fileno())
+                os.utime(out.fileno(), (stamp, stamp))
         os.chmod(name, 0o644)
         os.replace(name, path)
     except BaseException:
@@ -287,10 +354,15 @@ def _remove_old(folder: Path, keep: Path) -> None:
     notes.sort(reverse=True)
     named = {keep.name, *(binary for _, _, binary in notes[:KEPT])}
     gone = [path for _, path, _ in notes[KEPT:]]
-    gone += [path for path in folder.glob("*.safetensors") if path.name not in named]
+    gone += [path for path in folder.glob("*.safetensors") if _binary_of(path) not in named]
     for path in gone:
         with suppress(OSError):
             path.unlink()
+
+
+def _binary_of(path: Path) -> str:
+    """The name of the binary that a file is, or was computed of."""
+    return f"{path.stem.partition('-')[0]}.safetensors"
 
 
 class _Progress:

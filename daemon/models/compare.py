@@ -57,7 +57,7 @@ def catalog_objects(config: Config, versions: VersionStore, number: int) -> Mapp
     _, fitted = read_map(versions, number)
     catalog = learner_catalog(config)
     assert catalog is not None
-    return MappedCatalog(catalog.ids, map_catalog(catalog, fitted), fitted.id)
+    return MappedCatalog(catalog.ids, map_catalog(catalog, fitted, keep=False), fitted.id)
 
 
 LONG = 10

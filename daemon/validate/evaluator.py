@@ -24,7 +24,7 @@ from checkpoints.store import Damaged, KeyMissing
 from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
-from daemon.validate.choosing import FormChooser, FormChooserByJudgments
+from daemon.validate.choosing import FormChooser, FormChooserByJudgments, UnseenKinds, to_measures
 from daemon.validate.comparing import Measures, Scored, compare
 from daemon.validate.decide import DecisionRule, fallen, is_finite, judge_by, why_not
 from daemon.validate.evidence import (
@@ -41,7 +41,6 @@ from daemon.validate.holdout import Holdout, Window
 from daemon.validate.judge import Judge
 from daemon.validate.measures import Float, State
 from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
-from daemon.validate.unseen import UnseenKinds, to_measures
 from daemon.versions.algorithms import map_of
 from daemon.versions.contents import APPLIED, counted, records_of
 from daemon.versions.forms import FormChoice, KeyedForm

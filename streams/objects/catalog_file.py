@@ -69,6 +69,29 @@ def map_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
     return arrays, metadata
 
 
+def write_arrays(out: IO[bytes], arrays: Arrays) -> None:
+    """Write a safetensors file that `map_arrays` reads, each array at a place that suits its type."""
+    order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
+    entries, at = {}, 0
+    for name in order:
+        array = arrays[name]
+        entries[name] = {
+            "dtype": _CODES[array.dtype],
+            "shape": list(array.shape),
+            "data_offsets": [at, at + array.nbytes],
+        }
+        at += array.nbytes
+    out.write(_packed_header(entries))
+    for name in order:
+        out.write(np.ascontiguousarray(arrays[name]).data)
+
+
+def _packed_header(entries: Mapping[str, Any]) -> bytes:
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-(8 + len(text)) % _ALIGNED)
+    return struct.pack("<Q", len(text)) + text
+
+
 def _array(data: mmap.mmap, start: int, entry: Mapping[str, Any]) -> np.ndarray[Any, Any]:
     kind = np.dtype(_TYPES[entry["dtype"]]) if entry["dtype"] in _TYPES else None
     first, last = entry["data_offsets"]
@@ -323,9 +346,7 @@ class CatalogWriter:
                 "data_offsets": [at, at + spool.nbytes],
             }
             at += spool.nbytes
-        text = json.dumps(entries, separators=(",", ":")).encode()
-        text += b" " * (-(8 + len(text)) % _ALIGNED)
-        return struct.pack("<Q", len(text)) + text
+        return _packed_header(entries)
 
     def _id_pieces(self) -> Iterable[bytes]:
         """Of each id its length, four bytes, and its text."""

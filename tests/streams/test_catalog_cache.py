@@ -15,7 +15,7 @@ import pytest
 
 import streams.catalog_cache as cache
 from streams.catalog import CatalogError, load_catalog
-from streams.catalog_cache import CatalogSource, open_catalog
+from streams.catalog_cache import CatalogSource, derived_arrays, open_catalog
 from streams.event import DenseColumn, SpaceSpec, ViewSpec
 from streams.objects.catalog_file import map_catalog
 from streams.objects.columns import ObjectColumns
@@ -340,3 +340,79 @@ def test_a_source_that_changes_while_it_is_read_is_read_again(tmp_path, source, 
     found = opened(source, tmp_path / "kept")
     assert len(makings) == 2
     assert found.digest == load_catalog(source.path, SPACE).digest
+
+
+def squares(catalog):
+    """What is computed of every object here: its numbers squared."""
+    return {"values": catalog.views["x"].values ** 2}
+
+
+def derived(catalog, made: list[str], name: str = "squares", said: list[str] | None = None):
+    def make():
+        made.append(name)
+        return squares(catalog)
+
+    return derived_arrays(catalog, name, make, (said if said is not None else []).append)
+
+
+def test_what_was_computed_of_all_objects_is_computed_once(tmp_path, source) -> None:
+    made: list[str] = []
+    first = derived(opened(source, tmp_path / "kept"), made)
+    catalog = opened(source, tmp_path / "kept")
+    second = derived(catalog, made)
+    assert made == ["squares"]
+    for found in (first, second):
+        assert found["values"].tobytes() == squares(catalog)["values"].tobytes()
+        assert not found["values"].flags.writeable
+        assert not found["values"].flags.owndata
+    derived(catalog, made, "cubes")
+    assert made == ["squares", "cubes"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "gone"])
+def test_what_was_computed_and_then_damaged_is_computed_again(tmp_path, source, damage: str) -> None:
+    made: list[str] = []
+    catalog = opened(source, tmp_path / "kept")
+    derived(catalog, made)
+    (file,) = (one for one in binaries(tmp_path / "kept") if "-" in one.name)
+    whole = file.read_bytes()
+    if damage == "gone":
+        file.unlink()
+    else:
+        changed = bytearray(whole)
+        changed[-1] ^= 1
+        file.write_bytes(whole[:-8] if damage == "cut" else changed)
+    assert derived(catalog, made)["values"].tobytes() == squares(catalog)["values"].tobytes()
+    assert made == ["squares", "squares"]
+    assert file.read_bytes() == whole, "the same bytes again"
+
+
+def test_what_was_computed_goes_with_its_objects_and_with_older_names(tmp_path, source) -> None:
+    made: list[str] = []
+    catalog = opened(source, tmp_path / "kept")
+    for name in ("one", "two", "three"):
+        derived(catalog, made, name)
+        time.sleep(0.02)
+    stem = catalog.binary.stem
+    names = {one.name for one in binaries(tmp_path / "kept")}
+    assert names == {f"{stem}.safetensors", f"{stem}-two.safetensors", f"{stem}-three.safetensors"}
+    write_source(source.path, seed=2)
+    new = opened(source, tmp_path / "kept")
+    assert binaries(tmp_path / "kept") == [new.binary]
+
+
+def test_where_nothing_can_be_kept_it_stays_in_memory(tmp_path, source, monkeypatch) -> None:
+    made: list[str] = []
+    derived(load_catalog(source.path, SPACE), made)
+    derived(load_catalog(source.path, SPACE), made)
+    assert made == ["squares", "squares"], "objects that are not kept themselves"
+    catalog, said = opened(source, tmp_path / "kept"), []
+
+    def full(path, stamp=None):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache, "_replacing", full)
+    assert derived(catalog, made, said=said)["values"].tobytes() == squares(catalog)["values"].tobytes()
+    assert said == [
+        f"{tmp_path / 'kept'}: No space left on device: what was computed of the objects is not kept there"
+    ]

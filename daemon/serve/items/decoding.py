@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from daemon.objects import as_blocks
+from daemon.objects import as_blocks, map_catalog
 from daemon.serve.items.display import DisplayFile
 from daemon.serve.items.snapshot import Changes, PartRows
 from learners.block import Block, DenseBlock, SparseBlock
@@ -193,18 +193,15 @@ def catalog_rows(
     Where the catalog says what people see of an object, that counts; else the display file's tags do, and
     its texts stay there.
     """
-    blocks = as_blocks(catalog.views)
+    mapped = map_catalog(catalog, fitted)
     width = 4 * fitted.dim
     if fitted.sparse:
-        entries = sum(
-            len(block.values) / max(1, len(block)) if isinstance(block, SparseBlock) else block.dim
-            for block in blocks.values()
-        )
-        width = 8 + int(8 * entries)
+        assert isinstance(mapped, SparseBlock)
+        width = 8 + int(8 * len(mapped.values) / max(1, len(mapped)))
     step = max(1, part_bytes // width)
     for at in range(0, len(catalog), step):
         ids = catalog.ids[at : at + step]
-        vectors = fitted.transform({name: block.slice(at, at + step) for name, block in blocks.items()})
+        vectors = mapped.slice(at, at + step)
         packed = (
             [b""] * len(ids) if catalog.shown is None else [catalog.shown[at + n] for n in range(len(ids))]
         )

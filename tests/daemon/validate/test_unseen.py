@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from daemon.look.overview import read_all, summary
+from daemon.validate.choosing import UnseenKinds, to_measures
 from daemon.validate.evaluator import Candidate, Evaluator
 from daemon.validate.holdout import HeldImpression, Window
 from daemon.validate.measures import NO_PREFERENCE, Preference
 from daemon.validate.scorer import NotFinite, Scorer
-from daemon.validate.unseen import UnseenKinds, to_measures
 from learners.forms.serving import ServingForm
 from streams.codec import encode_impression
 from tests.daemon.validate.conftest import DIM, PER_CLASS
