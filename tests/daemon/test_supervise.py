@@ -305,7 +305,7 @@ def test_what_up_says_of_itself_is_read_as_status_and_as_readiness() -> None:
         assert told.trouble() == {"learn": "DOWN: records expired (exit 65)"}
         assert (told.line(), told.checkpoints) == ("runs learn, serve", "/here")
         assert told.not_ready is not None
-        assert told.not_ready.startswith("learn is down: records expired (exit 65); mend")
+        assert told.not_ready.startswith("learn is down: records expired (exit 65); fix what it says")
         health.told([RoleReport("learn", "waiting", -9, "it was killed", 2), RoleReport("serve", "running")])
         told = role_status("127.0.0.1", port)
         assert isinstance(told, UpStatus)
