@@ -21,6 +21,7 @@ except ImportError:  # another project's `streams`: the command line says so bef
 
 _TABLE = "Relevance tables"
 _UBI = "OpenSearch UBI"
+USER_QUERY = "user_query"
 
 TripletsOption = Annotated[
     int, typer.Option(min=1, metavar="N", help="Triplets to sample.", rich_help_panel=_TABLE)
@@ -98,7 +99,7 @@ def feed(
     ] = 0.0,
     ubi_query: Annotated[
         str, typer.Option(metavar="FIELD", help="What names the query object.", rich_help_panel=_UBI)
-    ] = "user_query",
+    ] = USER_QUERY,
     ubi_click: Annotated[
         list[str] | None,
         typer.Option(
@@ -120,6 +121,12 @@ def feed(
         )
     if mapping is not None and format_ is not None:
         raise UserError("--mapping and --format exclude each other", "leave one of them out", EX_USAGE)
+    if mapping is not None and (ubi_click or ubi_query != USER_QUERY):
+        raise UserError(
+            "--ubi-query and --ubi-click say nothing to a mapping",
+            "save it with --show-mapping, and change query and click there",
+            EX_USAGE,
+        )
     for option, value, known in (("--rule", rule, RULES), ("--format", format_, FORMATS)):
         _one_of(option, value, known)
     _one_of("--pairs", pairs, PAIRS)

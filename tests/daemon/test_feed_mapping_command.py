@@ -63,6 +63,8 @@ def test_a_dry_run_explains_every_row(events: str, capsys: pytest.CaptureFixture
     [
         ([], 64, "no click log is given"),
         (["EVENTS", "--mapping", "ga4", "--format", "ubi"], 64, "exclude each other"),
+        (["EVENTS", "--mapping", "ubi", "--ubi-click", "add_to_cart"], 64, "say nothing to a mapping"),
+        (["EVENTS", "--mapping", "ubi", "--ubi-query", "query"], 64, "change query and click there"),
         (["--show-mapping", "ga5"], 64, "did you mean ga4?"),
         (["EVENTS", "--mapping", "ga5"], 65, "did you mean ga4?"),
         (["EVENTS", "--mapping", "none.toml"], 65, "none.toml cannot be read"),
