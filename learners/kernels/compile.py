@@ -135,7 +135,7 @@ def _tell() -> None:
         return
     _told = True
     kept = f"kept in {CACHE_FOLDER}" if CACHE_FOLDER else "in this process alone, for want of a cache folder"
-    told = f"compiling kernels for this machine, once: up to half a minute, {kept}"
+    told = f"compiling kernels for this machine, once: up to a minute, {kept}"
     # Which line of a kernel's source it was tells nobody anything: shown is the library's name alone.
     warnings.warn_explicit(told, CompileNotice, "learners", 1)
 
