@@ -7,17 +7,17 @@ only through bounded memories: the ids already fed, and the impressions kept per
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container, Hashable
+from collections.abc import Container, Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from streams.codec import encode_event, encode_impression
 from streams.event import Event, Impression, ObjectRef, SpaceSpec
 from streams.feed import items as reasons
-from streams.feed.items import Dropped, Ignored, Item
+from streams.feed.items import Dropped, Ignored, Item, LateClick
 from streams.feed.kinds import HeldOutKinds
 from streams.feed.options import FeedSettings
-from streams.feed.triplets import Candidates, Made, as_impression, make_events, without
+from streams.feed.triplets import Candidates, Made, as_impression, make_correction, make_events, without
 from streams.partitions import is_holdout, partition_of, route_key
 from streams.poison import Poison
 from streams.resolve import check_features
@@ -37,6 +37,10 @@ class SeenIds:
 
     def __contains__(self, name: Hashable) -> bool:
         return name in self._ids
+
+    def __iter__(self) -> Iterator[Hashable]:
+        """From the oldest on."""
+        return iter(self._ids)
 
     def add(self, name: Hashable) -> None:
         """Remember an id; one already there keeps its age."""
@@ -68,7 +72,7 @@ class QueryCap:
             self._kept.popitem(last=False)
 
 
-Fate = Literal["training", "holdout", "dropped", "ignored"]
+Fate = Literal["training", "correction", "holdout", "dropped", "ignored"]
 
 _NO_RANKS: frozenset[int] = frozenset()
 
@@ -77,7 +81,8 @@ _NOTHING_MADE = Made(())
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The fate of one item.  `records` go to the topic of the fate; `made` is of training alone; `ts` is
+    """The fate of one item.  `records` go to the topic of the fate (a correction's to training); `made` is of
+    training and corrections; `ts` is
     the time of what was kept, ms; `draft` what became of the draft of a signed list, "" for other lists."""
 
     fate: Fate
@@ -112,16 +117,16 @@ class Decider:
         self._seen = SeenIds(settings.dedupe_window)
         self._cap = QueryCap(settings.query_cap)
 
-    def decide(self, item: Item) -> Decision:
-        """The fate of the next item.
+    def decide(self, item: Item | LateClick) -> Decision:
+        """The fate of the next item. A late click gives the events that set right what its list taught.
 
         The reasons are looked at in this order: malformed, duplicate, in_the_future, bad_signature, no_click,
         unknown_object, query_cap, then whether anything can be learned from it.
         """
-        if isinstance(item, Ignored):
-            return Decision("ignored", item.reason, item.detail)
-        if isinstance(item, Dropped):
-            return _drop(item.reason, item.detail)
+        if isinstance(item, Ignored | Dropped):
+            return Decision("ignored" if isinstance(item, Ignored) else "dropped", item.reason, item.detail)
+        if isinstance(item, LateClick):
+            return self._late(item)
         known_by = item.id if item.key is None else f"{item.key}\0{item.id}"  # no key holds that character
         if known_by in self._seen:
             return _drop(reasons.DUPLICATE, f"id {item.id!r}")
@@ -147,6 +152,27 @@ class Decider:
             return _drop(reasons.BAD_SIGNATURE, str(error))
         decision = self._impression(impression)
         return replace(decision, draft=draft) if decision.records else decision
+
+    def _late(self, late: LateClick) -> Decision:
+        """A late click on a list that had one is learned as a correction; else its list is decided anew."""
+        with_it = replace(late.impression, clicked=tuple(sorted({*late.impression.clicked, late.rank})))
+        try:
+            if not late.impression.clicked:
+                return replace(self._new(with_it), ts=with_it.ts)
+            self._check_time(with_it.ts)
+            proved, _ = self._proved(late.impression)
+        except (Poison, BadSignature, UnicodeEncodeError):
+            return Decision("ignored", reasons.CLICK_NOT_SHOWN, "its list was refused")
+        unknown, key = self._unknown_ranks(proved), route_key(proved.query)
+        if late.rank in unknown or self._is_unknown(proved.query):
+            return Decision("ignored", reasons.UNKNOWN_OBJECT, "a late click")
+        if self._kind_of(proved.query) is not None or self._is_holdout(key, proved.id):
+            return Decision("ignored", reasons.LATE_HELD_OUT, f"id {proved.id[:80]!r}")
+        made = make_correction(proved, late.rank, unknown, self._candidates, self._settings)
+        if not made.events:
+            return Decision("ignored", reasons.NO_PAIR, "a late click")
+        records = tuple(self._event_records(made.events, key))
+        return Decision("correction", records=records, made=made, ts=proved.ts)
 
     def _proved(self, impression: Impression) -> tuple[Impression, str]:
         """The impression with the draft that its id proves, and with no other; what became of it. Raises

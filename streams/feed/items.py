@@ -26,9 +26,19 @@ class Ignored:
     detail: str
 
 
+@dataclass(frozen=True, slots=True)
+class LateClick:
+    """A click on a list that was decided before: the list with the clicks it had by then, and the rank."""
+
+    impression: Impression
+    rank: int
+
+
 Item = Event | Impression | Dropped | Ignored
 Placed = tuple[str, Item]
 """("file:line", item); for a binary file ("file:byte n", item)."""
+PlacedOrLate = tuple[str, Item | LateClick]
+"""What following gives; late clicks are only there."""
 
 
 class BadItemError(Exception):
@@ -94,6 +104,7 @@ CLICK_WITHOUT_IMPRESSION = "click_without_impression"
 REPEATED_CLICK = "repeated_click"
 OTHER_ROW = "other_row"
 AFTER_WINDOW = "after_window"
+LATE_HELD_OUT = "late_held_out"
 
 REMEDIES: Mapping[str, str] = MappingProxyType(
     {
@@ -134,6 +145,8 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         " `within`; give both, covering the same time",
         REPEATED_CLICK: "the object was clicked in this impression before; it counts once",
         OTHER_ROW: "only the rows that `where` of the mapping names are read",
+        LATE_HELD_OUT: "its list was held out with the clicks it had; where there are many, raise"
+        " feed.follow.window",
         AFTER_WINDOW: "its impression was closed to make room; sort the file by time or by impression, or"
         " raise `window` of the mapping",
     }

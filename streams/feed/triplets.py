@@ -173,6 +173,33 @@ def make_events(
     return Made(tuple(events), found, len(drawn) - found, len(pairs), lost, over)
 
 
+def make_correction(
+    impression: Impression, late: int, unknown: frozenset[int], candidates: Candidates, settings: FeedSettings
+) -> Made:
+    """What a late click at rank `late` adds to a list that was learned with its other clicks.
+
+    The pairs that the rule gives with all clicks and did not give without this one, under the ids that they
+    would have had; and for each pair that had passed the late object over, the same pair turned round, which
+    takes that step back. `pairs` counts both.
+    """
+    before = make_events(impression, unknown, candidates, settings)
+    whole = replace(impression, clicked=tuple(sorted({*impression.clicked, late})))
+    known = {event.id for event in before.events}
+    added = [
+        event
+        for event in make_events(whole, unknown, candidates, settings).events
+        if event.id not in known and event.id.startswith(f"{impression.id}/{late}/")
+    ]
+    ending = f"/{late}"
+    turned = [
+        _event(impression, late, event.clicked, f"{impression.id}/{late}/{event.id.split('/')[-2]}")
+        for event in before.events
+        if event.id.endswith(ending) and not is_drawn(event)
+    ]
+    drawn = sum(is_drawn(event) for event in added)
+    return Made((*added, *turned), negatives=drawn, pairs=len(added) - drawn + len(turned))
+
+
 def is_drawn(event: Event) -> bool:
     """Whether the skipped object of an event was drawn by chance, as its id says: nobody passed it over."""
     last = event.id.rpartition("/")[2]

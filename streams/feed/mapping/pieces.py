@@ -16,7 +16,7 @@ from streams.feed.mapping.columns import LIST, NUMBER, TEXT, TIME, RowColumns, R
 from streams.feed.mapping.mapping import ClickLogMapping, ShownRows
 from streams.feed.mapping.reading import Reading
 from streams.feed.mapping.rows import BoolArray, IntArray, LogRows
-from streams.feed.mapping.window import JoinWindow, Said
+from streams.feed.mapping.window import JoinWindow, PieceJoin, Said
 from streams.feed.options import ReaderOptions
 
 Moves = list[tuple[int, Callable[[], None]]]
@@ -24,20 +24,23 @@ Moves = list[tuple[int, Callable[[], None]]]
 
 
 class _Pieces(Reading):
-    """Rows are pieces of impressions; they wait in a window until all have come."""
+    """Rows are pieces of impressions; they wait in a window until all have come, or go into a join."""
 
-    def __init__(self, mapping: ClickLogMapping, options: ReaderOptions) -> None:
+    def __init__(
+        self, mapping: ClickLogMapping, options: ReaderOptions, into: PieceJoin | None = None
+    ) -> None:
         super().__init__(mapping, options)
-        self.window = JoinWindow(mapping.window, mapping.within_ms, self.refs)
+        self._own = JoinWindow(mapping.window, mapping.within_ms, self.refs)
+        self.window: PieceJoin = into or self._own
 
     def finish(self) -> Iterator[Placed]:
         """The impressions under way."""
-        self.window.finish()
+        self._own.finish()
         return self.drained()
 
     def drained(self) -> Iterator[Placed]:
-        """What the window is done with."""
-        done, self.window.done = self.window.done, []
+        """What the window is done with; a join that was given keeps it."""
+        done, self._own.done = self._own.done, []
         return iter(done)
 
     def said(self, columns: RowColumns, at: int, place: str, ids: tuple[str, RowKey], rank: int = 0) -> Said:
@@ -58,8 +61,10 @@ class _Pieces(Reading):
 class ShownObjects(_Pieces):
     """Every row is one object of a shown list."""
 
-    def __init__(self, mapping: ClickLogMapping, options: ReaderOptions) -> None:
-        super().__init__(mapping, options)
+    def __init__(
+        self, mapping: ClickLogMapping, options: ReaderOptions, into: PieceJoin | None = None
+    ) -> None:
+        super().__init__(mapping, options, into)
         assert mapping.click is not None
         self.wanted["click"] = mapping.click.where
 
@@ -112,8 +117,10 @@ class ShownObjects(_Pieces):
 class JoinedEvents(_Pieces):
     """Rows are impressions, clicks, and others."""
 
-    def __init__(self, mapping: ClickLogMapping, options: ReaderOptions) -> None:
-        super().__init__(mapping, options)
+    def __init__(
+        self, mapping: ClickLogMapping, options: ReaderOptions, into: PieceJoin | None = None
+    ) -> None:
+        super().__init__(mapping, options, into)
         assert mapping.click is not None
         for told in mapping.shown[:1]:
             self.wanted["impression"] = told.where
@@ -212,7 +219,7 @@ class JoinedEvents(_Pieces):
             for at, path in enumerate(mapping.id):
                 columns.add(f"id.{at}", rows.texts(path, chosen), TEXT, path)
         columns.add("object", rows.texts(mapping.click.object, chosen), TEXT, mapping.click.object)
-        if mapping.within_ms is not None and mapping.time is not None:
+        if self.window.timed and mapping.time is not None:
             columns.add("time", rows.times(mapping.time, mapping.unit_ms, chosen), TIME, mapping.time)
         yield from columns.faults()
         by_row = zip(

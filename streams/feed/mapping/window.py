@@ -14,6 +14,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from streams.event import Impression, ObjectRef
 from streams.feed import items as reasons
@@ -159,11 +160,33 @@ class TimeSpans:
         return self._within_ms is None or first <= ts <= last + self._within_ms
 
 
+class PieceJoin(Protocol):
+    """Where pieces of impressions and clicks come together; `timed`: whether it needs the times of clicks."""
+
+    timed: bool
+
+    def shown(
+        self,
+        said: Said,
+        objects: list[str],
+        positions: Numbers = (),
+        chances: Numbers = (),
+        clicked: Sequence[str] = (),
+    ) -> None:
+        """A piece of an impression, and which of its objects were clicked."""
+        ...
+
+    def click(self, join: Hashable, place: str, clicked: str, ts: int) -> None:
+        """A click that came by itself."""
+        ...
+
+
 class JoinWindow:
     """Impressions and clicks under way, at most `size` of each; what becomes of them is in `done`."""
 
     def __init__(self, size: int, within_ms: int | None, refs: ObjectRefs) -> None:
         self.done: list[Placed] = []
+        self.timed = within_ms is not None
         self._size, self._within_ms, self._refs = size, within_ms, refs
         self._open: OrderedDict[str, OpenImpression] = OrderedDict()
         self._by_join: dict[Hashable, list[OpenImpression]] = {}

@@ -1,0 +1,302 @@
+"""Impressions and clicks that come apart and never end, joined in event time. Pure: no clock, no files.
+
+A watermark says up to when everything has come. A click is given to its list when the watermark has passed
+its time, for by then every list that it can belong to is there; a list is closed when the watermark has
+passed its time and the window. So the outcome does not depend on the order in which records came, but for
+those that came after the watermark: a click whose list is closed is told as `LateClick`, a list that is late
+itself is closed at once.
+
+A click belongs to the latest of the lists with its join key that showed its object, at or before it and at
+most `within_ms` ago; where it names the id of its list, to that one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from streams.event import Impression
+from streams.feed import items as reasons
+from streams.feed.decide import SeenIds
+from streams.feed.items import Ignored, LateClick, PlacedOrLate
+from streams.feed.mapping.window import Numbers, ObjectRefs, OpenImpression, Said
+
+CLOSED_EARLY, LATE_CLICK, LATE_IMPRESSION = "closed_early", "late_click", "late_impression"
+"""What is counted beside the fates of items: a list that had to make room; a click whose list was closed; a
+list that came when the watermark had passed its window."""
+
+CLICKS_REMEMBERED = 20_000
+"""Clicks by join key, object and bucket of time, to drop repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSettings:
+    """Times in ms. `window_ms`: how long a list waits for its clicks before it is closed; `within_ms`: how
+    long after a list its clicks may come where they do not name it; `most_open`: lists, and clicks, that
+    wait; `remembered`: closed lists that late clicks still find; `bucket_ms`: clicks of one join key (a list,
+    or a session and query) on one object in the same bucket are one.
+    """
+
+    window_ms: int = 600_000
+    within_ms: int = 1_800_000
+    most_open: int = 50_000
+    remembered: int = 50_000
+    bucket_ms: int = 10_000
+
+
+@dataclass(slots=True, eq=False)
+class JoinedImpression(OpenImpression):
+    """A list that is under way, or closed and remembered."""
+
+    is_closed: bool = False
+
+
+class PendingClick(NamedTuple):
+    """A click that waits for the watermark; `number` keeps the order of those of one time."""
+
+    ts: int
+    number: int
+    join: Any
+    clicked: str
+    place: str
+
+
+class EventTimeJoin:
+    """See the module. What becomes of lists and clicks is in `done`, in the order in which it was decided;
+    `counts` has `CLOSED_EARLY` and the two beside it.
+    """
+
+    timed = True
+
+    def __init__(self, settings: JoinSettings, refs: ObjectRefs | None = None) -> None:
+        self.done: list[PlacedOrLate] = []
+        self.counts: Counter[str] = Counter()
+        self.watermark = 0
+        self._settings, self._refs = settings, refs or ObjectRefs()
+        self._lists: dict[str, JoinedImpression] = {}
+        self._closed: OrderedDict[str, None] = OrderedDict()
+        self._by_join: dict[Hashable, list[JoinedImpression]] = {}
+        self._deadlines: list[tuple[int, int, str]] = []
+        self._clicks: list[PendingClick] = []
+        self._repeats = SeenIds(CLICKS_REMEMBERED)
+        self._number = 0
+
+    @property
+    def open_lists(self) -> int:
+        """Lists that wait for clicks."""
+        return len(self._deadlines)
+
+    @property
+    def remembered_lists(self) -> int:
+        """Closed lists in which late clicks find their place."""
+        return len(self._closed)
+
+    @property
+    def waiting_clicks(self) -> int:
+        """Clicks that wait for the watermark."""
+        return len(self._clicks)
+
+    def shown(
+        self,
+        said: Said,
+        objects: list[str],
+        positions: Numbers = (),
+        chances: Numbers = (),
+        clicked: Sequence[str] = (),
+    ) -> None:
+        """A list, or a piece of one: objects, best place first unless positions say it, and those clicked."""
+        one = self._lists.get(said.id)
+        if one is None:
+            self._open(JoinedImpression(said), objects, positions, chances, clicked)
+        elif one.is_closed:
+            detail = f"impression {said.id[:80]!r} was closed before this came"
+            self.done.append((said.place, Ignored(reasons.AFTER_WINDOW, detail)))
+        else:
+            one.add(said, objects, positions, chances)
+            one.clicked.update(clicked)
+
+    def shown_whole(
+        self, said: Said, objects: list[str], chances: Numbers = (), clicked: Sequence[str] = ()
+    ) -> None:
+        """A list of which there are no further pieces: its id, a second time, is a repeat."""
+        if said.id in self._lists:
+            self.done.append((said.place, Ignored(reasons.DUPLICATE, f"id {said.id[:80]!r}")))
+        else:
+            self._open(JoinedImpression(said), objects, (), chances, clicked)
+
+    def click(self, join: Hashable, place: str, clicked: str, ts: int) -> None:
+        """A click; `join` is a text that names its list, or what its list and it have in common."""
+        repeat = (join, clicked, ts // self._settings.bucket_ms)
+        if repeat in self._repeats:
+            self._ignore(place, reasons.REPEATED_CLICK, clicked, "it was clicked just before")
+            return
+        self._repeats.add(repeat)
+        self._number += 1
+        click = PendingClick(ts, self._number, join, clicked, place)
+        if ts <= self.watermark:
+            self._give(click)
+            return
+        heapq.heappush(self._clicks, click)
+        if len(self._clicks) > self._settings.most_open:
+            self._give(heapq.heappop(self._clicks))
+
+    def advance(self, watermark: int) -> None:
+        """Everything up to here has come: give the clicks, close the lists. It never goes back."""
+        self.watermark = max(self.watermark, watermark)
+        while self._clicks and self._clicks[0].ts <= self.watermark:
+            self._give(heapq.heappop(self._clicks))
+        while self._deadlines and self._deadlines[0][0] <= self.watermark:
+            self._close(heapq.heappop(self._deadlines)[2])
+
+    def finish(self) -> None:
+        """Nothing more comes: give all clicks, close all lists."""
+        latest = [self.watermark, *(click.ts for click in self._clicks), *(at for at, *_ in self._deadlines)]
+        self.advance(max(latest))
+
+    def drained(self) -> list[PlacedOrLate]:
+        """What was decided since the last call."""
+        done, self.done = self.done, []
+        return done
+
+    def _open(
+        self,
+        one: JoinedImpression,
+        objects: list[str],
+        positions: Numbers,
+        chances: Numbers,
+        clicked: Sequence[str],
+    ) -> None:
+        said = one.said
+        one.add(said, objects, positions, chances)
+        one.clicked.update(clicked)
+        self._lists[said.id] = one
+        if said.join != said.id:
+            self._by_join.setdefault(said.join, []).append(one)
+        self._number += 1
+        deadline = said.ts + self._settings.window_ms
+        self.counts[LATE_IMPRESSION] += deadline <= self.watermark
+        heapq.heappush(self._deadlines, (deadline, self._number, said.id))
+        if len(self._deadlines) > self._settings.most_open:
+            self.counts[CLOSED_EARLY] += 1  # clicks of its that wait find it closed, and are corrections
+            self._close(heapq.heappop(self._deadlines)[2])
+
+    def _close(self, name: str) -> None:
+        one = self._lists[name]
+        one.is_closed = True
+        self.done.append((one.said.place, one.item(self._refs)))
+        self._closed[name] = None
+        if len(self._closed) > self._settings.remembered:
+            self._forget(self._closed.popitem(last=False)[0])
+
+    def _forget(self, name: str) -> None:
+        one = self._lists.pop(name)
+        same = self._by_join.get(one.said.join, [])
+        if one in same:
+            same.remove(one)
+            if not same:
+                del self._by_join[one.said.join]
+
+    def _give(self, click: PendingClick) -> None:
+        """Give a click to its list, or tell why it has none."""
+        one = self._best(click)
+        if one is None:
+            known = click.join in self._by_join or click.join in self._lists
+            reason = reasons.CLICK_NOT_SHOWN if known else reasons.CLICK_WITHOUT_IMPRESSION
+            why = "no list of its join key showed it in time" if known else "no list has its join key"
+            self._ignore(click.place, reason, click.clicked, why)
+        elif click.clicked in one.clicked:
+            why = f"it was clicked in impression {one.said.id[:80]!r} before"
+            self._ignore(click.place, reasons.REPEATED_CLICK, click.clicked, why)
+        elif not one.is_closed:
+            one.clicked.add(click.clicked)
+        else:
+            self.counts[LATE_CLICK] += 1
+            before = one.item(self._refs)
+            one.clicked.add(click.clicked)
+            if isinstance(before, Impression):
+                self.done.append((click.place, LateClick(before, _rank_of(before, click.clicked))))
+
+    def _best(self, click: PendingClick) -> JoinedImpression | None:
+        """The list that a click belongs to."""
+        named = self._lists.get(click.join) if isinstance(click.join, str) else None
+        if named is not None:
+            return named if click.clicked in named.objects else None
+        within = self._settings.within_ms
+        fits = [
+            one
+            for one in self._by_join.get(click.join, ())
+            if 0 <= click.ts - one.said.ts <= within and click.clicked in one.objects
+        ]
+        return max(fits, key=lambda one: one.said.ts, default=None)
+
+    def _ignore(self, place: str, reason: str, clicked: str, why: str) -> None:
+        self.done.append((place, Ignored(reason, f"object {clicked[:80]!r}: {why}")))
+
+    def snapshot(self) -> dict[str, Any]:
+        """All of it as plain data, after `drained`: what `restored` goes on from."""
+        assert not self.done
+        return {
+            "watermark": self.watermark,
+            "number": self._number,
+            "counts": dict(self.counts),
+            "closed": [_packed(self._lists[name]) for name in self._closed],
+            "open": [
+                (deadline, number, _packed(self._lists[name]))
+                for deadline, number, name in sorted(self._deadlines)
+            ],
+            "clicks": [tuple(one) for one in sorted(self._clicks)],
+            "repeats": list(self._repeats),
+        }
+
+    @classmethod
+    def restored(
+        cls, settings: JoinSettings, said: Mapping[str, Any], refs: ObjectRefs | None = None
+    ) -> EventTimeJoin:
+        """A join that goes on where `snapshot` was taken. KeyError, TypeError, ValueError: it is of none."""
+        join = cls(settings, refs)
+        join.watermark, join._number = int(said["watermark"]), int(said["number"])
+        join.counts.update(said["counts"])
+        for packed in said["closed"]:
+            one = join._known(packed, is_closed=True)
+            join._closed[one.said.id] = None
+        for deadline, number, packed in said["open"]:
+            one = join._known(packed, is_closed=False)
+            join._deadlines.append((deadline, number, one.said.id))
+        join._clicks = [
+            PendingClick(ts, number, _hashable(key), clicked, place)
+            for ts, number, key, clicked, place in said["clicks"]
+        ]
+        for repeat in said["repeats"]:
+            join._repeats.add(_hashable(repeat))
+        return join
+
+    def lists(self) -> Iterator[JoinedImpression]:
+        """Every list that is open or remembered."""
+        return iter(self._lists.values())
+
+    def _known(self, packed: Sequence[Any], *, is_closed: bool) -> JoinedImpression:
+        (name, join, place, ts, query, source, key, rank), objects, positions, chances, clicked = packed
+        said = Said(name, _hashable(join), place, ts, query, source, key, rank)
+        one = JoinedImpression(said, objects, positions, chances, set(clicked), is_closed)
+        self._lists[name] = one
+        if said.join != name:
+            self._by_join.setdefault(said.join, []).append(one)
+        return one
+
+
+def _packed(one: JoinedImpression) -> tuple[Any, ...]:
+    said = one.said
+    told = (said.id, said.join, said.place, said.ts, said.query, said.source, said.key, said.rank)
+    return (told, one.objects, one.positions, one.chances, sorted(one.clicked))
+
+
+def _hashable(value: Any) -> Any:
+    """What was a tuple before it was packed."""
+    return tuple(_hashable(one) for one in value) if isinstance(value, list) else value
+
+
+def _rank_of(impression: Impression, name: str) -> int:
+    return next(rank for rank, ref in enumerate(impression.shown) if ref.id == name)

@@ -1,0 +1,253 @@
+"""Raw JSON records -> the join: impressions and clicks of our own, CloudEvents, or rows of a mapping.
+
+Of our own are `{"event": "impression", "impression", "ts", "query", "shown", ...}` and `{"event": "click",
+"impression", "ts", "object"}`, as the write routes of `serve` keep them; either may name a `session` instead
+of the impression, which then joins the clicks of a session and query to its lists. The lines of the format
+`impressions` are read too; their clicks may come apart. Objects are ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import from_json
+
+from streams.feed import items as reasons
+from streams.feed.follow.join import EventTimeJoin
+from streams.feed.inputs import MAX_LINE_BYTES
+from streams.feed.items import BadItemError, Dropped, FeedError, Ignored, Placed
+from streams.feed.mapping.mapping import EVENTS, SHOWN, ClickLogMapping
+from streams.feed.mapping.pieces import JoinedEvents, ShownObjects
+from streams.feed.mapping.rows import LineRows
+from streams.feed.mapping.window import Said
+from streams.feed.options import ReaderOptions
+from streams.feed.parse import json_map, timestamp, unwrapped
+from streams.source import Headers
+
+IMPRESSION, CLICK = "impression", "click"
+_CLOUD = "ce_"
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecord:
+    """One record: what messages call it, and its bytes; `headers` are those of a topic's record."""
+
+    place: str
+    value: bytes | None
+    headers: Headers = ()
+
+
+class RecordReader:
+    """Puts records into a join. `newest` is the latest time that they said, in ms; 0 before any.
+
+    A record whose time lies past `latest_ms` is dropped: one wrong clock would close every list.
+    """
+
+    def __init__(
+        self, join: EventTimeJoin, options: ReaderOptions, mapping: ClickLogMapping | None = None
+    ) -> None:
+        self.newest = 0
+        self.latest_ms = options.now_ms
+        self._join, self._options = join, options
+        self._rows = None if mapping is None else _rows(mapping, options, self)
+
+    # What a mapping reads goes through here, so that its times are seen.
+    timed = True
+
+    def shown(
+        self,
+        said: Said,
+        objects: list[str],
+        positions: Sequence[float | None] = (),
+        chances: Sequence[float | None] = (),
+        clicked: Sequence[str] = (),
+    ) -> None:
+        """A piece of an impression."""
+        if self._in_time(said.place, said.ts):
+            self._join.shown(said, objects, positions, chances, clicked)
+
+    def click(self, join: Any, place: str, clicked: str, ts: int) -> None:
+        """A click that came by itself."""
+        if self._in_time(place, ts):
+            self._join.click(join, place, clicked, ts)
+
+    def take(self, records: Sequence[RawRecord]) -> None:
+        """Put the records into the join; what is wrong with one is in its `done`."""
+        if self._rows is not None:
+            self._join.done += list(self._mapped(records, self._rows))
+            return
+        done = self._join.done
+        for record in records:
+            try:
+                self._own(_document(record), record.place)
+            except BadItemError as bad:
+                done.append((record.place, bad.dropped()))
+
+    def _in_time(self, place: str, ts: int) -> bool:
+        if ts > self.latest_ms:
+            self._join.done.append((place, Dropped(reasons.IN_THE_FUTURE, f"ts {ts}")))
+            return False
+        self.newest = max(self.newest, ts)
+        return True
+
+    def _mapped(self, records: Sequence[RawRecord], rows: JoinedEvents | ShownObjects) -> Iterator[Placed]:
+        places: list[str] = []
+        documents: list[dict[str, Any]] = []
+        for record in records:
+            try:
+                documents.append(dict(unwrapped(_document(record))))
+                places.append(record.place)
+            except BadItemError as bad:
+                yield record.place, bad.dropped()
+        if documents:
+            yield from rows.take(_RecordRows(places, documents))
+
+    def _own(self, said: Mapping[str, Any], place: str) -> None:
+        event = said.get("event")
+        if event == IMPRESSION or (event is None and "shown" in said):
+            self._impression(said, place)
+        elif event == CLICK:
+            self._own_click(said, place)
+        else:
+            detail = f"event is {str(event)[:40]!r}"
+            self._join.done.append((place, Ignored(reasons.OTHER_ACTION, detail)))
+
+    def _impression(self, said: Mapping[str, Any], place: str) -> None:
+        name = _text(said, "impression" if "impression" in said else "id")
+        query = _text(said, "query" if "query" in said else "q")
+        ts = _time(said)
+        shown = said.get("shown")
+        if type(shown) is not list or not set(map(type, shown)) <= _STRINGS or "" in shown:
+            raise BadItemError(reasons.WRONG_TYPE, "shown is not a list of ids")
+        if not shown:
+            raise BadItemError(reasons.NO_SHOWN, "shown is empty")
+        get = said.get
+        chances = get("propensity") or get("prop") or ()
+        if chances and (type(chances) is not list or len(chances) != len(shown)):
+            raise BadItemError(reasons.BAD_PROPENSITY, f"not a list of {len(shown)} numbers")
+        if not set(map(type, chances)) <= _NUMBERS:
+            raise BadItemError(reasons.BAD_PROPENSITY, "propensity holds something that is no number")
+        session = _text(said, "session") if "session" in said else None
+        source = next((_text(said, field) for field in ("source", "src") if field in said), None)
+        key = _text(said, "key") if "key" in said else None
+        if self._in_time(place, ts):
+            options = self._options
+            told = Said(
+                name,
+                name if session is None else (session, query),
+                place,
+                ts,
+                query,
+                source or options.source,
+                key or options.key,
+            )
+            self._join.shown_whole(told, shown, chances, _clicked(get("clicked"), shown))
+
+    def _own_click(self, said: Mapping[str, Any], place: str) -> None:
+        clicked, ts = _text(said, "object"), _time(said)
+        if "impression" in said:
+            join: Any = _text(said, "impression")
+        else:
+            join = (_text(said, "session"), _text(said, "query"))
+        if self._in_time(place, ts):
+            self._join.click(join, place, clicked, ts)
+
+
+_STRINGS, _NUMBERS = frozenset({str}), frozenset({int, float})
+
+
+class _RecordRows(LineRows):
+    """Records as rows; each knows its place."""
+
+    def __init__(self, places: list[str], documents: list[dict[str, Any]]) -> None:
+        super().__init__("", [], documents, [])
+        self._places = places
+
+    def place(self, row: int) -> str:
+        return self._places[row]
+
+
+def _rows(
+    mapping: ClickLogMapping, options: ReaderOptions, into: RecordReader
+) -> JoinedEvents | ShownObjects:
+    if mapping.rows == EVENTS:
+        return JoinedEvents(mapping, options, into)
+    if mapping.rows == SHOWN:
+        return ShownObjects(mapping, options, into)
+    raise FeedError(
+        f'{mapping.name} has rows = "{mapping.rows}"; what is followed comes apart',
+        f'write rows = "{EVENTS}" or "{SHOWN}"; whole lists in the format impressions need no mapping',
+    )
+
+
+def _document(record: RawRecord) -> dict[str, Any]:
+    """The JSON object of a record; of a CloudEvent its data, with id, time and type where it has none."""
+    value = record.value
+    if value is None:
+        raise BadItemError(reasons.NOT_JSON, f"the record is empty, or longer than {MAX_LINE_BYTES} bytes")
+    try:
+        said = from_json(value)
+    except ValueError:
+        said = json_map(value)  # says what is wrong with it
+    if type(said) is not dict:
+        raise BadItemError(reasons.NOT_JSON, f"the record is a JSON {type(said).__name__}, not an object")
+    if "specversion" in said:
+        data = said.get("data")
+        if type(data) is not dict:
+            raise BadItemError(reasons.NOT_JSON, "data of the CloudEvent is no JSON object")
+        return _with_envelope(data, said)
+    if record.headers and any(name.startswith(_CLOUD) for name, _ in record.headers):
+        told = {name[len(_CLOUD) :]: value.decode(errors="replace") for name, value in record.headers}
+        return _with_envelope(said, told)
+    return said
+
+
+def _with_envelope(data: dict[str, Any], envelope: Mapping[str, Any]) -> dict[str, Any]:
+    told = dict(data)
+    if "ts" not in told and "time" in envelope:
+        told["ts"] = envelope["time"]
+    if "event" not in told and "type" in envelope:
+        told["event"] = str(envelope["type"]).rpartition(".")[2]
+    if told.get("event") == IMPRESSION and "impression" not in told and "id" not in told and "id" in envelope:
+        told["impression"] = envelope["id"]
+    return told
+
+
+def _text(said: Mapping[str, Any], field: str) -> str:
+    value = said.get(field)
+    if type(value) is str and value:
+        return value
+    if value is None:
+        raise BadItemError(reasons.MISSING_FIELD, f"field {field!r} is missing")
+    if type(value) is int:
+        return str(value)
+    raise BadItemError(reasons.WRONG_TYPE, f"{field} is not a text")
+
+
+def _time(said: Mapping[str, Any]) -> int:
+    value = said.get("ts")
+    if type(value) is int and 0 <= value < 1 << 63:
+        return value
+    if value is None:
+        raise BadItemError(reasons.MISSING_FIELD, "field 'ts' is missing")
+    return timestamp(value)
+
+
+def _clicked(value: Any, shown: list[str]) -> Sequence[str]:
+    """The ids of what was clicked, given as ranks or ids."""
+    if not value:
+        return ()
+    if type(value) is not list:
+        raise BadItemError(reasons.WRONG_TYPE, "clicked is not a list of ranks or ids")
+    found = []
+    for one in value:
+        if type(one) is int and 0 <= one < len(shown):
+            found.append(shown[one])
+        elif type(one) is str and one in shown:
+            found.append(one)
+        else:
+            detail = f"clicked holds {str(one)[:40]!r}: nothing that was shown"
+            raise BadItemError(reasons.BAD_CLICKED_RANK, detail)
+    return found

@@ -1,0 +1,1 @@
+"""Followed click logs: the join in event time, the files, the checkpoint."""
