@@ -95,7 +95,7 @@ class FollowedFiles:
 
     def read(self, one: FollowedFile, most: int, now: float) -> list[RawRecord]:
         """Up to `most` next whole lines of a file, none at its end. One that is still being written stays."""
-        size = os.fstat(one.descriptor).st_size
+        size = self.size(one)
         if size < one.offset:
             self._cut_short(one, size)
         ended_at, one.ended_at = one.ended_at, None
@@ -125,6 +125,10 @@ class FollowedFiles:
         records = list(_lines(one, chunk[:end], most))
         self._note_head(one)
         return records
+
+    def size(self, one: FollowedFile) -> int:
+        """Bytes of a file now."""
+        return os.fstat(one.descriptor).st_size
 
     def close(self) -> None:
         """Close all files."""

@@ -1,0 +1,140 @@
+"""Topics of raw records, followed: of an embedded log, such as a spool of `serve`, or of Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streams.address import Address
+from streams.errors import OffsetExpired, TopicMissing
+from streams.feed.follow.records import RawRecord
+from streams.open import open_source
+from streams.source import GrowingSource, Source
+
+BOUNDS_EVERY_S = 1.0
+"""How often the ends of the partitions are asked for."""
+
+
+@dataclass(slots=True)
+class FollowedPartition:
+    """Where a partition is read next, and the newest time that its records said, ms."""
+
+    offset: int
+    newest: int = 0
+
+
+@dataclass
+class FollowedTopic:
+    """One topic. `places`: those of an earlier `place`, by partition.
+
+    Whatever reads raises what a `Source` raises; a topic that is not there yet is tried again. `notes` are
+    lines worth telling: the topic is another one, retention has removed records.
+    """
+
+    address: Address
+    said: Mapping[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    missing: bool = False
+    last: int = -1
+
+    def __post_init__(self) -> None:
+        self._source: Source | None = None
+        self._partitions: dict[int, FollowedPartition] = {}
+        self._ends: dict[int, int] = {}
+        self._asked = float("-inf")
+
+    def read(self, most: int, now: float) -> list[RawRecord]:
+        """Next records of one partition, none where nothing waits; `last` is then their partition."""
+        source = self._opened()
+        if source is None:
+            return []
+        batch = source.poll(most, 0.0)
+        if batch is None:
+            self._ends = {number: one.offset for number, one in self._partitions.items()}
+            self._asked = now
+            return []
+        self.last = batch.partition
+        for number, offset in source.reached().items():
+            self._partitions[number].offset = offset
+        if now - self._asked >= BOUNDS_EVERY_S:
+            self._ends, self._asked = {n: end for n, (_, end) in source.bounds().items()}, now
+        name = f"{self.address}/{batch.partition}"
+        return [
+            RawRecord(f"{name}:{offset}", value, headers)
+            for offset, value, headers in zip(batch.offsets, batch.values, batch.headers, strict=True)
+            if value is not None
+        ]
+
+    def expired(self, error: OffsetExpired) -> None:
+        """Go on with what retention has left."""
+        self.notes.append(f"{self.address}: {error}")
+        assert self._source is not None
+        self._partitions[error.partition].offset = error.earliest
+        self._source.assign({number: one.offset for number, one in self._partitions.items()})
+
+    def saw(self, newest: int) -> None:
+        """The latest time among the records that were read last."""
+        one = self._partitions[self.last]
+        one.newest = max(one.newest, newest)
+
+    def newest(self) -> int:
+        """The latest time up to which every partition that has more to read was read; ms."""
+        waiting = [one.newest for number, one in self._partitions.items() if self._waits(number, one)]
+        return min(waiting) if waiting else max((one.newest for one in self._partitions.values()), default=0)
+
+    def behind(self) -> int:
+        """Records that wait, as far as is known."""
+        return sum(max(0, self._ends.get(n, 0) - one.offset) for n, one in self._partitions.items())
+
+    def place(self) -> dict[str, Any]:
+        """Plain data, to go on from."""
+        if self._source is None:
+            return dict(self.said)
+        found = self._source.identity()
+        at = {str(n): (one.offset, one.newest) for n, one in self._partitions.items()}
+        return {"identity": [found.log_id, found.topic, found.topic_id], "at": at}
+
+    def close(self) -> None:
+        """Close the source."""
+        if self._source is not None:
+            self._source.close()
+
+    def _waits(self, number: int, one: FollowedPartition) -> bool:
+        return self._ends.get(number, one.offset + 1) > one.offset
+
+    def _opened(self) -> Source | None:
+        if self._source is None:
+            try:
+                source = GrowingSource(lambda: open_source(self.address))
+            except TopicMissing:
+                self.missing = True
+                return None
+            try:
+                self._assign(source)
+            except BaseException:
+                source.close()
+                raise
+            self._source, self.missing = source, False
+        elif self._source.identity().partitions > len(self._partitions):
+            self._assign(self._source)
+        return self._source
+
+    def _assign(self, source: Source) -> None:
+        """Each partition from where it stood; new ones, and those of another topic, from their beginning."""
+        found, bounds = source.identity(), source.bounds()
+        known: Mapping[str, Any] = self.place().get("at", {})
+        told = self.place().get("identity")
+        if told is not None and list(told) != [found.log_id, found.topic, found.topic_id]:
+            self.notes.append(f"{self.address} is another topic than before; it is read from its beginning")
+            known = {}
+        for number, (earliest, end) in bounds.items():
+            offset, newest = known.get(str(number), (earliest, 0))
+            if not earliest <= offset <= end:
+                self.notes.append(
+                    f"{self.address}/{number}: it holds {earliest:,} to {end:,}, and {offset:,} was next to"
+                    " be read: records were removed unread, or the log is a copy"
+                )
+                offset = min(max(offset, earliest), end)
+            self._partitions[number] = FollowedPartition(offset, newest)
+        source.assign({number: one.offset for number, one in self._partitions.items()})
