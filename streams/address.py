@@ -80,6 +80,11 @@ class Address:
         return replace(self, topic=self.topic + ".items")
 
     @property
+    def raw(self) -> Address:
+        """The topic of impressions and clicks as they came over HTTP, before `feed` joins them."""
+        return replace(self, topic=self.topic + ".raw")
+
+    @property
     def steps(self) -> Address:
         """The topic of applied steps. An embedded log keeps it in a file of its own beside the log, so that
         who writes it never waits for who feeds, and the file can be removed."""

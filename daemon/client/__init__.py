@@ -9,6 +9,14 @@
 look for new versions and verdicts, load and verify what the alias means, and swap it in. A call that is
 under way ends with the model it began with, and every answer names its version and watermark. With a
 configuration file in place of the folder, `latest` is followed event by event.
+
+What users were shown and clicked goes to a server that takes writes ([serve.writes]):
+
+    from daemon.client import WriteClient
+
+    server = WriteClient("http://127.0.0.1:9103")
+    shown = server.impression("desk lamp", ["lamp-7", "lamp-3"])
+    server.click(shown, "lamp-3")
 """
 
 from typing import TYPE_CHECKING, Any
@@ -18,10 +26,21 @@ from tripletd import check_names
 
 if TYPE_CHECKING:
     from daemon.client.model import Items, Model, Similar, Vectors
+    from daemon.client.writing import NotKeptError, WriteClient
     from daemon.replica.vectors import NoVectorsError
     from daemon.replica.view import NotServing
 
-__all__ = ["Items", "Model", "NoVectorsError", "NotServing", "Similar", "Vectors", "follow"]
+__all__ = [
+    "Items",
+    "Model",
+    "NoVectorsError",
+    "NotKeptError",
+    "NotServing",
+    "Similar",
+    "Vectors",
+    "WriteClient",
+    "follow",
+]
 
 
 check_names()  # a folder of one of these names beside the program would be found first
@@ -37,6 +56,10 @@ def __getattr__(name: str) -> Any:
         from daemon.replica.vectors import NoVectorsError
 
         return NoVectorsError
+    if name in ("NotKeptError", "WriteClient"):
+        from daemon.client import writing
+
+        return getattr(writing, name)
     if name in __all__:
         from daemon.client import model
 

@@ -328,10 +328,12 @@ def resolve_paths(config: Config) -> Config:
         name: resolved(f"catalog.{name}", getattr(catalog, name), _split_plain) for name in ("path", "ids")
     }
     folder = resolved("checkpoints.path", checkpoints.path, _split_folder)
-    serve = {
+    serve: dict[str, object] = {
         name: resolved(f"serve.{name}", getattr(config.serve, name), _split_plain)
         for name in ("catalog", "display")
     }
+    raw = resolved("serve.writes.folder", config.serve.writes.folder, _split_plain)
+    serve["writes"] = config.serve.writes.model_copy(update={"folder": raw})
     judgments = resolved("validate.judgments", validate.judgments, _split_judgments)
     return replace(
         config,

@@ -41,6 +41,15 @@ LEAST_KEY = 32
 signature can try keys at home."""
 
 
+def _checked_token(secret: SecretStr) -> SecretStr:
+    """A token that cannot be guessed and fits a header, or none. Raises ValueError."""
+    token = secret.get_secret_value()
+    plain = token.isascii() and token.isprintable() and " " not in token
+    if token and (len(token) < LEAST_TOKEN or not plain):
+        raise ValueError(f"expected at least {LEAST_TOKEN} printable ASCII characters without a space")
+    return secret
+
+
 class HttpConfig(Section):
     """[http]: metrics and health of every role, and the answers of serve; one port per process."""
 
@@ -81,11 +90,7 @@ class HttpConfig(Section):
     @field_validator("token")
     @classmethod
     def _a_token_worth_it(cls, secret: SecretStr) -> SecretStr:
-        token = secret.get_secret_value()
-        plain = token.isascii() and token.isprintable() and " " not in token
-        if token and (len(token) < LEAST_TOKEN or not plain):
-            raise ValueError(f"expected at least {LEAST_TOKEN} printable ASCII characters without a space")
-        return secret
+        return _checked_token(secret)
 
 
 SHORTEST_CADENCE_S, LONGEST_CADENCE_S = 0.01, 10.0
@@ -109,6 +114,55 @@ class StepsConfig(Section):
         if not SHORTEST_CADENCE_S <= seconds <= LONGEST_CADENCE_S:
             raise ValueError("expected a duration from 10ms to 10s")
         return seconds
+
+
+_ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:\d{1,5})?")
+
+
+class WritesConfig(Section):
+    """[serve.writes]: impressions and clicks over HTTP, kept for `feed` to join."""
+
+    enabled: bool = Field(False, description="whether POST /v1/impressions and /v1/clicks are taken")
+    token: SecretStr = Field(
+        SecretStr(""),
+        description="bearer token of writes alone, which may stand in a page; empty: none needed",
+    )
+    origins: Names = Field(
+        [], description='origins whose pages may write, such as "https://shop.example.org"; "*": all'
+    )
+    folder: str = Field(
+        "", description="where they are kept; empty: LOG.raw beside the log, on Kafka the topic TOPIC.raw"
+    )
+    size: Bytes = Field(1 << 30, description="most bytes in the folder; beyond it requests get 503")
+    keep: OptionalSeconds = Field(
+        30 * 86400.0, description="files of the folder older than this are removed, fed or not; empty: never"
+    )
+    batch_max: int = Field(1000, ge=1, le=10_000, description="most records of a request")
+    queue: int = Field(
+        20_000,
+        ge=1,
+        le=1_000_000,
+        description="most records waiting for the disk; beyond it requests get 503",
+    )
+
+    @field_validator("token")
+    @classmethod
+    def _a_token_worth_it(cls, secret: SecretStr) -> SecretStr:
+        return _checked_token(secret)
+
+    @field_validator("origins")
+    @classmethod
+    def _plain_origins(cls, given: list[str]) -> list[str]:
+        plain = [one.lower().removesuffix("/") for one in given]
+        if not all(one == "*" or _ORIGIN.fullmatch(one) for one in plain):
+            raise ValueError('expected origins such as "https://shop.example.org", without a path')
+        return plain
+
+    @model_validator(mode="after")
+    def _a_request_fits(self) -> WritesConfig:
+        if self.batch_max > self.queue:
+            raise ValueError("batch_max is more than queue: such a request would never be taken")
+        return self
 
 
 class ServeConfig(Section):
@@ -153,6 +207,10 @@ class ServeConfig(Section):
     )
     body: Bytes = Field(4 << 20, description="largest body of a request")
     request_timeout: PositiveSeconds = Field(10.0, description="longest time for a request's header and body")
+    writes: WritesConfig = Field(
+        default_factory=lambda: WritesConfig.model_validate({}),
+        description="impressions and clicks over HTTP",
+    )
 
     @field_validator("aliases")
     @classmethod

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 
@@ -17,13 +18,15 @@ from daemon.config.schema import Config, ServeConfig
 from daemon.exits import EX_OK, EX_SOFTWARE, UserError
 from daemon.look.series import Series
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime_without_server
-from daemon.serve.http import HttpLimits, HttpServer, Parts, create_app, serve
+from daemon.serve.http import HttpLimits, HttpServer, Parts, Writes, create_app, serve
 from daemon.serve.lists import SignedLists
 from daemon.serve.live import FreshnessWatcher, Live
 from daemon.serve.metrics import FRESHNESS_EDGES, GuardMetrics, KeyAnswerMetrics, ServeMetrics
 from daemon.serve.page.routes import page_routes
 from daemon.serve.page.sources import live_series, page_sources
 from daemon.serve.store import StoreActions
+from daemon.serve.writes.queue import WriteMetrics, WriteQueue
+from daemon.serve.writes.spool import Spool, SpoolBounds, SpoolFolder, SpoolTopic
 from daemon.telemetry.metrics import add_place
 from daemon.versions.storage import open_store
 from streams.source import Quiet
@@ -120,6 +123,7 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
         page=page_routes(page_sources(config, versions, ledger, live, series)),
         pulse=runtime.watchdog.watch("the search"),
         lists=_lists(config, live),
+        writes=_writes(stack, config, metrics),
     )
     server = serve(create_app(parts), config.http.host, config.http.serve_port)
     stack.callback(server.close)
@@ -132,6 +136,28 @@ def _lists(config: Config, live: Live) -> SignedLists | None:
     """What makes lists by chance; None without a key to sign them with."""
     secret = config.interleaving.key.get_secret_value()
     return SignedLists(secret.encode(), live.snapshot, config.interleaving.explore) if secret else None
+
+
+def _writes(stack: ExitStack, config: Config, metrics: ServeMetrics) -> Writes | None:
+    """What takes impressions and clicks, until `stack` ends; None where that is switched off."""
+    wanted = config.serve.writes
+    if not wanted.enabled:
+        return None
+    counted = WriteMetrics(metrics.registry)
+    queue = WriteQueue(_spool(config), wanted.queue, counted)
+    stack.callback(queue.close, LEAVE_S)
+    token = wanted.token.get_secret_value()
+    return Writes(queue, counted, token, wanted.origins, wanted.batch_max)
+
+
+def _spool(config: Config) -> Spool:
+    wanted, stream = config.serve.writes, config.stream.to_address()
+    if wanted.folder or stream.scheme != "kafka":
+        folder = Path(wanted.folder or f"{stream.path}.raw")
+        log.info("impressions and clicks over HTTP", folder=str(folder))
+        return SpoolFolder(folder, SpoolBounds(wanted.size, wanted.keep))
+    log.info("impressions and clicks over HTTP", topic=str(stream.raw))
+    return SpoolTopic(stream.raw, config.stream.partitions)
 
 
 def _leave(live: Live, series: Series) -> None:

@@ -73,7 +73,8 @@ class Wanted:
 
 
 def topics_of(config: Config) -> list[Wanted]:
-    """Training, holdout, dead letters, applied steps, items: as they are to be. UserError for `memory:`."""
+    """Training, holdout, dead letters, applied steps, items, and what comes over HTTP where that goes to a
+    topic: as they are to be. UserError for `memory:`."""
     address = config.stream.to_address()
     if address.scheme == "memory":
         message = f"{address} lives inside one process: it has no topics to look at from outside"
@@ -81,13 +82,17 @@ def topics_of(config: Config) -> list[Wanted]:
     partitions = config.stream.partitions
     kept = TopicLimits(config.stream.retention, config.stream.retention_bytes)
     steps = TopicLimits(config.steps.retention, config.steps.retention_bytes)
-    return [
+    wanted = [
         Wanted(address, partitions, kept, as_configured=True),
         Wanted(address.holdout, partitions, kept, as_configured=True),
         Wanted(address.dead, 1, kept),
         Wanted(address.steps, 1, steps),
         Wanted(address.items, 1, TopicLimits(compacted=True)),
     ]
+    writes = config.serve.writes
+    if writes.enabled and not writes.folder and address.scheme == "kafka":
+        wanted.append(Wanted(address.raw, partitions, kept))
+    return wanted
 
 
 def look_at_topics(config: Config) -> list[TopicLook]:

@@ -37,9 +37,11 @@ from daemon.serve.http.schemas import (
 )
 from daemon.serve.http.similar import SimilarEndpoints
 from daemon.serve.http.vectors import MakingVectors, VectorEndpoints
+from daemon.serve.http.writes import AllowedOrigins, CrossOrigin, ImpressionLog, WriteEndpoints, WriteToken
 from daemon.serve.interleave import ListMaker
 from daemon.serve.query import AnsweringModel
 from daemon.serve.store import StoreActions
+from daemon.serve.writes.queue import WriteMetrics, WriteQueue
 from daemon.telemetry.server import PAGES, Health, answer
 
 Moving: TypeAlias = PromoteRequest | RollbackRequest | PinRequest
@@ -103,6 +105,18 @@ Found: TypeAlias = tuple[int, bytes, str] | None
 
 
 @dataclass(frozen=True, slots=True)
+class Writes:
+    """What takes impressions and clicks. token: what a writer has to show, "" for nothing. origins: whose
+    pages may write. batch_max: records of one request."""
+
+    queue: WriteQueue
+    metrics: WriteMetrics
+    token: str = field(default="", repr=False)
+    origins: Sequence[str] = ()
+    batch_max: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """What the application is made of.
 
@@ -111,7 +125,8 @@ class Parts:
     names that may be asked, the first where none is named. registry: what /metrics shows; the HTTP side adds
     its own families. token: bearer token of what changes state, "" refuses all of that. hosts: names under
     which it may be asked, beside addresses and localhost. page: more routes, such as those of the page.
-    pulse: sign of life of the compute thread.
+    pulse: sign of life of the compute thread. lists: makes lists by chance and signs them. writes: takes
+    impressions and clicks, None where that is switched off.
     """
 
     searcher: Searching
@@ -127,6 +142,7 @@ class Parts:
     page: Sequence[BaseRoute] = ()
     pulse: Pulse | None = None
     lists: ListMaker | None = None
+    writes: Writes | None = None
 
 
 def create_app(parts: Parts) -> Starlette:
@@ -143,8 +159,12 @@ def create_app(parts: Parts) -> Starlette:
     every = [*routes(_handlers(parts, batcher, RequestBodies(limits, metrics))), *parts.page]
     paths = [route.path for route in every if isinstance(route, Route) and "{" not in route.path]
     guard = Middleware(RequestGuard, metrics=metrics, hosts=AllowedHosts(parts.hosts), routes=paths)
+    origins = AllowedOrigins(parts.writes.origins if parts.writes else ())
     app = Starlette(
-        routes=every, lifespan=lifespan, middleware=[guard], exception_handlers={HTTPException: _not_routed}
+        routes=every,
+        lifespan=lifespan,
+        middleware=[guard, Middleware(CrossOrigin, origins=origins)],
+        exception_handlers={HTTPException: _not_routed},
     )
     app.router.redirect_slashes = False
     app.state.metrics, app.state.limits = metrics, limits
@@ -153,8 +173,24 @@ def create_app(parts: Parts) -> Starlette:
 
 def _handlers(parts: Parts, batcher: Batcher, bodies: RequestBodies) -> Mapping[str, Handler]:
     """By path, what answers its operations."""
+    writes = parts.writes
+    queue, counted = (writes.queue, writes.metrics) if writes else (None, None)
     similar = SimilarEndpoints(
-        batcher, parts.answered, parts.aliases, bodies, parts.limits, lists=parts.lists
+        batcher,
+        parts.answered,
+        parts.aliases,
+        bodies,
+        parts.limits,
+        lists=parts.lists,
+        kept=ImpressionLog(queue, counted),
+    )
+    written = WriteEndpoints(
+        queue,
+        counted,
+        WriteToken(writes.token if writes else ""),
+        bodies,
+        most=writes.batch_max if writes else 1,
+        answer_s=parts.limits.answer_s,
     )
     vectors = VectorEndpoints(parts.vectors, parts.answered, parts.aliases, bodies, parts.limits)
     admin = AdminEndpoints(parts.store, TokenGuard(parts.token), bodies)
@@ -168,6 +204,8 @@ def _handlers(parts: Parts, batcher: Batcher, bodies: RequestBodies) -> Mapping[
         "/v1/similar/batch": similar.batch,
         "/v1/fold": vectors.fold,
         "/v1/embed": vectors.embed,
+        "/v1/impressions": written.impressions,
+        "/v1/clicks": written.clicks,
         "/v1/versions": admin.versions,
         "/v1/openapi.json": openapi,
         "/v1/models/promote": admin.moving("promote", PromoteRequest),

@@ -158,14 +158,23 @@ class TokenGuard:
         if not self._token:
             remedy = "set http.token, or TRIPLETD_HTTP__TOKEN_FILE to the path of its file, and restart serve"
             raise Problem(403, "no_token_configured", "changes over HTTP are switched off", _FIELD, remedy)
-        given = request.headers.getlist(_FIELD)
-        if not given:
+        given = bearer_token(request)
+        if given is None:
             raise _unauthorised("missing_token", "this needs a token")
-        scheme, _, token = given[0].partition(" ")
-        # latin-1: that is how header bytes become text, so these are the bytes that were sent
-        same = hmac.compare_digest(token.strip().encode("latin-1"), self._token)
-        if len(given) != 1 or scheme.lower() != "bearer" or not same:
+        if not hmac.compare_digest(given, self._token):
             raise _unauthorised("wrong_token", "this is not the token")
+
+
+def bearer_token(request: Request) -> bytes | None:
+    """The bytes of the token in the header: none where it has another form, None without the header."""
+    given = request.headers.getlist(_FIELD)
+    if not given:
+        return None
+    scheme, _, token = given[0].partition(" ")
+    if len(given) != 1 or scheme.lower() != "bearer":
+        return b""
+    # latin-1: that is how header bytes become text, so these are the bytes that were sent
+    return token.strip().encode("latin-1")
 
 
 def _unauthorised(code: str, message: str) -> Problem:

@@ -34,6 +34,7 @@ _TOKEN = "bearer"  # noqa: S105 - the name of the scheme
 _ANY = (400, 408, 421, 431, 500, 503)
 """What may be answered before the request itself is looked at; health is answered under any name (no 421)."""
 _ASKING = (*_ANY, 404, 413, 415, 422)
+_WRITING = (*_ANY, 401, 403, 413, 415, 422)
 _CHANGING = (*_ASKING, 401, 403, 409)
 
 
@@ -41,7 +42,7 @@ _CHANGING = (*_ASKING, 401, 403, 409)
 class Operation:
     """One method of one path. answer: model of the answer, None for any JSON object, "text" for plain text.
     body: model of the request's body. parameters: model whose `IN_ADDRESS` are parameters of the address.
-    errors: statuses it may answer with. token: whether it needs the bearer token.
+    errors: statuses it may answer with. token: whether it needs the bearer token. status: of success.
     """
 
     method: str
@@ -52,6 +53,7 @@ class Operation:
     parameters: type[schemas.Request] | None = None
     errors: tuple[int, ...] = _ANY
     token: bool = False
+    status: int = 200
 
 
 def _change(verb: str, summary: str, body: type[BaseModel], answer: type[BaseModel]) -> Operation:
@@ -71,6 +73,24 @@ OPERATIONS = (
     ),
     _ask("POST", "/v1/fold", "Queries for an index of your own", schemas.FoldAnswer, schemas.FoldRequest),
     _ask("POST", "/v1/embed", "Objects for an index of your own", schemas.EmbedAnswer, schemas.EmbedRequest),
+    Operation(
+        "POST",
+        "/v1/impressions",
+        "Lists that users were shown",
+        schemas.Accepted,
+        schemas.ImpressionsRequest,
+        errors=_WRITING,
+        status=202,
+    ),
+    Operation(
+        "POST",
+        "/v1/clicks",
+        "What they clicked",
+        schemas.Accepted,
+        schemas.ClicksRequest,
+        errors=_WRITING,
+        status=202,
+    ),
     Operation("GET", "/v1/versions", "What is served, what is kept", schemas.Versions),
     Operation("GET", "/v1/openapi.json", "This document"),
     _change("promote", "Point a name at a version", schemas.PromoteRequest, schemas.Moved),
@@ -130,7 +150,7 @@ def _describe(operation: Operation, models: Mapping[str, Any]) -> dict[str, Any]
     if text and operation.path != "/metrics":
         del bad["421"]
         bad["503"]["content"] |= _TEXT
-    described["responses"] = {"200": {"description": "Done", "content": content}, **bad}
+    described["responses"] = {str(operation.status): {"description": "Done", "content": content}, **bad}
     return described
 
 

@@ -31,8 +31,10 @@ from pydantic.config import JsonDict
 from starlette.datastructures import QueryParams
 
 from daemon.serve.http.errors import DENSE, NAME, NUMBER, SPARSE, Problem, from_validation
-from streams.limits import MAX_INDEX, MAX_KEY_BYTES, MAX_MAP_ENTRIES, MAX_TEXT_BYTES
+from streams.limits import MAX_INDEX, MAX_KEY_BYTES, MAX_MAP_ENTRIES, MAX_SHOWN, MAX_TEXT_BYTES, MAX_TS
 
+MAX_IMPRESSION_BYTES = MAX_TEXT_BYTES - 32
+"""One id of a list in UTF-8, as long as the longest that is signed: the ids of events are made of it."""
 MAX_LIST = 10_000
 """Entries of a list of ids or queries; serve.batch_max allows no more queries either."""
 EXPLAINED = 100
@@ -216,6 +218,7 @@ class SimilarRequest(Question):
         "interleave": False,
         "explore": False,
         "explain": False,
+        "log": False,
     }
 
     alias: AliasName | None = Field(None, description="which model answers; the first followed if left out")
@@ -227,6 +230,11 @@ class SimilarRequest(Question):
     )
     explain: bool = Field(
         False, description=f"tell why each hit has its score; k is then at most {EXPLAINED}"
+    )
+    log: bool = Field(
+        False,
+        description="keep this list as an impression, so that a click on it needs only POST /v1/clicks; the "
+        "question is then by `id`",
     )
 
 
@@ -256,6 +264,111 @@ class EmbedRequest(Request):
 
     objects: list[GivenObject] = Field(min_length=1, max_length=MAX_LIST, fail_fast=True)
     alias: AliasName | None = Field(None, description="which model embeds; the first followed if left out")
+
+
+def _impression_fits(text: str) -> str:
+    if not 0 < len(text.encode()) <= MAX_IMPRESSION_BYTES or not text.strip():
+        raise ValueError(f"expected 1 to {MAX_IMPRESSION_BYTES} bytes of UTF-8")
+    return text
+
+
+def _said(text: str) -> str:
+    if not text.strip():
+        raise ValueError("expected more than spaces")
+    return _id_fits(text)
+
+
+def _each_once(names: list[str]) -> list[str]:
+    if len(set(names)) < len(names):
+        raise ValueError("an object is there twice")
+    return names
+
+
+ImpressionId = Annotated[str, AfterValidator(_impression_fits), _utf8(MAX_IMPRESSION_BYTES, r"\u0021")]
+NonBlank = Annotated[str, AfterValidator(_said), _utf8(MAX_TEXT_BYTES, r"\u0021")]
+Shown = Annotated[
+    list[NonBlank],
+    Field(min_length=1, max_length=MAX_SHOWN, fail_fast=True, json_schema_extra={"uniqueItems": True}),
+    AfterValidator(_each_once),
+]
+Time = Annotated[Whole, Field(ge=0, le=MAX_TS)]
+Chance = Annotated[float, Field(gt=0, le=1)]
+_TIME = "Unix milliseconds; the server's clock if left out, which no visitor can set wrong"
+_TOKEN = "the token for writing, where no header can be set"  # noqa: S105 - it says what the field is for
+
+
+def _several(raw: Any, name: str) -> Any:
+    """One, or a list of them, in the place of the object that holds them all; it keeps its token."""
+    if isinstance(raw, list):
+        return {name: raw}
+    if isinstance(raw, dict) and name not in raw:
+        one = dict(raw)
+        token = {"token": one.pop("token")} if "token" in one else {}
+        return {name: [one], **token}
+    return raw
+
+
+class ShownList(Request):
+    """A list that a user was shown."""
+
+    impression: ImpressionId = Field(
+        description="its id, your own or that of /v1/similar: clicks name it, and a list that is sent twice "
+        f"counts once; at most {MAX_IMPRESSION_BYTES} bytes of UTF-8"
+    )
+    query: NonBlank = Field(description="id of the query object, which the catalog has: a term, an object")
+    shown: Shown = Field(description="ids of the objects, best place first")
+    ts: Time | None = Field(None, description=_TIME)
+    propensity: list[Chance] | None = Field(
+        None,
+        max_length=MAX_SHOWN,
+        description="for each place, the probability in (0, 1] that the user looked at it",
+    )
+    source: NonBlank | None = Field(None, description="where it was shown, such as search or related")
+    key: Key | None = Field(None, description="whose model learns from it, where one is learned per key")
+
+    @model_validator(mode="after")
+    def _a_chance_each(self) -> Self:
+        if self.propensity is not None and len(self.propensity) != len(self.shown):
+            raise ValueError(f"propensity has {len(self.propensity)} numbers for {len(self.shown)} objects")
+        return self
+
+
+class ImpressionsRequest(Request):
+    """Body of POST /v1/impressions: several, in a list under `impressions`, the list alone, or one alone."""
+
+    impressions: list[ShownList] = Field(min_length=1, max_length=MAX_LIST, fail_fast=True)
+    token: str | None = Field(None, max_length=200, description=_TOKEN)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_or_several(cls, raw: Any) -> Any:
+        return _several(raw, "impressions")
+
+
+class ClickedObject(Request):
+    """A click on an object of a shown list."""
+
+    impression: ImpressionId = Field(description="id of the list")
+    object: NonBlank = Field(description="id of the object that was clicked")
+    ts: Time | None = Field(None, description=_TIME)
+
+
+class ClicksRequest(Request):
+    """Body of POST /v1/clicks: several, in a list under `clicks`, the list alone, or one alone."""
+
+    clicks: list[ClickedObject] = Field(min_length=1, max_length=MAX_LIST, fail_fast=True)
+    token: str | None = Field(None, max_length=200, description=_TOKEN)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_or_several(cls, raw: Any) -> Any:
+        return _several(raw, "clicks")
+
+
+class Accepted(Answer):
+    """Everything that was sent is on the disk, or on as many brokers as have to have it."""
+
+    accepted: int
 
 
 class ErrorBody(Answer):
@@ -394,8 +507,14 @@ class SimilarAnswer(Origin):
     key: ByKey | None = Field(None, description=_BY_KEY)
     impression: str | None = Field(
         None,
-        description=_BY_CHANCE + "its signed id. Log the clicks under it, as `id` of an impression or "
-        "`query_id` of UBI, with all objects in this order",
+        description="only in a list that was made by chance, or is kept by `log`: its id, signed where "
+        "`interleaving.key` is set. Send clicks to /v1/clicks under it; or log them, as `id` of an "
+        "impression or `query_id` of UBI, with all objects in this order",
+    )
+    logged: bool | None = Field(
+        None,
+        description="only where `log` is asked: whether the list is kept; false where there is nothing to "
+        "show or it could not be written, which metrics count",
     )
     models: list[ListModel] | None = Field(
         None, description=_BY_CHANCE + "what made it, in the order of the names"

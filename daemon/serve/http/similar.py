@@ -21,6 +21,7 @@ from daemon.serve.http.errors import JSON, Problem, from_refusal
 from daemon.serve.http.limits import HttpLimits, RequestBodies
 from daemon.serve.http.offload import BoundedThreads
 from daemon.serve.http.schemas import EXPLAINED, BatchRequest, Filter, Question, SimilarRequest, SparseNumbers
+from daemon.serve.http.writes import ImpressionLog
 from daemon.serve.interleave import (
     EITHER,
     ListMaker,
@@ -227,7 +228,7 @@ class SimilarEndpoints:
     """Queries in, nearest objects out; the first of `aliases` answers where none is named.
 
     answered: called with the alias and the model of every answer; it must be quick. lists: makes lists by
-    chance and signs them, None where that is off.
+    chance and signs them, None where that is off. kept: keeps what was shown, where a question asks for it.
     """
 
     def __init__(
@@ -239,7 +240,9 @@ class SimilarEndpoints:
         limits: HttpLimits,
         *,
         lists: ListMaker | None = None,
+        kept: ImpressionLog,
     ) -> None:
+        self._lists, self._kept = lists, kept
         self._batcher, self._answered, self._aliases = batcher, answered, aliases
         self._bodies, self._limits = bodies, limits
         self._chance = ChanceLists(lists, self._ask, limits)
@@ -261,20 +264,44 @@ class SimilarEndpoints:
             return _json({**origin, "answers": found})
 
     async def _answer(self, wanted: SimilarRequest) -> Response:
+        if wanted.log:
+            self._kept.check(wanted.id is not None)
         explore = self._chance.explore if wanted.explore is None else wanted.explore
         if explore or wanted.interleave is not None:
             return await self._made_by_chance(wanted, explore)
         alias = known_alias(wanted.alias, self._aliases)
-        answers, origin = await self._ask(alias, [self._query(wanted)])
+        query = self._query(wanted)
+        answers, origin = await self._ask(alias, [query])
         result = answers.results[0]
         if isinstance(result, QueryError):
             raise from_refusal(result)
-        return _json({**origin, **_answered(result, answers.exact[0], answers.by[0])})
+        told: Told = {}
+        if wanted.log:
+            told = await self._log(
+                query, [hit.id for hit in result], self._id_of(query, result, alias, answers)
+            )
+        return _json({**origin, **_answered(result, answers.exact[0], answers.by[0]), **told})
+
+    def _id_of(self, query: Query, hits: Sequence[ScoredId], alias: str, answers: Answers) -> str | None:
+        """The id of a list of one model; None for a list of nothing."""
+        if self._lists is None:
+            return self._kept.new_id() if hits else None
+        places = [Place(hit, EITHER) for hit in hits]
+        return _signed(self._lists, query, MadeList([(alias, answers.model)], places))
+
+    async def _log(self, query: Query, shown: Sequence[str], impression: str | None) -> Told:
+        """Keep the list under its id, and say so."""
+        assert query.id is not None
+        kept = impression is not None and await self._kept.keep(impression, query.id, shown, query.key)
+        return {"impression": impression, "logged": kept}
 
     async def _made_by_chance(self, wanted: SimilarRequest, explore: int) -> Response:
         """A list of two models by a team draft, or of one; with a random object where `explore` is 1."""
-        made = await self._chance.make(self._models(wanted), self._query(wanted), explore)
+        query = self._query(wanted)
+        made = await self._chance.make(self._models(wanted), query, explore)
         told = {"exact": made.exact, **_of_key(made.answers.by[0]), **made.told}
+        if wanted.log:
+            told |= await self._log(query, [hit["id"] for hit in told["results"]], told["impression"])
         return _json({**made.origin, **told})
 
     def _query(self, wanted: SimilarRequest) -> Query:

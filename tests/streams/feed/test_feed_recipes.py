@@ -114,7 +114,7 @@ def test_ubi(tmp_path: Path, form: str) -> None:
 
 
 def test_every_mapping_that_comes_along_can_be_copied(tmp_path: Path) -> None:
-    assert recipes() == ("ga4", "segment", "snowplow", "ubi")
+    assert recipes() == ("ga4", "http", "segment", "snowplow", "ubi")
     for name in recipes():
         text = recipe_text(name)
         assert text.startswith("# ")

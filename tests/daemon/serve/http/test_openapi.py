@@ -65,6 +65,8 @@ CALLS: list[tuple[str, str, Any, int]] = [
     ("POST", "/v1/embed", {"objects": [{"x": [1, 2, 3, 4]}]}, 200),
     ("POST", "/v1/embed", {"objects": [{"x": {"indices": [1, 3], "values": [1, 2.5]}}]}, 200),
     ("POST", "/v1/embed", {"objects": [{"id": "o1"}] * 257}, 422),
+    ("POST", "/v1/impressions", {"impression": "i", "query": "q", "shown": ["a"]}, 403),
+    ("POST", "/v1/clicks", {"impression": "i", "object": "a"}, 403),
     ("GET", "/v1/versions", None, 200),
     ("POST", "/v1/models/promote", {"version": 3}, 200),
     ("POST", "/v1/models/promote", {"version": 99}, 409),

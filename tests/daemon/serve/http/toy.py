@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.exits import UserError
-from daemon.serve.http import HttpLimits, HttpServer, Parts, create_app, serve
+from daemon.serve.http import HttpLimits, HttpServer, Parts, Writes, create_app, serve
 from daemon.serve.http.batching import Searching
 from daemon.serve.http.openapi import document
 from daemon.serve.interleave import ListMaker
@@ -225,6 +225,7 @@ def running(
     searching: Searching | None = None,
     hosts: Sequence[str] = (),
     lists: ListMaker | None = None,
+    writes: Writes | None = None,
 ) -> Iterator[Served]:
     """A server on a free port; `store` and `searching` in the places of the toys."""
     toy, toy_store, watched = ToySearcher(), ToyStore(), Watched()
@@ -242,6 +243,7 @@ def running(
         hosts,
         limits or HttpLimits(),
         lists=lists,
+        writes=writes,
     )
     server = serve(create_app(parts), HOST, 0)
     try:

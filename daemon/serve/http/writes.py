@@ -1,0 +1,243 @@
+"""`/v1/impressions` and `/v1/clicks`: what users were shown and clicked, kept before it is answered.
+
+A page writes with `navigator.sendBeacon`: it can set no header, and sends text/plain, for which a browser
+asks nobody beforehand. So the token may stand in the body, the type of the body is not looked at, and the
+origin that a browser names is compared here, not only in what is answered to a browser that asks first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+import time
+from collections.abc import Iterable, Sequence
+
+from pydantic import BaseModel
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from daemon.serve.http.errors import JSON, RETRY_AFTER_S, Problem
+from daemon.serve.http.guard import bearer_token
+from daemon.serve.http.limits import RequestBodies
+from daemon.serve.http.schemas import Accepted, ClicksRequest, ImpressionsRequest
+from daemon.serve.writes.queue import NotWritten, WriteMetrics, WriteQueue
+from daemon.serve.writes.records import RawRecord, click_record, impression_record
+
+PATHS = ("/v1/impressions", "/v1/clicks")
+LOG_WAIT_S = 1.0
+"""An answer waits this long for its own record; after that it goes out and says that it was not logged."""
+FULL_RETRY_S = 60
+"""Where there is no room, somebody has to make some."""
+_PREFLIGHT_S = 600
+_ID_BYTES = 16
+_ANY = "*"
+
+
+class AllowedOrigins:
+    """The origins whose pages may write; a page of this very server may as well, and what names no origin is
+    no browser. origins: such as "https://shop.example.org"; "*" for all."""
+
+    def __init__(self, origins: Iterable[str] = ()) -> None:
+        self._origins = frozenset(origins)
+
+    def know(self, origin: str, headers: Headers) -> bool:
+        """Whether a page of this origin may write."""
+        own = origin.partition("://")[2] == headers.get("host")
+        return own or _ANY in self._origins or origin in self._origins
+
+    def check(self, headers: Headers) -> str | None:
+        """The origin, None where none is named. Raises Problem 403."""
+        origin = headers.get("origin")
+        if origin is None:
+            return None
+        if not self.know(origin, headers):
+            remedy = "add its origin to serve.writes.origins and restart serve"
+            raise Problem(403, "unknown_origin", "pages of this origin may not write", "Origin", remedy)
+        return origin
+
+
+class CrossOrigin:
+    """ASGI middleware of the paths that pages write to: answers what browsers ask first, and lets pages of
+    allowed origins read answers (Fetch standard, CORS protocol). No credentials: a token is no cookie."""
+
+    def __init__(self, app: ASGIApp, origins: AllowedOrigins) -> None:
+        self._app, self._origins = app, origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] not in PATHS:
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        origin = self._origins.check(headers)
+
+        async def told(message: Message) -> None:
+            if origin is not None and message["type"] == "http.response.start":
+                sent = MutableHeaders(scope=message)
+                sent["Access-Control-Allow-Origin"] = origin
+                sent.add_vary_header("Origin")
+            await send(message)
+
+        if scope["method"] == "OPTIONS" and origin and "access-control-request-method" in headers:
+            allowed = {
+                "Access-Control-Allow-Methods": "POST",
+                "Access-Control-Allow-Headers": "Authorization, Content-Type",
+                "Access-Control-Max-Age": str(_PREFLIGHT_S),
+            }
+            await Response(status_code=204, headers=allowed)(scope, receive, told)
+            return
+        try:
+            await self._app(scope, receive, told)
+        except Problem as problem:  # a page may read what was wrong, too
+            await problem.response()(scope, receive, told)
+
+
+class WriteToken:
+    """Compares the token of writes in constant time. token: the right one; "" lets everybody write."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+
+    def check(self, request: Request, in_body: str | None) -> None:
+        """Raises Problem 401 for no token or a wrong one, in the header or else in the body."""
+        if not self._token:
+            return
+        given = bearer_token(request) if in_body is None else in_body.encode()
+        if given is None or not hmac.compare_digest(given, self._token):
+            code = "wrong_token" if given is not None else "missing_token"
+            remedy = "send `Authorization: Bearer TOKEN`, or the field token, with that of serve.writes.token"
+            headers = {"WWW-Authenticate": "Bearer"}
+            raise Problem(401, code, "writing needs its token", "Authorization", remedy, headers=headers)
+
+
+class ImpressionLog:
+    """Keeps what answers have shown, for `log`."""
+
+    def __init__(self, queue: WriteQueue | None, metrics: WriteMetrics | None) -> None:
+        self._queue, self._metrics = queue, metrics
+
+    def check(self, has_id: bool) -> None:
+        """Raises Problem 422 where nothing can be logged."""
+        if self._queue is None:
+            remedy = "set serve.writes.enabled and restart serve"
+            raise Problem(422, "not_logged", "writing is switched off", "log", remedy)
+        if not has_id:
+            remedy = "ask by id, or post the impression to /v1/impressions with an id for its query"
+            raise Problem(422, "not_logged", "a query without an id is not logged", "log", remedy)
+
+    def new_id(self) -> str:
+        """An id for a list that has none: 128 random bits."""
+        return secrets.token_urlsafe(_ID_BYTES)
+
+    async def keep(self, impression: str, query: str, shown: Sequence[str], key: str | None) -> bool:
+        """Whether the list is on the disk. Never fails: an answer is worth more than its record."""
+        assert self._queue is not None
+        assert self._metrics is not None
+        record = impression_record(impression, _now_ms(), query, shown, key=key)
+        try:
+            async with asyncio.timeout(LOG_WAIT_S):
+                await asyncio.shield(asyncio.wrap_future(self._queue.put([record])))
+        except NotWritten as error:
+            self._metrics.refused.labels(error.reason).inc()
+            return False
+        except TimeoutError:
+            self._metrics.refused.labels("slow").inc()
+            return False
+        self._metrics.written.labels("impression").inc()
+        return True
+
+
+class WriteEndpoints:
+    """Takes impressions and clicks.
+
+    queue: None answers 403, writing is switched off. most: records in one request. answer_s: how long a
+    request waits for the disk.
+    """
+
+    def __init__(
+        self,
+        queue: WriteQueue | None,
+        metrics: WriteMetrics | None,
+        token: WriteToken,
+        bodies: RequestBodies,
+        *,
+        most: int,
+        answer_s: float,
+    ) -> None:
+        self._queue, self._metrics, self._token, self._bodies = queue, metrics, token, bodies
+        self._most, self._answer_s = most, answer_s
+
+    async def impressions(self, request: Request) -> Response:
+        """POST /v1/impressions"""
+        self._check_on()
+        async with self._bodies.read(request, ImpressionsRequest) as asked:
+            self._token.check(request, asked.token)
+            self._check_few("impressions", len(asked.impressions))
+            records = [
+                impression_record(
+                    one.impression,
+                    _now_ms() if one.ts is None else one.ts,
+                    one.query,
+                    one.shown,
+                    propensity=one.propensity,
+                    source=one.source,
+                    key=one.key,
+                )
+                for one in asked.impressions
+            ]
+            return await self._kept("impression", records)
+
+    async def clicks(self, request: Request) -> Response:
+        """POST /v1/clicks"""
+        self._check_on()
+        async with self._bodies.read(request, ClicksRequest) as asked:
+            self._token.check(request, asked.token)
+            self._check_few("clicks", len(asked.clicks))
+            records = [
+                click_record(one.impression, _now_ms() if one.ts is None else one.ts, one.object)
+                for one in asked.clicks
+            ]
+            return await self._kept("click", records)
+
+    def _check_on(self) -> None:
+        if self._queue is None:
+            remedy = "set serve.writes.enabled and restart serve"
+            raise Problem(403, "writes_off", "writing over HTTP is switched off", None, remedy, close=True)
+
+    def _check_few(self, field: str, found: int) -> None:
+        if found > self._most:
+            message = f"{field}: {found} of them, at most {self._most} are taken"
+            remedy = "send several requests, or raise serve.writes.batch_max"
+            raise Problem(422, "too_many", message, field, remedy)
+
+    async def _kept(self, event: str, records: Sequence[RawRecord]) -> Response:
+        """202 once the records are durable. Raises Problem 503."""
+        assert self._queue is not None
+        assert self._metrics is not None
+        try:
+            async with asyncio.timeout(self._answer_s):
+                await asyncio.shield(asyncio.wrap_future(self._queue.put(records)))
+        except NotWritten as error:
+            again = FULL_RETRY_S if error.reason == "spool_full" else RETRY_AFTER_S
+            raise _refused(self._metrics, error.reason, str(error), again) from None
+        except TimeoutError:
+            message = f"nothing was confirmed within {self._answer_s:g} s"
+            raise _refused(self._metrics, "slow", message, RETRY_AFTER_S) from None
+        self._metrics.written.labels(event).inc(len(records))
+        return Response(_json(Accepted(accepted=len(records))), 202, media_type=JSON)
+
+
+def _refused(metrics: WriteMetrics, reason: str, message: str, again: int) -> Problem:
+    metrics.refused.labels(reason).inc()
+    remedy = "send it again with the same ids"
+    return Problem(503, f"writes_{reason}", message, None, remedy, retry_after=again)
+
+
+def _json(answer: BaseModel) -> bytes:
+    return answer.model_dump_json().encode()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

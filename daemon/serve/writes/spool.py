@@ -1,0 +1,172 @@
+"""Where raw records are kept until `feed` reads them: files of JSON lines in a folder, or a topic.
+
+A folder is what a single machine needs: any tool reads it, `feed` and `feed --follow` among them. Every
+process writes files of its own, so nothing is shared, and none goes on behind a line that a crash cut off.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from daemon.serve.writes.records import RawRecord
+from streams.address import Address
+from streams.open import open_sink, prepare_topic
+from streams.source import OutRecord, Sink
+
+ENDING = ".jsonl"
+FILE_BYTES = 64 << 20
+"""A file is closed at this size: a reader that is a file behind is never far behind."""
+FILE_SECONDS = 3600.0
+"""A file is closed at this age, so that old records can be removed."""
+LOOK_SECONDS = 30.0
+"""How often the folder is measured: others may write to it, and somebody may have made room."""
+
+
+class SpoolFull(Exception):
+    """There is no room for more records; the message says where, and what makes room."""
+
+
+class Spool(Protocol):
+    """Keeps raw records. One thread at a time."""
+
+    def append(self, records: Sequence[RawRecord]) -> None:
+        """Keep all of them: when it returns they are durable. Raises OSError, SpoolFull, StreamError or
+        UserError; then some may be there, and writing them again does no harm, for their ids stay."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and sockets."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolBounds:
+    """How much a folder may hold. size: bytes in all. keep_s: files whose last record is older than this are
+    removed, fed or not; None removes none."""
+
+    size: int
+    keep_s: float | None
+
+
+class SpoolFolder:
+    """Files of JSON lines, one open; a name begins with the second at which the file was begun."""
+
+    def __init__(
+        self,
+        path: Path,
+        bounds: SpoolBounds,
+        *,
+        now: Callable[[], float] = time.time,
+        file_bytes: int = FILE_BYTES,
+    ) -> None:
+        self._path, self._bounds, self._now = path, bounds, now
+        self._file_bytes = min(file_bytes, max(1, bounds.size // 4))
+        self._descriptor = -1
+        self._name, self._written, self._began = "", 0, 0.0
+        self._held, self._looked = 0, float("-inf")
+
+    def append(self, records: Sequence[RawRecord]) -> None:
+        """Write and flush to the disk; what could not be written whole is taken back."""
+        block = b"".join(record.line + b"\n" for record in records)
+        self._make_room(len(block))
+        if self._descriptor < 0:
+            self._begin()
+        try:
+            _write_all(self._descriptor, block)
+            os.fdatasync(self._descriptor)
+        except OSError:
+            with suppress(OSError):  # on a disk that is full, cutting the end off still works
+                os.ftruncate(self._descriptor, self._written)
+            self.close()
+            raise
+        self._written += len(block)
+        self._held += len(block)
+        if self._written >= self._file_bytes:
+            self.close()
+
+    def close(self) -> None:
+        """Close the file; the next record begins another."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _begin(self) -> None:
+        """Open a new file, and see that its name lasts too."""
+        self._path.mkdir(parents=True, exist_ok=True)
+        self._began = self._now()
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(self._began))
+        self._name = f"{stamp}-{secrets.token_hex(4)}{ENDING}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self._descriptor, self._written = os.open(self._path / self._name, flags, 0o640), 0
+        folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _make_room(self, wanted: int) -> None:
+        """Close a file that is old, remove files that are out of date, and refuse what passes the bound."""
+        now = self._now()
+        if self._descriptor >= 0 and now - self._began >= FILE_SECONDS:
+            self.close()
+        if now - self._looked >= LOOK_SECONDS or self._held + wanted > self._bounds.size:
+            self._held, self._looked = self._measured(now), now
+        if self._held + wanted > self._bounds.size:
+            raise SpoolFull(
+                f"{self._path} holds {self._held:,} bytes; serve.writes.size allows {self._bounds.size:,}; "
+                "remove files that were fed, or raise it"
+            )
+
+    def _measured(self, now: float) -> int:
+        """Bytes of all files; those out of date are removed first."""
+        held, keep_s = 0, self._bounds.keep_s
+        with suppress(FileNotFoundError), os.scandir(self._path) as entries:
+            for entry in entries:
+                if not entry.name.endswith(ENDING):
+                    continue
+                with suppress(FileNotFoundError):
+                    found = entry.stat()
+                    is_open = self._descriptor >= 0 and entry.name == self._name
+                    if keep_s is not None and now - found.st_mtime > keep_s and not is_open:
+                        os.unlink(entry.path)
+                    else:
+                        held += found.st_size
+        return held
+
+
+class SpoolTopic:
+    """A topic whose values are raw records, keyed by impression: its clicks share its partition."""
+
+    def __init__(self, address: Address, partitions: int) -> None:
+        self._address, self._partitions = address, partitions
+        self._sink: Sink | None = None
+
+    def append(self, records: Sequence[RawRecord]) -> None:
+        """Send, and wait until the log has them."""
+        if self._sink is None:
+            prepare_topic(self._address, self._partitions, "write")
+            self._sink = open_sink(self._address)
+        try:
+            self._sink.send([OutRecord(one.line, one.impression.encode()) for one in records])
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the sink; the next record opens another."""
+        if self._sink is not None:
+            self._sink.close()
+            self._sink = None
+
+
+def _write_all(descriptor: int, block: bytes) -> None:
+    left = memoryview(block)
+    while left:
+        left = left[os.write(descriptor, left) :]
