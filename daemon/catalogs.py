@@ -30,12 +30,12 @@ def learner_catalog(config: Config, tell: Tell | None = None, *, whole: bool = F
     return open_catalog(source, folders(config), tell or log.info, whole=whole)
 
 
-def serving_catalog(config: Config, tell: Tell | None = None) -> Catalog | None:
+def serving_catalog(config: Config, tell: Tell | None = None, *, whole: bool = False) -> Catalog | None:
     """The objects of serve.catalog, else of catalog.path; None where both are empty. Raises CatalogError."""
     if not config.serve.catalog:
-        return learner_catalog(config, tell)
+        return learner_catalog(config, tell, whole=whole)
     source = _source(config, config.serve.catalog, "", config.space_spec())
-    return open_catalog(source, folders(config), tell or log.info)
+    return open_catalog(source, folders(config), tell or log.info, whole=whole)
 
 
 def catalog_without_space(config: Config, tell: Tell | None = None) -> Catalog | None:

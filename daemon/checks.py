@@ -214,7 +214,7 @@ def _serve(config: Config) -> Iterator[CheckFinding]:
     if path and config.space.views:
         from daemon.catalogs import serving_catalog
 
-        items = len(serving_catalog(config) or ())
+        items = len(serving_catalog(config, whole=bool(config.serve.catalog)) or ())
         if config.serve.catalog:
             yield CheckFinding("serve.catalog", "ok", f"{items:,} objects")
     if memory.mapped_dim(config):

@@ -90,18 +90,24 @@ def open_catalog(
     """The objects of a source: mapped from the binary in the first of `folders` that has one or takes one.
 
     tell: is told how far reading is, every few seconds, and where no folder could be written. whole: look at
-    every byte of the binary too, and make it again where one changed. Raises CatalogError.
+    every byte of the binary too, and make it again where one changed; what was computed of its objects and
+    changed since is removed. Raises CatalogError.
     """
     looks = _looks(source)
     for folder in folders:
         found = _noted(source, folder, looks)
-        if found is not None and not (whole and not is_whole(found)):
+        if found is not None and not (whole and _damaged(found)):
             catalog = _mapped(found, source, folder)
             if catalog is not None:
+                if whole:
+                    _remove_damaged(found, tell)
                 return catalog
     for folder in folders:
         try:
-            return _kept(source, folder, tell, whole=whole)
+            catalog = _kept(source, folder, tell, whole=whole)
+            if whole and catalog.binary is not None:
+                _remove_damaged(catalog.binary, tell)
+            return catalog
         except OSError as error:
             tell(f"{folder}: {error.strerror or error}: objects cannot be kept there")
     if folders:
@@ -121,7 +127,7 @@ def _kept(source: CatalogSource, folder: Path, tell: Tell, *, whole: bool) -> Ca
             made_of = sha256("\n".join((digest, source.reading())).encode()).hexdigest()
             binary = folder / f"{made_of[:32]}.safetensors"
             catalog = None
-            if not (whole and binary.exists() and not is_whole(binary)):
+            if not (whole and _damaged(binary)):
                 catalog = _mapped(binary, source, folder)
             if catalog is None:
                 _make(source, binary, lines, tell)
@@ -224,6 +230,24 @@ def _remove_derived(keep: Path) -> None:
     for _, path in sorted(found, reverse=True)[2:]:
         with suppress(OSError):
             path.unlink()
+
+
+def _damaged(path: Path) -> bool:
+    """Whether a file is there and not as it was written, to the last byte."""
+    try:
+        return path.exists() and not is_whole(path)
+    except (OSError, ValueError):
+        return True
+
+
+def _remove_damaged(binary: Path, tell: Tell) -> None:
+    """Remove what was computed of a binary's objects and is not as it was written: whoever has it mapped
+    keeps it, and the next one computes it again."""
+    for path in sorted(binary.parent.glob(f"{binary.stem}-*.safetensors")):
+        if _damaged(path):
+            tell(f"{path}: not as it was written; removed, and computed again when it is needed")
+            with suppress(OSError):
+                path.unlink()
 
 
 def _noted(source: CatalogSource, folder: Path, looks: Looks) -> Path | None:

@@ -133,6 +133,8 @@ TITLES = {
 """Measures that have a curve, in order of weight; a ledger may hold more (they are in the CSV)."""
 LOSS = "training_loss"
 LOSS_TITLE = "training loss (mean hinge, before each step)"
+LEAST_EVENTS = 500
+"""Of a mean loss: single losses vary by about their mean, and 500 give it to within some 5 %."""
 SHOWN_ORDER: Mapping[str, str | float] = {"map_shown": "shown_order_map", "position_balanced": 0.5}
 """What the order the user saw reaches by the same measure: another measure's name, or a constant."""
 
@@ -142,9 +144,10 @@ class Point:
     """One version.
 
     `records` passed since version 0 (None for a version that only the ledger still knows) and `events`
-    learned. `loss`: mean hinge loss of the events since its parent, each taken before its step; None without
-    any. `measures` and version 0's on the same window in `reference`, both empty for a version that was not
-    judged; `verdict`: what the newest judgment says.
+    learned. `loss`: mean hinge loss of its newest events, each taken before its step: those since its parent,
+    or since an older version where these are fewer than `LEAST_EVENTS`; None without any. `measures` and
+    version 0's on the same window in `reference`, both empty for a version that was not judged; `verdict`:
+    what the newest judgment says.
     """
 
     version: int
@@ -297,12 +300,19 @@ def _point(
 
 
 def _loss(standing: Mapping[int, VersionPlace], number: int) -> float | None:
-    """Mean loss of the events between a version and its parent; None where one is lost or none came."""
+    """Mean loss of the events between a version and its parent, or an older ancestor where these are few: the
+    last version before a stop may have a handful. None where the parent is lost or no events came."""
     place = standing.get(number)
-    before = None if place is None or place.parent is None else standing.get(place.parent)
+    before = _parent(standing, place)
     if place is None or before is None or place.events <= before.events:
         return None
+    while place.events - before.events < LEAST_EVENTS and (older := _parent(standing, before)) is not None:
+        before = older
     return (place.loss_sum - before.loss_sum) / (place.events - before.events)
+
+
+def _parent(standing: Mapping[int, VersionPlace], place: VersionPlace | None) -> VersionPlace | None:
+    return None if place is None or place.parent is None else standing.get(place.parent)
 
 
 def _numbers(measures: Mapping[str, Any]) -> dict[str, float]:

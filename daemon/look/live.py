@@ -4,7 +4,7 @@
 |---|---|---|
 | `learn.events` | events/s, those sent again left out | 10 s |
 | `learn.lag_events`, `learn.lag_seconds` | events, of all partitions; seconds, of the last of them | now |
-| `learn.loss` | mean hinge loss before the step | 10 s |
+| `learn.loss` | mean hinge loss before the step | 10 s; 60 s where fewer than 100 events came in 10 |
 | `learn.dead.REASON` | dead letters since the role began | now |
 | `validate.holdout_loss`, `validate.drifts` | of the best version; drifts since the role began | now |
 | `serve.requests` | questions/s, single and batches | 10 s |
@@ -29,6 +29,8 @@ from daemon.text import span
 
 RATE_SECONDS = 10.0
 QUANTILE_SECONDS = 60.0
+LEAST_LOSSES = 100
+"""Of a mean loss over 10 s: the last few events before a pause would make a spike."""
 STANDS_STILL_S = 30.0
 """Something newer that has been there for longer is told: loading a version takes some seconds at most."""
 _TIMEOUT_S = 0.5
@@ -104,14 +106,16 @@ class LearnStatus(_OfRole):
         parked = ", parked" if self.parked else ""
         return f"running{parked}, {sum(self.events.values()):,} events since its start"
 
-    def numbers(self, ago: Self, seconds: float, _minute: Self) -> Iterator[tuple[str, float | None]]:
-        """Live numbers, from this status and the one `seconds` before it."""
+    def numbers(self, ago: Self, seconds: float, minute: Self) -> Iterator[tuple[str, float | None]]:
+        """Live numbers, from this status, the one `seconds` before it and the one a minute before it."""
         risen = self._learned() - ago._learned()
         yield "events", risen / seconds if seconds > 0 and self.events else None
         yield "lag_events", self.lag_events
         yield "lag_seconds", self.lag_seconds
-        count = self.loss_count - ago.loss_count
-        yield "loss", (self.loss_sum - ago.loss_sum) / count if count > 0 else None
+        came = self.loss_count - ago.loss_count
+        since = minute if came < LEAST_LOSSES else ago
+        count = self.loss_count - since.loss_count
+        yield "loss", (self.loss_sum - since.loss_sum) / count if came > 0 else None
         yield from ((f"dead.{reason}", count) for reason, count in self.dead_letters.items())
 
     def _learned(self) -> int:

@@ -70,9 +70,14 @@ def map_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
 
 
 def write_arrays(out: IO[bytes], arrays: Arrays) -> None:
-    """Write a safetensors file that `map_arrays` reads, each array at a place that suits its type."""
+    """Write a safetensors file that `map_arrays` reads, each array at a place that suits its type; `is_whole`
+    finds whether it stays as it is."""
     order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
-    entries, at = {}, 0
+    data = sha256()
+    for name in order:
+        data.update(np.ascontiguousarray(arrays[name]).data)
+    entries: dict[str, Any] = {"__metadata__": {"data": data.hexdigest()}}
+    at = 0
     for name in order:
         array = arrays[name]
         entries[name] = {
@@ -380,10 +385,11 @@ def content_digest(
 
 
 def is_whole(path: Path) -> bool:
-    """Whether every byte of a file of a `CatalogWriter` is as it was written: a pass over all of them."""
+    """Whether every byte of a file of a `CatalogWriter`, or of `write_arrays`, is as it was written: a pass
+    over all of them. Raises OSError, and ValueError of what has no header."""
     with path.open("rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        metadata = json.loads(file.read(length)).get("__metadata__", {})
+        length = int.from_bytes(file.read(8), "little")
+        metadata = json.loads(file.read(min(length, _MOST_HEADER))).get("__metadata__", {})
         data = sha256()
         while piece := file.read(_CHUNK):
             data.update(piece)

@@ -387,6 +387,27 @@ def test_what_was_computed_and_then_damaged_is_computed_again(tmp_path, source, 
     assert file.read_bytes() == whole, "the same bytes again"
 
 
+@pytest.mark.parametrize("place", [-3, 40, 0])
+def test_a_look_at_every_byte_finds_what_was_computed_and_changed_since(tmp_path, source, place: int) -> None:
+    made: list[str] = []
+    derived(opened(source, tmp_path / "kept"), made, "squares")
+    derived(opened(source, tmp_path / "kept"), made, "cubes")
+    (file,) = (one for one in binaries(tmp_path / "kept") if one.stem.endswith("-squares"))
+    seen, changed = file.stat(), bytearray(file.read_bytes())
+    changed[place] ^= 0xFF
+    with file.open("r+b") as out:
+        out.write(changed)
+    os.utime(file, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    said: list[str] = []
+    catalog = open_catalog(source, [tmp_path / "kept"], said.append, whole=True)
+    assert said == [f"{file}: not as it was written; removed, and computed again when it is needed"]
+    assert derived(catalog, made, "squares")["values"].tobytes() == squares(catalog)["values"].tobytes()
+    derived(catalog, made, "cubes")
+    assert made == ["squares", "cubes", "squares"]
+    open_catalog(source, [tmp_path / "kept"], said.append, whole=True)
+    assert len(said) == 1, "a whole file stays"
+
+
 def test_what_was_computed_goes_with_its_objects_and_with_older_names(tmp_path, source) -> None:
     made: list[str] = []
     catalog = opened(source, tmp_path / "kept")

@@ -55,11 +55,30 @@ def test_what_the_shown_order_reaches_stands_beside_its_measure() -> None:
 
 
 def test_the_loss_is_that_of_the_events_since_the_parent() -> None:
-    places = [place(0, None, 0), place(1, 0, 100, 80.0), place(3, 1, 300, 180.0), place(4, 1, 110, 95.0)]
+    places = [
+        place(0, None, 0), place(1, 0, 1000, 800.0), place(3, 1, 3000, 1800.0), place(4, 1, 1500, 1550.0)
+    ]  # fmt: skip
     curves = curves_of(places, [])
     assert curves.kinds() == []
     assert curves.current.series(LOSS).values == [0.8, 1.5]  # version 4 counts from version 1, not from 3
     assert curves.lines[1].series(LOSS).values == [0.8, 0.5]
+
+
+def test_a_version_of_few_events_has_the_loss_of_those_before_it_too() -> None:
+    """The last version before a stop may have learned a handful of events, whose mean says nothing."""
+    stops = [
+        place(0, None, 0),
+        place(1, 0, 2000, 1000.0),
+        place(2, 1, 2003, 1009.0),
+        place(3, 2, 2010, 1015.0),
+    ]
+    first, *few = curves_of(stops, []).current.series(LOSS).values
+    assert first == 0.5
+    assert few == pytest.approx([1009 / 2003, 1015 / 2010])
+    lost = [place(2, 1, 2003, 1009.0), place(3, 2, 2010, 1015.0)]  # version 1 is not known
+    assert curves_of(lost, []).current.series(LOSS).values == pytest.approx([6 / 7])
+    same = [*stops[:2], place(2, 1, 2000, 1000.0)]
+    assert curves_of(same, []).current.points[-1].loss is None, "no event came"
 
 
 def test_a_version_that_only_the_ledger_knows_has_its_place_by_its_events() -> None:

@@ -59,6 +59,16 @@ def test_what_learn_does_per_second_leaves_out_what_was_sent_again() -> None:
     assert numbers["learn.loss"] == 0.5
 
 
+def test_the_loss_of_the_last_few_events_before_a_pause_is_no_spike() -> None:
+    def at(count: int, losses: float) -> RoleStatus:
+        return status("learn", events={"updated": count}, loss_sum=losses, loss_count=count)
+
+    busy = [(0.0, at(0, 0)), (40.0, at(1000, 500)), (90.0, at(2000, 1000))]
+    assert numbers_of([*busy, (100.0, at(2003, 1012))])["learn.loss"] == pytest.approx(512 / 1003)
+    assert numbers_of([*busy, (100.0, at(2200, 1300))])["learn.loss"] == 1.5
+    assert "learn.loss" not in numbers_of([*busy, (100.0, at(2000, 1000))])
+
+
 def test_a_holdout_loss_that_nobody_measured_is_not_told() -> None:
     metrics = ValidateMetrics()
     assert numbers_of([(0.0, status_of(metrics.registry, Health()))]) == {"validate.drifts": 0.0}

@@ -5,10 +5,10 @@ import { find, make } from "./dom.js";
 const WORDS = {
   curves: "How well each version finds what people want, over the clicks it has learned from. The line is one history: it goes on after a restart, and what a rollback left behind stays as a paler line.",
   measure: "The measure that is drawn. mAP (mean average precision) is 1 when every relevant object comes before every other one, 0 when none is found. The dashed grey line is version 0, which has learned nothing: your own ranking where the space knows it, else plain cosine similarity; points mark what was promoted and what was gone back to; the dotted line is the order that people were shown. Both are measured on the same questions as the version above them.",
-  loss: "Mean hinge loss of the events between a version and the one before it, each taken before the step that learned it. 0: every clicked object already won by the wanted margin; 1: no better than chance by this margin.",
+  loss: "Mean hinge loss of the events between a version and the one before it, each taken before the step that learned it; where these are fewer than 500, of those before them too. 0: every clicked object already won by the wanted margin; 1: no better than chance by this margin.",
   events: "Events learned per second by tripletd learn, mean of 10 seconds. An event is one comparison: for this query, this object was clicked and that one was not.",
   lag: "How far learning is behind the stream: events that wait, of all partitions, and the age of the oldest of them.",
-  training: "Mean hinge loss of the events learned in the last 10 seconds, before their steps. Lower is better; 0 means that nothing was left to learn from them.",
+  training: "Mean hinge loss of the events learned in the last 10 seconds (60 where they were fewer than 100), before their steps. Lower is better; 0 means that nothing was left to learn from them.",
   freshness: "Time from a click to the first answer that used it, of the last minute: half of the clicks were quicker than the median, 99 of 100 quicker than the p99.",
   latency: "Time to answer one question at /v1/similar, of the last minute: half were quicker than the median, 99 of 100 quicker than the p99.",
   drift: "Loss of the best version on clicks that were held out from learning. When it rises for good, what people want has changed: each time that is detected counts as one drift.",
