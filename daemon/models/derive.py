@@ -144,13 +144,9 @@ EMBED_FORMAT = "tripletd embedding 1"
 
 
 @dataclass(frozen=True, slots=True)
-class FactorDescription:
-    """The description of an exported array, as JSON with the ending `.json`.
-
-    form: in which the version is served, where clicks chose that; A is of W alone. rank, dim: A is [rank,
-    dim]. similarity: `inner_product` of two embeddings, or `squared_distance`, whose
-    opposite it is. version, state_hash, space, map, learner: what it was made of.
-    """
+class ExportDescription:
+    """What an exported file is, as JSON beside it with the ending `.json`: its format, and the version,
+    state_hash, space, map and learner that it was made of."""
 
     format: str
     version: int
@@ -158,10 +154,35 @@ class FactorDescription:
     space: str
     map: str
     learner: str
+
+    def write_beside(self, path: Path, **others: Any) -> None:
+        """Write it for the file at `path`, with other values in place of its own, or behind. UserError."""
+        text = json.dumps(asdict(self) | others, indent=1) + "\n"
+        write_new(path.with_name(path.name + ".json"), lambda file: file.write(text.encode()))
+
+
+def made_of(manifest: Manifest) -> dict[str, Any]:
+    """What a description says of the version."""
+    return {
+        "version": manifest.number,
+        "state_hash": manifest.state_hash,
+        "space": manifest.space,
+        "map": str(manifest.map.get("id")),
+        "learner": str(manifest.learner.get("name")),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class FactorDescription(ExportDescription):
+    """Of the factor A of W, [rank, dim]. similarity: `inner_product` of two embeddings, or
+    `squared_distance`, whose opposite it is. form: in which the version is served, where clicks chose that; A
+    is of W alone.
+    """
+
     similarity: str
     dim: int
     rank: int
-    form: str = ""
+    form: str
 
 
 def export_factor(
@@ -180,18 +201,14 @@ def export_factor(
     choice = choice_of(versions, number)
     told = FactorDescription(
         FORMAT,
-        number,
-        version.manifest.state_hash,
-        version.manifest.space,
-        str(version.manifest.map.get("id")),
-        name,
-        "squared_distance" if distance else "inner_product",
-        A.shape[1],
-        A.shape[0],
-        "" if choice is None else choice.told,
+        **made_of(version.manifest),
+        similarity="squared_distance" if distance else "inner_product",
+        dim=A.shape[1],
+        rank=A.shape[0],
+        form="" if choice is None else choice.told,
     )
     write_new(path, lambda file: np.save(file, A))
-    write_new(path.with_name(path.name + ".json"), lambda file: file.write(as_json(asdict(told))))
+    told.write_beside(path)
     return told, A
 
 
@@ -209,9 +226,8 @@ def export_embedding(
     embedded = np.empty((len(objects.ids), told.rank), np.float32)
     for part in row_blocks(len(embedded), told.dim):
         embedded[part] = times(objects.mapped.slice(part.start, part.stop), across)
-    beside = asdict(told) | {"format": EMBED_FORMAT, "ids": list(objects.ids)}
     write_new(path, lambda file: np.save(file, embedded))
-    write_new(path.with_name(path.name + ".json"), lambda file: file.write(as_json(beside)))
+    told.write_beside(path, format=EMBED_FORMAT, ids=list(objects.ids))
     return len(embedded)
 
 
@@ -230,10 +246,6 @@ def _factor(version: Version, name: str) -> NDArray[np.float32]:
         raise UserError(
             told, "project fewer dimensions, or serve the version as it is", EX_DATAERR
         ) from error
-
-
-def as_json(values: dict[str, Any]) -> bytes:
-    return (json.dumps(values, indent=1) + "\n").encode()
 
 
 def write_new(path: Path, write: Callable[[IO[bytes]], object]) -> None:

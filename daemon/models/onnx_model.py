@@ -8,7 +8,7 @@ views, float32 [n, dim]; the output is `vector`, float32 [n, dim].
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daemon.exits import EX_UNAVAILABLE, EX_USAGE, UserError
-from daemon.models.derive import as_json, write_new
-from daemon.models.vectors import ExportSource, VectorSide, adapter_of, embedding_of
+from daemon.models.derive import write_new
+from daemon.models.vectors import ExportSource, FormDescription, VectorSide, adapter_of, embedding_of
 from learners.block import DenseBlock
 from learners.forms.embedding import Embedding
 from learners.forms.serving import BackoffForm
@@ -42,18 +42,9 @@ LEAST = np.float32(1e-30)
 
 
 @dataclass(frozen=True, slots=True)
-class ModelDescription:
-    """What an ONNX file is. inputs: of each view, its dimension. side: as in `VectorsDescription`, or
-    `folded`. The others as there."""
+class ModelDescription(FormDescription):
+    """Of an ONNX file. inputs: of each view, its dimension. side: as in `VectorsDescription`, or `folded`."""
 
-    format: str
-    version: int
-    state_hash: str
-    space: str
-    map: str
-    learner: str
-    key: str | None
-    form: str
     side: str
     similarity: str
     symmetric: bool
@@ -248,7 +239,7 @@ def _write(
         dim=dim,
     )
     write_new(path, lambda file: file.write(made))
-    write_new(path.with_name(path.name + ".json"), lambda file: file.write(as_json(asdict(told))))
+    told.write_beside(path)
     return told
 
 

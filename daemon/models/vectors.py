@@ -22,7 +22,7 @@ from checkpoints import VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from daemon.models.compare import MappedCatalog, form_of_key, load_version
-from daemon.models.derive import as_json, write_new
+from daemon.models.derive import ExportDescription, made_of, write_new
 from daemon.text import size
 from daemon.versions.algorithms import map_of
 from daemon.versions.restore import choice_at, serving_form
@@ -44,25 +44,25 @@ MOST_BYTES = 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class VectorsDescription:
-    """What a file of vectors is, as JSON beside it with the ending `.json`.
+class FormDescription(ExportDescription):
+    """Of what was made of a served form. key: whose model it is, None where there is one for all. form: which
+    was chosen by clicks, in words, "" where settings say it."""
 
-    form: which was chosen by clicks, in words, "" where settings say it. side: which of the two an object is.
-    similarity: what of a query's vector and a document's is the served score: their `inner_product`, or minus
-    the square of their distance (`squared_euclidean`). symmetric: whether an object has one vector for both
-    sides. rows, dim: how many and how long. given_way: how many of the objects, as queries, have another
-    vector than as documents, since the form gives way to the own ranking for them. version, state_hash,
-    space, map, learner, key: what it was made of. ids: of the rows, in their order.
-    """
-
-    format: str
-    version: int
-    state_hash: str
-    space: str
-    map: str
-    learner: str
     key: str | None
     form: str
+
+
+@dataclass(frozen=True, slots=True)
+class VectorsDescription(FormDescription):
+    """Of a file of vectors.
+
+    side: which of the two an object is. similarity: what of a query's vector and a document's is the served
+    score: their `inner_product`, or minus the square of their distance (`squared_euclidean`). symmetric:
+    whether an object has one vector for both sides. rows, dim: how many and how long. given_way: how many of
+    the objects, as queries, have another vector than as documents, since the form gives way to the own
+    ranking for them. ids: of the rows, in their order.
+    """
+
     side: VectorSide
     similarity: str
     symmetric: bool
@@ -73,20 +73,12 @@ class VectorsDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class AdapterDescription:
-    """What a file of a matrix is: a given vector q, or those of all views side by side, is folded as
-    weight q, and where `bias` is true, which is where the map shifts, as weight q + bias. views: name ->
-    [first column, columns, whether at unit length]. exact: up to what, and for which queries.
+class AdapterDescription(FormDescription):
+    """Of a matrix: a given vector q, or those of all views side by side, is folded as weight q, and where
+    `bias` is true, which is where the map shifts, as weight q + bias. views: name -> [first column, columns,
+    whether at unit length]. exact: up to what, and for which queries.
     """
 
-    format: str
-    version: int
-    state_hash: str
-    space: str
-    map: str
-    learner: str
-    key: str | None
-    form: str
     dim: int
     bias: bool
     views: Mapping[str, tuple[int, int, bool]]
@@ -109,17 +101,9 @@ class ExportSource:
         key where there is one model for all, or none where there are several."""
         version = load_version(versions, number)
         form = form_of_key(serving_form(versions, version, serving, keep=False), number, key)
-        manifest, choice = version.manifest, choice_at(versions, number)
-        about = {
-            "version": number,
-            "state_hash": manifest.state_hash,
-            "space": manifest.space,
-            "map": str(manifest.map.get("id")),
-            "learner": str(manifest.learner.get("name")),
-            "key": key,
-            "form": choice.told if choice is not None and _is_of(form, choice.raw) else "",
-        }
-        return cls(form, map_of(version), about)
+        choice = choice_at(versions, number)
+        told = choice.told if choice is not None and _is_of(form, choice.raw) else ""
+        return cls(form, map_of(version), made_of(version.manifest) | {"key": key, "form": told})
 
 
 def _is_of(form: ServedForm, raw: bool) -> bool:
@@ -161,7 +145,7 @@ def export_vectors(
         ids=tuple(objects.ids),
     )
     write(path, vectors, told)
-    write_new(path.with_name(path.name + ".json"), lambda file: file.write(as_json(asdict(told))))
+    told.write_beside(path)
     return told
 
 
@@ -201,7 +185,7 @@ def export_adapter(served: ExportSource, path: Path) -> AdapterDescription:
     else:
         arrays = {"linear.weight": F} | ({} if bias is None else {"linear.bias": bias})
         write_new(path, lambda file: file.write(_safetensors(arrays, asdict(told))))
-    write_new(path.with_name(path.name + ".json"), lambda file: file.write(as_json(asdict(told))))
+    told.write_beside(path)
     return told
 
 
