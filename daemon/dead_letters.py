@@ -10,24 +10,29 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 
-from daemon.retries import RETRY_SECONDS, until_available
+import structlog
+
+from daemon.retries import BACKGROUND_RETRY_SECONDS, RETRY_SECONDS, until_available
 from daemon.runtime.watchdog import BackgroundThread, Pulse
 from daemon.text import moment
 from streams.address import Address
-from streams.errors import StreamUnavailable, TopicMissing
+from streams.errors import StreamError, StreamUnavailable, TopicMissing
 from streams.open import open_sink, open_source, prepare_topic
 from streams.poison import DeadLetter, dead_letter_record, parse_dead_letter
-from streams.source import Headers, Sink, Source
+from streams.source import Headers, OutRecord, Sink, Source
 
 ROOM_FOR_HEADERS = 64 * 1024
 """What a dead letter adds to the refused record: its place, reason and detail, all of bounded length."""
 LOOK_SECONDS = 0.05
 ANSWER_SECONDS = 10.0  # a write that takes longer is worth a word
 STOP_SECONDS = 0.3  # what dead letters get to become durable after a stop
+
+log = structlog.get_logger("tripletd.serve")
 
 
 def open_dead(address: Address) -> Sink:
@@ -50,13 +55,17 @@ def fitted(letter: DeadLetter, max_record_bytes: int) -> DeadLetter:
     return replace(letter, value=letter.value[:most], detail=detail)
 
 
+def _records(letters: Sequence[DeadLetter], sink: Sink) -> list[OutRecord]:
+    return [dead_letter_record(fitted(letter, sink.max_record_bytes)) for letter in letters]
+
+
 def send_durably(sink: Sink, letters: Sequence[DeadLetter], wait: Callable[[float, Exception], bool]) -> bool:
     """Write the letters in order; True once durable. After a restart some may be written twice.
 
     While the storage is unavailable `wait(seconds, error)` is called between attempts. When it returns True,
     so that no further attempt is made, this returns False: the position must not pass the letters.
     """
-    records = [dead_letter_record(fitted(letter, sink.max_record_bytes)) for letter in letters]
+    records = _records(letters, sink)
     try:
         if records:
             until_available(lambda: sink.send(records), lambda error: wait(RETRY_SECONDS, error))
@@ -146,6 +155,69 @@ class DeadLetterWriter(BackgroundThread):
         self._pulse.beat("writing dead letters")
         if not send_durably(self._sink, delivery.letters, wait):
             delivery.error = InterruptedError("closed before the dead letters were written")
+
+
+MOST_WAITING = 1000
+"""Letters kept while their topic cannot be written; of more, only the count."""
+AT_ONCE = 100
+
+
+class ItemDeadLetters:
+    """Counts refused records by reason, and writes those that no earlier reader has written.
+
+    Reading begins at the topic's start each time, so what lies before the position noted by an earlier
+    reader has its letter already.
+    """
+
+    def __init__(self, opening: Callable[[], Sink]) -> None:
+        self._opening = opening
+        self._sink: Sink | None = None
+        self._waiting: list[DeadLetter] = []
+        self._next_try = 0.0
+        self.counts: Counter[str] = Counter()
+        """Refused records since the start, by reason."""
+        self._left_out = 0
+
+    @property
+    def unwritten(self) -> int:
+        """Letters that their topic has not taken: those that wait for it, and those that found no room; a
+        later start writes the latter, since how far was read is not noted as long as there are any.
+        """
+        return len(self._waiting) + self._left_out
+
+    def add(self, letters: Iterable[DeadLetter], noted: Mapping[int, int]) -> None:
+        """Count them, and keep for writing what is not below the noted positions."""
+        for letter in letters:
+            self.counts[letter.reason] += 1
+            if letter.offset < noted.get(letter.partition, 0):
+                continue
+            if len(self._waiting) < MOST_WAITING:
+                self._waiting.append(letter)
+            else:
+                self._left_out += 1
+
+    def flush(self) -> None:
+        """Write what is waiting; where that fails it stays, and a later call tries again."""
+        if not self._waiting or time.monotonic() < self._next_try:
+            return
+        try:
+            if self._sink is None:
+                self._sink = self._opening()
+            while self._waiting:
+                batch = self._waiting[:AT_ONCE]
+                self._sink.send(_records(batch, self._sink))
+                del self._waiting[: len(batch)]
+        except StreamError as error:
+            log.warning("dead letters of items cannot be written; trying again", problem=str(error))
+            self._next_try = time.monotonic() + BACKGROUND_RETRY_SECONDS
+            self.close()
+
+    def close(self) -> None:
+        """Release the sink."""
+        if self._sink is not None:
+            with suppress(StreamError):
+                self._sink.close()
+        self._sink = None
 
 
 HEAD_BYTES = 40

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from daemon.look.live import QUANTILE_SECONDS, RoleStatus, numbers_of
+from daemon.runtime.watchdog import BackgroundThread
 
 EVERY_SECONDS = 2.0
 KEPT = 1800
 """Samples: one hour."""
 MOST_NAMES = 96
 """Numbers that are kept; those first seen later are left out. Names come from closed lists: a guard."""
-_END_SECONDS = 5.0
 
 
 Ask: TypeAlias = Callable[[], RoleStatus | None]
@@ -51,13 +51,16 @@ class Samples:
     values: dict[str, list[float | None]]
 
 
-class Series:
+class Series(BackgroundThread):
     """A ring of the numbers of each role; `start()` samples until `close()`.
 
     `trouble`: why roles do not run, for those that do not; asked only while one does not answer.
 
-    Memory: `kept` x `MOST_NAMES` float64 (1.4 MB) and one minute of each role's readings.
+    Memory: `kept` x `MOST_NAMES` float64 (1.4 MB) and one minute of each role's readings. After `close` what
+    was sampled can still be read.
     """
+
+    name = "series"
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class Series:
         kept: int = KEPT,
         trouble: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
+        super().__init__()
         self.every = every
         self._trouble = trouble
         self._roles = dict(roles)
@@ -76,18 +80,11 @@ class Series:
         self._readings: dict[str, deque[tuple[float, RoleStatus]]] = {role: deque() for role in roles}
         self._states = {role: RoleState(role, False, None, None) for role in roles}
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="series", daemon=True)
+        self._stopping = threading.Event()
 
-    def start(self) -> None:
-        """Begin to sample, at once and then every `every` seconds."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """End sampling; what was sampled can still be read."""
-        self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join(_END_SECONDS)
+    def stop(self) -> None:
+        """Sample no more."""
+        self._stopping.set()
 
     def states(self) -> list[RoleState]:
         """Every role, in the order given."""
@@ -157,7 +154,7 @@ class Series:
     def _run(self) -> None:
         while True:
             self.sample(time.time())
-            if self._stop.wait(self.every):
+            if self._stopping.wait(self.every):
                 return
 
 

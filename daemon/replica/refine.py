@@ -15,7 +15,7 @@ from daemon.replica.form_updates import FormUpdater
 from daemon.replica.loading import Arrays
 from daemon.replica.settings import FollowSettings, Hooks
 from daemon.replica.view import CarryError, View
-from daemon.runtime.watchdog import give_way
+from daemon.runtime.watchdog import BackgroundThread, give_way
 from learners.base import Learner
 from learners.block import Block, Float32s
 from learners.forms.carried import CarriedError, carried_error
@@ -52,8 +52,8 @@ class FoldedSample:
     folded: Float32s
 
 
-class Refiner:
-    """A thread that takes a copy of the served state now and then, makes its form and what `prepare` makes of
+class Refiner(BackgroundThread):
+    """Takes a copy of the served state now and then, makes its form and what `prepare` makes of
     it, and measures what carrying the last form over had cost.
 
     `results` is called in this thread with each piece of work, to be handed to the writer. spare: the buffer
@@ -62,6 +62,7 @@ class Refiner:
 
     def __init__(
         self,
+        alias: str,
         *,
         sides: LeftRight[ModelBuffer],
         spare: Arrays | None,
@@ -69,6 +70,8 @@ class Refiner:
         following: FollowSettings,
         results: Callable[[RefineResult], None],
     ) -> None:
+        self.name = f"refine-{alias}"
+        super().__init__()
         self._sides, self._spare, self._hooks = sides, spare, hooks
         self._every_s, self._share, self._results = following.refine_every_s, following.refine_share, results
         self._asked, self._stopping = threading.Event(), threading.Event()
@@ -86,12 +89,11 @@ class Refiner:
         self._asked.set()
 
     def stop(self) -> None:
-        """Have `run` return within the piece of work it is at."""
+        """End after the piece of work it is at."""
         self._stopping.set()
         self._asked.set()
 
-    def run(self) -> None:
-        """Work until `stop`, in a thread of its own."""
+    def _run(self) -> None:
         give_way(NICE)
         while not self._stopping.is_set():
             asked = self._asked.wait(self._every_s if self._spare is not None else None)

@@ -30,7 +30,7 @@ from daemon.replica.refine import NICE, Refiner, RefineResult
 from daemon.replica.settings import Flip, FollowSettings, Hooks, OpenStepLog, VersionSource
 from daemon.replica.step_applier import NO_TIMES, StepApplier, StepLogReader
 from daemon.replica.view import CarryError, ModelId, NotServing, ReplicaStatus, View
-from daemon.runtime.watchdog import give_way
+from daemon.runtime.watchdog import BackgroundThread, end_all, give_way
 from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
 from streams.source import Quiet
 
@@ -107,8 +107,8 @@ Times = NDArray[np.int64]
 log = structlog.get_logger("tripletd.replica")
 
 
-class Follower:
-    """Decides by `choose` and `Line`, acts by `Swapper` and `Stepper`; `run` is the body of its thread.
+class Follower(BackgroundThread):
+    """Decides by `choose` and `Line`, acts by `Swapper` and `Stepper`.
 
     `on_flip` is called with a model after the flip to it (see `settings.Flip`), `on_ledger` with the ledger
     before it is acted on.
@@ -126,6 +126,9 @@ class Follower:
         on_flip: Callable[[ModelId, str, Times, int | None], None],
         on_ledger: Callable[[Sequence[LedgerEntry]], None] | None = None,
     ) -> None:
+        self.name = f"replica-{alias}"
+        super().__init__()
+        self._stopping = threading.Event()
         self._alias, self._source, self._look_every_s = alias, source, look_every_s
         self._writer, self._swapper, self._board, self._on_flip = writer, swapper, board, on_flip
         self._on_ledger = on_ledger
@@ -144,22 +147,28 @@ class Follower:
         self._quiet = Quiet(TURN_S, IDLE_TURN_S)
 
     def follow(self, stepper: StepApplier) -> None:
-        """Follow the learner step by step; before `run`."""
+        """Follow the learner step by step; before `start`."""
         self._stepper = stepper
 
     def hand_in(self, work: RefineResult) -> None:
         """Work of the refiner's, shown at the next turn; what was handed in and not shown yet is dropped."""
         self._work.append(work)
 
-    def run(self, stop: threading.Event) -> None:
+    def stop(self) -> None:
+        """End after the turn it is at."""
+        self._stopping.set()
+
+    def _run(self) -> None:
         """Turns until `stop`; never ends by an error."""
-        while not stop.is_set():
+        if self._stepper is None:
+            give_way(NICE)
+        while not self._stopping.is_set():
             try:
-                self._turn(stop)
+                self._turn()
             except Exception:
                 log.exception("following failed; what is served still answers", alias=self._alias)
                 self._recover()
-                stop.wait(AFTER_BUG_S)
+                self._stopping.wait(AFTER_BUG_S)
         if self._stepper is not None:
             self._stepper.close()
 
@@ -174,7 +183,7 @@ class Follower:
         self._board.served(model, result)
         self._on_flip(model, result, times, None)
 
-    def _turn(self, stop: threading.Event) -> None:
+    def _turn(self) -> None:
         for work in (self._install, self._look, self._step):
             settled = self._writer.settle()
             joined = self._stepper is not None and self._stepper.listener.line.joined
@@ -183,7 +192,7 @@ class Follower:
                 return
             work()
         if self._stepper is None or self._served is None:
-            stop.wait(self._quiet.rest_s())
+            self._stopping.wait(self._quiet.rest_s())
 
     def _install(self) -> None:
         """Show what the refiner made, unless another version was loaded meanwhile."""
@@ -362,7 +371,7 @@ class Replica:
         if steps is not None and alias != LATEST:
             raise ValueError(f"only {LATEST} can be followed step by step, not {alias}")
         self._alias, self._hooks, self._stepping = alias, hooks, steps is not None
-        self._board, self._stop = StatusTracker(alias), threading.Event()
+        self._board = StatusTracker(alias)
         space, carry = source.space, form_updater_of(source)
         self._sides = LeftRight(
             *(ModelBuffer(BufferArrays.of(space, source.serving, self._stepping), carry) for _ in range(2))
@@ -380,6 +389,7 @@ class Replica:
             on_ledger=hooks.on_ledger,
         )
         self._refiner = Refiner(
+            alias,
             sides=self._sides,
             spare=state_room(space) if self._stepping else None,
             hooks=hooks,
@@ -391,11 +401,11 @@ class Replica:
             shown, on_steps = self._follower.shown, self._refiner.on_steps
             line_of = partial(_line_of, source.versions)
             self._follower.follow(StepApplier(writer, listener, shown, on_steps, line_of))
-        self._threads = [_thread(self._follow, "replica", alias), _thread(self._refiner.run, "refine", alias)]
+        self.threads: tuple[BackgroundThread, ...] = (self._follower, self._refiner)
 
     def start(self) -> None:
         """Begin to follow; returns at once. `status().model` says when something is served."""
-        for thread in self._threads:
+        for thread in self.threads:
             thread.start()
 
     @contextmanager
@@ -417,16 +427,7 @@ class Replica:
 
     def close(self) -> None:
         """Stop all threads; what was served stays readable. Waits for a hook or a load CLOSE_S at most."""
-        self._stop.set()
-        self._refiner.stop()
-        for thread in self._threads:
-            if thread.ident is not None:
-                thread.join(CLOSE_S)
-
-    def _follow(self) -> None:
-        if not self._stepping:
-            give_way(NICE)
-        self._follower.run(self._stop)
+        end_all(self.threads, lambda _: CLOSE_S)
 
     def _tell(self, model: ModelId, result: str, times: NDArray[np.int64], events: int | None = None) -> None:
         if self._hooks.flipped is None:
@@ -435,7 +436,3 @@ class Replica:
             self._hooks.flipped(Flip(self._alias, model, result, times, events))
         except Exception:
             log.exception("a hook for flips failed", alias=self._alias)
-
-
-def _thread(body: Callable[[], None], name: str, alias: str) -> threading.Thread:
-    return threading.Thread(target=body, name=f"{name}-{alias}", daemon=True)

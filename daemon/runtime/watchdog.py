@@ -33,6 +33,8 @@ class BackgroundThread(ABC):
     """A named thread that runs `_run` from `start` on and ends soon after `stop`."""
 
     name: str
+    end_s = 5.0
+    """How long `close` waits for the end, seconds."""
 
     def __init__(self) -> None:
         self._thread = threading.Thread(target=self._run, name=f"tripletd-{self.name}", daemon=True)
@@ -50,6 +52,11 @@ class BackgroundThread(ABC):
         if self._thread.is_alive():
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
+
+    def close(self) -> None:
+        """Ask the thread to end, and wait for that up to `end_s`."""
+        self.stop()
+        self.ended(self.end_s)
 
     @abstractmethod
     def _run(self) -> None:

@@ -21,6 +21,7 @@ from daemon.replica.replica import Replica
 from daemon.replica.settings import Flip, FollowSettings, Hooks, VersionSource, read_space, step_log_of
 from daemon.replica.vectors import NoVectorsError, VectorMaker, WantedVector
 from daemon.replica.view import ModelSpace, NotServing, ReplicaStatus
+from daemon.runtime.watchdog import BackgroundThread, end_all
 from daemon.serve.clicks import RecentClicks
 from daemon.serve.freshness import Freshness
 from daemon.serve.items.catalog import CatalogStatus, ServingCatalog, build_catalog
@@ -275,13 +276,14 @@ class Live:
         first = self.statuses()[0]
         return first.model is None and not first.why_not_newer
 
-    def close(self) -> None:
-        """End every thread; bounded."""
+    def close(self, limit_s: float, *others: BackgroundThread) -> None:
+        """End every thread, and others with them; waits for all of them `limit_s` seconds at most."""
+        threads = list(others)
         if self.opened is not None:
-            for replica in self.opened.replicas.values():
-                replica.close()
-            self.opened.catalog.close()
             self.opened.clicks.close()
+            replicas = self.opened.replicas.values()
+            threads += [self.opened.catalog, *(thread for one in replicas for thread in one.threads)]
+        end_all(threads, lambda _: limit_s)
 
     def _guarded(self, found: GuardResult) -> None:
         """Tell how wide approximate search of a part has to be under a model."""

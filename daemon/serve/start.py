@@ -5,8 +5,6 @@ Versions, steps and items come in, answers go out; all of it is done in threads 
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,7 +14,6 @@ import structlog
 
 from daemon.config.schema import Config, ServeConfig
 from daemon.exits import EX_OK, EX_SOFTWARE, UserError
-from daemon.look.series import Series
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime_without_server
 from daemon.serve.http import HttpLimits, HttpServer, Parts, Writes, create_app, serve
 from daemon.serve.lists import SignedLists
@@ -107,7 +104,7 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
 
     live = Live(config, versions, ledger, watcher, guarded, keys=keys, tell=reading)
     series = live_series(config, metrics.registry, runtime.health)
-    stack.callback(_leave, live, series)
+    stack.callback(live.close, LEAVE_S, series)
     metrics.follow(live.statuses, live.items, watcher.waiting)
     parts = Parts(
         searcher=live,
@@ -158,16 +155,6 @@ def _spool(config: Config) -> Spool:
         return SpoolFolder(folder, SpoolBounds(wanted.size, wanted.keep))
     log.info("impressions and clicks over HTTP", topic=str(stream.raw))
     return SpoolTopic(stream.raw, config.stream.partitions)
-
-
-def _leave(live: Live, series: Series) -> None:
-    """End the threads of the parts. One that reads a version is not waited for: nothing is lost with it."""
-    ends = [threading.Thread(target=part.close, daemon=True) for part in (live, series)]
-    for thread in ends:
-        thread.start()
-    deadline = time.monotonic() + LEAVE_S
-    for thread in ends:
-        thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def limits_of(serve: ServeConfig) -> HttpLimits:

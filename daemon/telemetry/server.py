@@ -25,6 +25,7 @@ from prometheus_client.samples import Sample
 
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
 from daemon.look.live import STATUS, Distribution, RoleStatus
+from daemon.runtime.watchdog import BackgroundThread
 from daemon.telemetry.connections import ConnectionTable, client_of
 from daemon.telemetry.metrics import version
 
@@ -89,19 +90,23 @@ QUESTIONS = ("/v1/similar", "/v1/similar/batch")
 """Routes of what is counted of the requests; probes and the page are not."""
 
 
-class TelemetryServer:
+class TelemetryServer(BackgroundThread):
     """A running server; `port` is the one it really got."""
 
+    name = "telemetry"
+
     def __init__(self, server: _Server) -> None:
+        super().__init__()
         self._server = server
         self.host, self.port = str(server.server_address[0]), int(server.server_address[1])
-        self._thread = threading.Thread(target=server.serve_forever, name="http", daemon=True)
-        self._thread.start()
+        self.start()
 
-    def close(self) -> None:
-        """Stop answering and free the port."""
+    def stop(self) -> None:
+        """Answer nobody any more, and free the port."""
         self._server.shutdown()
-        self._thread.join()
+
+    def _run(self) -> None:
+        self._server.serve_forever()
         self._server.server_close()
 
 

@@ -16,12 +16,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from daemon.runtime.watchdog import Pulse
+from daemon.runtime.watchdog import BackgroundThread, Pulse
 from daemon.serve.http.errors import RETRY_AFTER_S, Problem
 from daemon.serve.http.limits import HttpLimits, HttpMetrics
 from daemon.serve.query import Answers, Query
-
-_JOIN_S = 1.0
 
 
 class Searching(Protocol):
@@ -74,38 +72,34 @@ def take_pass(waiting: deque[Job], most: int) -> list[Job]:
     return taken
 
 
-class Batcher:
+class Batcher(BackgroundThread):
     """Queue and thread. `ask` belongs to the event loop, the rest to the owner of the server.
 
     Args:
         pulse: the thread's sign of life, for a watchdog: a search that never ends is noticed there.
     """
 
+    name, end_s = "search", 1.0
+
     def __init__(
         self, searcher: Searching, limits: HttpLimits, metrics: HttpMetrics, pulse: Pulse | None = None
     ) -> None:
+        super().__init__()
         self._searcher, self._limits, self._metrics = searcher, limits, metrics
         self._pulse = pulse or Pulse("search")
         self._waiting: deque[Job] = deque()
         self._count = 0
         self._changed = threading.Condition()
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="tripletd-search", daemon=True)
 
-    def start(self) -> None:
-        """Begin to answer."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """End the thread after the pass it is in; what still waits is answered 503. Bounded."""
+    def stop(self) -> None:
+        """End the thread after the pass it is in; what still waits is answered 503."""
         with self._changed:
             self._closing = True
             left, self._count = list(self._waiting), 0
             self._waiting.clear()
             self._changed.notify()
         _deliver([(job, _ending()) for job in left])
-        if self._thread.ident is not None:
-            self._thread.join(_JOIN_S)
 
     async def ask(self, alias: str, queries: Sequence[Query]) -> Answers:
         """Answers to all queries from one model; raises Problem 503 (full, slow, ending), or QueryError."""

@@ -16,7 +16,6 @@ import logging
 import re
 import socket
 import sys
-import threading
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
@@ -28,6 +27,7 @@ import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from daemon.runtime.watchdog import BackgroundThread
 from daemon.serve.http.errors import JSON, RETRY_AFTER_S, Problem
 from daemon.serve.http.limits import RESERVED, HttpLimits, HttpMetrics
 from daemon.telemetry.connections import ConnectionTable, client_of
@@ -329,15 +329,17 @@ class _Listening(uvicorn.Server):
             one.listen(BACKLOG)
 
 
-class HttpServer:
+class HttpServer(BackgroundThread):
     """A running server; `host` and `port` are the ones it really got."""
 
+    name = "http"
+
     def __init__(self, server: _Listening, listening: socket.socket, drain_s: float) -> None:
+        super().__init__()
         self.host, self.port = listening.getsockname()[:2]
-        self._server, self._drain_s = server, drain_s
-        self._listening = listening
-        self._thread = threading.Thread(target=self._run, name="tripletd-http", daemon=True)
-        self._thread.start()
+        self._server, self._listening = server, listening
+        self.end_s = drain_s + _END_S
+        self.start()
 
     def alive(self) -> bool:
         """Whether the server's thread runs."""
@@ -349,10 +351,9 @@ class HttpServer:
 
     def close(self) -> None:
         """Stop, wait for open requests up to `drain_s`, then end; bounded."""
-        self.stop()
-        self._thread.join(self._drain_s + _END_S)
-        if self._thread.is_alive():
-            log.error("the HTTP server did not end", waited_s=self._drain_s + _END_S)
+        super().close()
+        if self.alive():
+            log.error("the HTTP server did not end", waited_s=self.end_s)
 
     def _run(self) -> None:
         try:

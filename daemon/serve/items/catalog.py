@@ -11,12 +11,13 @@ import structlog
 
 from daemon.catalogs import serving_catalog
 from daemon.config import Config
-from daemon.dead_letters import open_dead
+from daemon.dead_letters import ItemDeadLetters, open_dead
+from daemon.runtime.watchdog import BackgroundThread
 from daemon.serve.items.decoding import ItemDecoder, catalog_rows
 from daemon.serve.items.display import DisplayFile, load_display
 from daemon.serve.items.index import ItemIndex, Sizes
 from daemon.serve.items.snapshot import IndexSnapshot
-from daemon.serve.items.topic import LOOK_SECONDS, ItemDeadLetters, ItemTopic
+from daemon.serve.items.topic import LOOK_SECONDS, ItemTopic
 from learners.maps import FittedSpaceMap
 from streams.catalog_cache import Tell
 from streams.event import SpaceSpec
@@ -75,13 +76,15 @@ class ItemFeed:
     letters: ItemDeadLetters
 
 
-class ServingCatalog:
+class ServingCatalog(BackgroundThread):
     """Objects to answer with, kept current; what is read is always one published snapshot.
 
     making: a new index with the objects of the files, called at once and again when the topic was re-created.
     following: None where there is no topic, and the files are all there is. `space` and `fitted` are those
-    that queries are resolved with.
+    that queries are resolved with. After `close` the last snapshot stays readable.
     """
+
+    name = "items"
 
     def __init__(
         self,
@@ -90,6 +93,7 @@ class ServingCatalog:
         making: Callable[[], ItemIndex],
         following: ItemFeed | None,
     ) -> None:
+        super().__init__()
         self.space, self.fitted, self._making, self._following = space, fitted, making, following
         self._index = making()
         self.current = self._index.snapshot
@@ -102,7 +106,6 @@ class ServingCatalog:
         self._ready = following is None
         self._bug: str | None = None
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tripletd-items", daemon=True)
 
     def listen(self, callback: OnSnapshot) -> None:
         """Call `callback` with every new snapshot, in the indexing thread, after it has become `current`.
@@ -111,10 +114,6 @@ class ServingCatalog:
         next time.
         """
         self._listeners.append(callback)
-
-    def start(self) -> None:
-        """Begin to follow the topic of items, and to merge."""
-        self._thread.start()
 
     def status(self) -> CatalogStatus:
         """How it stands; cheap."""
@@ -139,11 +138,9 @@ class ServingCatalog:
             merges=self._index.merges,
         )
 
-    def close(self, timeout_s: float = 5.0) -> None:
-        """Stop following; the last snapshot stays readable. Waits for the thread no longer than this."""
+    def stop(self) -> None:
+        """Follow the topic no longer."""
         self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
 
     def _run(self) -> None:
         while not self._closing.is_set():

@@ -295,9 +295,7 @@ class PageData:
                 "every": sources.series.every,
                 "roles": [asdict(state) for state in sources.series.states()],
                 "numbers": dict(sources.series.newest()),
-                "served": [
-                    {"model": one.pop("version"), **one} for one in map(alias_answers, sources.statuses())
-                ],
+                "served": [alias_answers(one) for one in sources.statuses()],
                 "objects": sources.objects.count(),
                 "aliases": list(sources.aliases),
                 "own": sources.own(),

@@ -70,8 +70,8 @@ def test_hooks_are_called_off_the_path_before_the_flip_and_in_order(world):
         serves(replica, "1")
         until(lambda: len(seen) == 3)
         assert seen == [
-            ("prepare", "1", "replica-latest"),
-            ("warm", "norms of 1", "replica-latest"),
+            ("prepare", "1", "tripletd-replica-latest"),
+            ("warm", "norms of 1", "tripletd-replica-latest"),
             ("flipped", "1", "version"),
         ]
         assert readable == [None], "nothing answers before it is warm"
@@ -139,7 +139,7 @@ def test_what_is_prepared_is_made_again_on_request(world, steps):
                 return view.prepared == len(counted)
 
         until(newest)
-        assert counted[-1] == "refine-latest"
+        assert counted[-1] == "tripletd-refine-latest"
     finally:
         replica.close()
 

@@ -158,7 +158,7 @@ def test_falling_back_carries_the_form_on_instead_of_making_one(world):
         world.learn(20)
         manifest = world.publish()
         serves(replica, str(manifest.number))
-        assert prepared.count("replica-latest") == 1, "at the start alone"
+        assert prepared.count("tripletd-replica-latest") == 1, "at the start alone"
         queries = world.rows(3, 4)
         with replica.read() as view:
             total, formed = view.model.total, view.formed

@@ -127,7 +127,7 @@ def test_the_version_to_begin_anew_from_is_tried_until_it_loads(world, started, 
     whole, faults = world.versions.load, [Damaged("unreadable", "state", "cannot be read")] * 2
 
     def load(number, *destination):
-        if faults and threading.current_thread().name == "replica-latest":
+        if faults and threading.current_thread().name == "tripletd-replica-latest":
             raise faults.pop()
         return whole(number, *destination)
 

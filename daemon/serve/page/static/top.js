@@ -86,10 +86,10 @@ function freshness(numbers) {
 }
 
 function served(overview) {
-  const first = overview.served.find((one) => one.alias === "latest" && one.model !== null) ?? overview.served.find((one) => one.model !== null);
+  const first = overview.served.find((one) => one.alias === "latest" && one.version !== null) ?? overview.served.find((one) => one.version !== null);
   if (!first) return nothing(overview.served[0]?.why || "no version yet");
-  const others = overview.served.filter((one) => one !== first && one.model !== null).map((one) => `${one.alias} ${one.model}`);
-  return { title: `Served as ${first.alias}`, value: first.model, more: others.join(", ") || `since ${moment(first.since, overview.now)}` };
+  const others = overview.served.filter((one) => one !== first && one.version !== null).map((one) => `${one.alias} ${one.version}`);
+  return { title: `Served as ${first.alias}`, value: first.version, more: others.join(", ") || `since ${moment(first.since, overview.now)}` };
 }
 
 function best(curves) {
@@ -111,7 +111,7 @@ function answered(tile, curves) {
 
 export function showServed(overview) {
   const body = find("served-table").tBodies[0];
-  const rows = overview.served.map((one) => [one.alias, one.model, one.since === null ? "" : moment(one.since, overview.now), one.since === null ? "" : ago(one.since, overview.now),
+  const rows = overview.served.map((one) => [one.alias, one.version, one.since === null ? "" : moment(one.since, overview.now), one.since === null ? "" : ago(one.since, overview.now),
     one.watermark === null ? "none yet" : ago(one.watermark / 1000, overview.now), fresh(overview.numbers, one.alias), one.why]);
   refill(body, rows, () => rows.length === 0
     ? [make("tr", {}, make("td", { colspan: 6, class: "why" }, "Nothing is served yet."))]

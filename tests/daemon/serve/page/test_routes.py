@@ -148,7 +148,7 @@ def test_live_numbers_come_once(address: str, scene: Scene) -> None:
         ("validate", True),
         ("serve", True),
     ]
-    assert overview["served"][0]["model"] == "5+340"
+    assert overview["served"][0]["version"] == "5+340"
     assert overview["numbers"]["learn.dead.unknown_object"] == 7.0
 
 
