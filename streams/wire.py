@@ -108,9 +108,9 @@ def read_event(value: bytes | None, max_bytes: int = MAX_VALUE_BYTES) -> dict[st
     return fields
 
 
-def read_impression(value: bytes | None, max_bytes: int = MAX_VALUE_BYTES) -> dict[str, Any]:
+def read_impression(value: bytes | None) -> dict[str, Any]:
     """An impression's fields, all checked except the objects in `q` and `shown`, which stay raw."""
-    fields = open_map(unpack(value, max_bytes, max_list=MAX_SHOWN), "the impression")
+    fields = open_map(unpack(value, MAX_VALUE_BYTES, max_list=MAX_SHOWN), "the impression")
     versions = (FORMAT_VERSION, KEYED_VERSION, DRAFTED_VERSION, KIND_VERSION)
     _check_head(fields, _IMPRESSION_REQUIRED, _IMPRESSION_FIELDS, versions)
     _check_texts(fields, ("src", "sp", "kind"))

@@ -51,8 +51,8 @@ def open_lifeline() -> tuple[int, int]:
     return os.pipe()
 
 
-def follow_lifeline(grace_s: float = _GRACE_S) -> Thread | None:
-    """In the child: SIGTERM to itself when the parent is gone, a hard exit `grace_s` later.
+def follow_lifeline() -> Thread | None:
+    """In the child: SIGTERM to itself when the parent is gone, a hard exit `_GRACE_S` later.
 
     Returns None when this process was not started with a lifeline.
     """
@@ -61,12 +61,12 @@ def follow_lifeline(grace_s: float = _GRACE_S) -> Thread | None:
         return None
     import threading
 
-    thread = threading.Thread(target=_watch, args=(int(text), grace_s), name="lifeline", daemon=True)
+    thread = threading.Thread(target=_watch, args=(int(text),), name="lifeline", daemon=True)
     thread.start()
     return thread
 
 
-def _watch(descriptor: int, grace_s: float) -> None:
+def _watch(descriptor: int) -> None:
     try:
         while os.read(descriptor, 1):
             pass
@@ -75,7 +75,7 @@ def _watch(descriptor: int, grace_s: float) -> None:
     import time
 
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(grace_s)
+    time.sleep(_GRACE_S)
     os._exit(os.EX_TEMPFAIL)
 
 

@@ -21,8 +21,8 @@ class SignedLists:
     """Random choices, and ids that `feed` can check.
 
     secret: what ids are signed with. snapshot: gives the catalog now, None before there is one. explore:
-    random objects per list where a request does not say. below, nonce: where chance comes from, the
-    system's own source, so that nobody who sees lists can foresee the next one. now_ms: the wall clock.
+    random objects per list where a request does not say. below: where chance comes from, the system's own
+    source, so that nobody who sees lists can foresee the next one. now_ms: the wall clock.
     """
 
     def __init__(
@@ -32,11 +32,10 @@ class SignedLists:
         explore: int = 0,
         *,
         below: Callable[[int], int] = secrets.randbelow,
-        nonce: Callable[[int], bytes] = secrets.token_bytes,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._secret, self._snapshot = secret, snapshot
-        self._explore, self._below, self._nonce, self._now_ms = explore, below, nonce, now_ms
+        self._explore, self._below, self._now_ms = explore, below, now_ms
 
     @property
     def explore(self) -> int:
@@ -69,7 +68,7 @@ class SignedLists:
             [place.hit.id for place in made.places],
             key=query.key,
             eligible=made.eligible,
-            nonce=self._nonce(NONCE_BYTES),
+            nonce=secrets.token_bytes(NONCE_BYTES),
         )
 
 

@@ -129,6 +129,9 @@ class FreshnessWatcher:
 
 log = structlog.get_logger("tripletd.serve")
 
+LEAVE_S = 0.5
+"""How long threads may take to end. One that reads a version is not waited for: nothing is lost with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class OpenedServing:
@@ -276,14 +279,14 @@ class Live:
         first = self.statuses()[0]
         return first.model is None and not first.why_not_newer
 
-    def close(self, limit_s: float, *others: BackgroundThread) -> None:
-        """End every thread, and others with them; waits for all of them `limit_s` seconds at most."""
+    def close(self, *others: BackgroundThread) -> None:
+        """End every thread, and others with them; waits for all of them `LEAVE_S` at most."""
         threads = list(others)
         if self.opened is not None:
             self.opened.clicks.close()
             replicas = self.opened.replicas.values()
             threads += [self.opened.catalog, *(thread for one in replicas for thread in one.threads)]
-        end_all(threads, lambda _: limit_s)
+        end_all(threads, lambda _: LEAVE_S)
 
     def _guarded(self, found: GuardResult) -> None:
         """Tell how wide approximate search of a part has to be under a model."""

@@ -30,8 +30,6 @@ from streams.source import Quiet
 
 DRAIN_S = 1.0
 """How long open requests may take when the role ends."""
-LEAVE_S = 0.5
-"""How long the threads of its parts may take after that."""
 
 TURN_S, IDLE_TURN_S = 0.1, 0.25
 """How soon readiness hears what happened: while that changes, and after long silence."""
@@ -104,7 +102,7 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
 
     live = Live(config, versions, ledger, watcher, guarded, keys=keys, tell=reading)
     series = live_series(config, metrics.registry, runtime.health)
-    stack.callback(live.close, LEAVE_S, series)
+    stack.callback(live.close, series)
     metrics.follow(live.statuses, live.items, watcher.waiting)
     parts = Parts(
         searcher=live,

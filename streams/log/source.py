@@ -66,8 +66,8 @@ process at rest has several such readers."""
 class LogSource(OpenLog):
     """Reads one topic of an embedded log (see `streams.source.Source`)."""
 
-    def __init__(self, path: str, topic: str, timeout_s: float = BUSY_TIMEOUT_S) -> None:
-        super().__init__(path, topic, durable=False, timeout_s=timeout_s)
+    def __init__(self, path: str, topic: str) -> None:
+        super().__init__(path, topic, durable=False)
         self._positions: dict[int, int] | None = None
         self._idle_since: int | None = None  # the data version at which all was read
         self._quiet = Quiet(_IDLE_SLEEP_S, _LONGEST_IDLE_SLEEP_S)

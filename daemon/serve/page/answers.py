@@ -40,10 +40,10 @@ class Asked(schemas.Request):
 class CannotAnswer(Problem):
     """What the page asks for has no answer now: 404 and 503 by its code, else 422."""
 
-    def __init__(self, code: str, message: str, field: str = "") -> None:
+    def __init__(self, code: str, message: str) -> None:
         status = _STATUS.get(code, HTTPStatus.UNPROCESSABLE_ENTITY)
         again = LOOK_AGAIN_S if status == HTTPStatus.SERVICE_UNAVAILABLE else 0
-        super().__init__(status, code, message, field or None, retry_after=again)
+        super().__init__(status, code, message, retry_after=again)
 
 
 def tag_of(body: bytes) -> str:

@@ -122,11 +122,11 @@ def writing_error(error: KafkaError, address: Address) -> StreamError:
     return StreamUnavailable(f"{address}: {error.str()}; perhaps some records were written")
 
 
-def ends_within(call: Callable[[], object], seconds: float = CLOSE_SECONDS) -> bool:
+def ends_in_time(call: Callable[[], object]) -> bool:
     """Run `call` in a thread that may be left behind; True when it ended in time."""
     thread = threading.Thread(target=call, name="tripletd-kafka-close", daemon=True)
     thread.start()
-    thread.join(seconds)
+    thread.join(CLOSE_SECONDS)
     return not thread.is_alive()
 
 
@@ -177,7 +177,7 @@ class ConfluentProducer:
         if not self._closed:
             self._closed = True
             self._producer.purge(blocking=False)
-            ends_within(self._producer.close)
+            ends_in_time(self._producer.close)
 
     def _queue(
         self,

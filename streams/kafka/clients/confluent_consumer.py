@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable
-from streams.kafka.clients.confluent import NOT_ALLOWED, ends_within, make, reading_error
+from streams.kafka.clients.confluent import NOT_ALLOWED, ends_in_time, make, reading_error
 from streams.kafka.clients.protocol import Fetched, recreated
 from streams.kafka.clients.python import PythonConsumer
 from streams.kafka.connect import settings_of
@@ -161,7 +161,7 @@ class ConfluentConsumer:
         if not self._closed:
             self._closed = True
             self._gaps.close()
-            if ends_within(self._consumer.close):
+            if ends_in_time(self._consumer.close):
                 del self._consumer  # it and we refer to each other: its threads would stay until collected
 
     def _take(self, most: int, timeout_s: float) -> list[Message]:

@@ -199,7 +199,7 @@ def test_closing_takes_no_longer_than_it_must_and_leaves_what_was_served(world):
     replica.start()
     serves(replica, "0")
     replica.close()
-    assert not any(thread.is_alive() for thread in replica._threads)
+    assert not any(not thread.ended(0) for thread in replica.threads)
     with replica.read() as view:
         assert str(view.model) == "0"
     world.replica().close()  # never started

@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
-from daemon.dead_letters import MOST_WAITING, ItemDeadLetters
 from daemon import dead_letters as letters
+from daemon.dead_letters import MOST_WAITING, ItemDeadLetters
 from streams.address import Address
 from streams.errors import StreamUnavailable
 from streams.open import ensure_topic, open_sink, open_source
