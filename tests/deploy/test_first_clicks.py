@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.deploy.programs import DEPLOY
+from tests.harness import forked
 
 EXAMPLE = DEPLOY / "examples" / "first_clicks.py"
 
@@ -19,7 +20,7 @@ def write(folder: Path) -> subprocess.CompletedProcess[str]:
 
 def tripletd(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "daemon", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=folder)
+    return forked.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=folder)
 
 
 def test_its_files_are_taken_as_they_are(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling, Scheduling
 from xdist.workermanage import WorkerController
 
-DEALT_OUT = ("tests/kill/", "tests/soak/", "tests/daemon/test_up_answers.py", "tests/kafka/test_bombs.py")
+DEALT_OUT = ("tests/kill/", "tests/daemon/test_up_answers.py", "tests/kafka/test_bombs.py")
 """How the ids of tests begin that share nothing with others of their file."""
 FIRST = (
     "kafka-",

@@ -29,4 +29,4 @@ def test_a_full_disk(tmp_path: Path, forks: Forks) -> None:
 
 
 def test_power_losses(tmp_path: Path) -> None:
-    power_lost(tmp_path, 250, 15, 1).check()
+    power_lost(tmp_path, 150, 8, 1).check()

@@ -21,7 +21,7 @@ from tests.harness.kill.learners import catch_up, wait_until
 from tests.harness.kill.site import DENSE, SPARSE, SPARSE_VIEW, SYMMETRIC, Case, Site, make_site
 from tests.harness.waiting import until
 
-KILLS = 5
+KILLS = 3
 OTHER = Case("other", "C = 0.01", SPARSE_VIEW)
 
 pytestmark = pytest.mark.kill

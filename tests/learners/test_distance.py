@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -248,6 +249,9 @@ def test_what_cannot_be_is_refused_by_name() -> None:
         Dissim(3).replay(triplet)
 
 
-def test_warm_up_checks_the_kernels() -> None:
-    Dissim.warm_up()
-    Lego.warm_up()
+@pytest.mark.parametrize("learner", [Dissim, Lego])
+def test_warm_up_checks_the_kernels(learner: type[Dissim | Lego], monkeypatch: pytest.MonkeyPatch) -> None:
+    learner.warm_up()
+    monkeypatch.setattr(learner, "KNOWN", replace(learner.KNOWN, loss=learner.KNOWN.loss + 0.1))
+    with pytest.raises(RuntimeError, match="wrong answer"):
+        learner.warm_up()

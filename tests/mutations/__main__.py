@@ -7,7 +7,9 @@ otherwise), so that two trees can be compared. Exits with 1 when one survived or
 
 The tests of each mutation run in a fork of a process that has the product and all tests loaded, in which the
 changed function is swapped. What cannot be swapped is imported anew, in a fork that has the libraries alone;
-a mutated kernel is compiled anew with the kernels that depend on its file, all others come from a cache.
+a mutated kernel is compiled anew with the kernels that depend on its file, all others come from a cache. With
+`--plain` nothing is compiled: kernels run as the Python they are written in, which takes a tenth of the time
+and tells as much where their tests pass so; where they do not, nothing is said of a mutation.
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ def main() -> int:
     )
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--scratch", type=Path, help="a folder that stays, with the machine code of the tree")
+    parser.add_argument("--plain", action="store_true", help="kernels run as plain Python, not compiled")
     arguments = parser.parse_args()
     tree = arguments.tree.resolve()
     known = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
@@ -79,16 +82,17 @@ def main() -> int:
         shutil.rmtree(copy, ignore_errors=True)
         _copy(tree, copy)
         cache = Path(scratch, "cache")
-        if not list(cache.glob("*/.base")):
+        if not arguments.plain and not list(cache.glob("*/.base")):
             _warm(copy, cache)
         files = {word for one in chosen for word in words(one, copy) if word.startswith("tests/")}
-        loaded = Loaded(copy, cache, sorted({word.split("::")[0] for word in files}))
+        loaded = Loaded(copy, cache, sorted({word.split("::")[0] for word in files}), arguments.plain)
         for number, one in enumerate(chosen):
             found = _run(one, copy, cache, loaded)
             survived += found["end"] != "killed"
             known = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
-            known.setdefault(one.name, {})[arguments.column] = found
-            arguments.results.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
+            if found["end"] != "not plain":
+                known.setdefault(one.name, {})[arguments.column] = found
+                arguments.results.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
             sys.stdout.write(
                 f"{number + 1:3d}/{len(chosen)} {found['end']:9s} {one.name:44s} {found['by']}\n"
             )
@@ -164,6 +168,8 @@ def _run(one: Mutation, copy: Path, cache: Path, loaded: Loaded) -> dict[str, An
         place.path.write_text(place.after, encoding="utf-8")
         compile(place.after, str(place.path), "exec")
         tests = words(one, copy)
+        if loaded.plain and not loaded.passes(tests, place):
+            return {"end": "not plain", "by": "", "seconds": 0}
         end, by = loaded.test(tests, place.path, place.before, place.after)
         if end == "not swapped":
             _keep_machine_code(place, cache, one.compiled)
@@ -272,13 +278,14 @@ class _First:
 class Loaded:
     """A process with the unchanged product and all tests loaded; its forks swap functions and run tests."""
 
-    def __init__(self, copy: Path, cache: Path, words: Sequence[str]) -> None:
+    def __init__(self, copy: Path, cache: Path, words: Sequence[str], plain: bool = False) -> None:
+        self.plain, self._known = plain, dict[str, bool]()
         orders, self._orders = os.pipe()
         self._answers, answers = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self._orders), os.close(self._answers)
-            _settle_in(copy, cache)
+            _settle_in(copy, cache, plain)
             silent = os.open(os.devnull, os.O_RDWR)
             for number in (0, 1, 2):
                 os.dup2(silent, number)
@@ -290,11 +297,8 @@ class Loaded:
                 os.fdopen(answers, "w", encoding="utf-8") as told,
             ):
                 for line in asked:
-                    print(
-                        json.dumps(_forked(partial(_swap_and_test, copy, functions, *json.loads(line)))),
-                        file=told,
-                        flush=True,
-                    )
+                    found = _forked(partial(_swap_and_test, copy, functions, plain, *json.loads(line)))
+                    print(json.dumps(found), file=told, flush=True)
             os._exit(0)
         os.close(orders), os.close(answers)
         self._asked = os.fdopen(self._orders, "w", encoding="utf-8")
@@ -306,6 +310,14 @@ class Loaded:
         end, by = json.loads(self._told.readline())
         return end, by
 
+    def passes(self, words: list[str], place: Place) -> bool:
+        """Whether these tests pass where nothing is mutated."""
+        key = json.dumps(words)
+        if key not in self._known:
+            end, _ = self.test(words, place.path, place.before, place.before)
+            self._known[key] = end == "survived"
+        return self._known[key]
+
     def close(self) -> None:
         """End the process."""
         self._asked.close()
@@ -313,9 +325,9 @@ class Loaded:
 
 
 def _swap_and_test(
-    copy: Path, functions: Functions, words: list[str], path: str, before: str, after: str
+    copy: Path, functions: Functions, plain: bool, words: list[str], path: str, before: str, after: str
 ) -> dict[str, Any]:
-    changed = changed_functions(Path(path), before, after)
+    changed = changed_functions(Path(path), before, after, plain)
     if changed is None or not swap(Path(path), changed, functions):
         return {"failed": "", "passed": 0, "exit": NOT_SWAPPED}
     return _pytest(words, copy)
@@ -326,8 +338,8 @@ def _import_and_test(copy: Path, cache: Path, words: list[str]) -> dict[str, Any
     return _pytest(words, copy)
 
 
-def _settle_in(copy: Path, cache: Path) -> None:
-    """Make this process one that finds the product and the tests of the copy."""
+def _settle_in(copy: Path, cache: Path, plain: bool = False) -> None:
+    """Make this process one that finds the product and the tests of the copy; plain: and compiles nothing."""
     import hypothesis
     import numba
 
@@ -337,6 +349,11 @@ def _settle_in(copy: Path, cache: Path) -> None:
         del sys.modules[name]
     sys.path[:] = [str(copy), *(path for path in sys.path if Path(path or ".").resolve() != ROOT)]
     numba.config.CACHE_DIR = str(cache)
+    if plain:
+        numba.config.DISABLE_JIT = True
+        import learners.kernels.intrinsics
+
+        learners.kernels.intrinsics.prefetch = lambda *place: None
     # The first counterexample is enough, and the same ones are tried in every tree.
     phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
     hypothesis.settings.register_profile("mutations", phases=phases, derandomize=True, database=None)

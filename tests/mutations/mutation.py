@@ -110,7 +110,8 @@ def words(one: Mutation, root: Path) -> list[str]:
 
 
 def _place(change: Change, files: dict[Path, str]) -> Place:
-    old = _pattern(change.old)
+    old, wanted = _pattern(change.old), {*change.mark.split(), *change.old.split()}
+    files = {path: text for path, text in files.items() if all(word in text for word in wanted)}
     if change.mark:
         marks = [
             (path, text, found)

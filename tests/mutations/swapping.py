@@ -16,10 +16,13 @@ COMPILED = ("kernels", "compiled")
 """Folders whose functions are machine code once they are imported."""
 
 
-def changed_functions(path: Path, before: str, after: str) -> dict[tuple[str, int], CodeType] | None:
+def changed_functions(
+    path: Path, before: str, after: str, plain: bool = False
+) -> dict[tuple[str, int], CodeType] | None:
     """(qualified name, first line before) -> the new code of each function that differs; None where
-    something else differs too."""
-    if path.parent.name in COMPILED or "njit" in before or "@kernel" in before or "@inlined" in before:
+    something else differs too, and for machine code. plain: nothing is compiled."""
+    compiled = path.parent.name in COMPILED or any(one in before for one in ("njit", "@kernel", "@inlined"))
+    if compiled and not plain:
         return None
     found: dict[tuple[str, int], CodeType] = {}
     old, new = (compile(text, str(path), "exec") for text in (before, after))

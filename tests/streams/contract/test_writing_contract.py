@@ -206,6 +206,8 @@ def test_retention_of_a_broker_is_its_own(broker):
 
 def test_closing_twice_is_fine(backend):
     backend.create()
-    for one in (backend.source(), backend.sink()):
+    sink, source = backend.sink(), backend.source()
+    sink.send([OutRecord(b"x")])
+    for one in (source, sink, source, sink):
         one.close()
-        one.close()
+    assert everything(backend) == [(0, 0, b"x")]
