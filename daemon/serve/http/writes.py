@@ -24,7 +24,7 @@ from daemon.serve.http.guard import bearer_token
 from daemon.serve.http.limits import RequestBodies
 from daemon.serve.http.schemas import Accepted, ClicksRequest, ImpressionsRequest
 from daemon.serve.writes.queue import NotWritten, WriteMetrics, WriteQueue
-from daemon.serve.writes.records import RawRecord, click_record, impression_record
+from daemon.serve.writes.records import SpoolRecord, click_record, impression_record
 
 PATHS = ("/v1/impressions", "/v1/clicks")
 LOG_WAIT_S = 1.0
@@ -212,7 +212,7 @@ class WriteEndpoints:
             remedy = "send several requests, or raise serve.writes.batch_max"
             raise Problem(422, "too_many", message, field, remedy)
 
-    async def _kept(self, event: str, records: Sequence[RawRecord]) -> Response:
+    async def _kept(self, event: str, records: Sequence[SpoolRecord]) -> Response:
         """202 once the records are durable. Raises Problem 503."""
         assert self._queue is not None
         assert self._metrics is not None

@@ -13,7 +13,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from daemon.exits import UserError
-from daemon.serve.writes.records import RawRecord
+from daemon.serve.writes.records import SpoolRecord
 from daemon.serve.writes.spool import Spool, SpoolFull
 from streams.errors import StreamError
 
@@ -53,7 +53,7 @@ class WriteQueue:
 
     def __init__(self, spool: Spool, most: int, metrics: WriteMetrics) -> None:
         self._spool, self._most, self._metrics = spool, most, metrics
-        self._waiting: deque[tuple[Sequence[RawRecord], Future[None]]] = deque()
+        self._waiting: deque[tuple[Sequence[SpoolRecord], Future[None]]] = deque()
         self._inside = 0
         self._closing = False
         self._said = float("-inf")
@@ -62,7 +62,7 @@ class WriteQueue:
         self._thread = threading.Thread(target=self._run, name="tripletd-writes", daemon=True)
         self._thread.start()
 
-    def put(self, records: Sequence[RawRecord]) -> Future[None]:
+    def put(self, records: Sequence[SpoolRecord]) -> Future[None]:
         """Have them kept. Raises NotWritten where too many wait, or the role ends."""
         with self._news:
             if self._closing:
@@ -94,19 +94,19 @@ class WriteQueue:
                 future.set_result(None) if failed is None else future.set_exception(failed)
         self._spool.close()
 
-    def _taken(self) -> list[tuple[Sequence[RawRecord], Future[None]]]:
+    def _taken(self) -> list[tuple[Sequence[SpoolRecord], Future[None]]]:
         """What is to be written together, once there is something; nothing at the end."""
         with self._news:
             while not self._waiting and not self._closing:
                 self._news.wait()
-            taken: list[tuple[Sequence[RawRecord], Future[None]]] = []
+            taken: list[tuple[Sequence[SpoolRecord], Future[None]]] = []
             count = 0
             while self._waiting and (not taken or count + len(self._waiting[0][0]) <= AT_ONCE):
                 taken.append(self._waiting.popleft())
                 count += len(taken[-1][0])
         return taken
 
-    def _append(self, records: Sequence[RawRecord]) -> NotWritten | None:
+    def _append(self, records: Sequence[SpoolRecord]) -> NotWritten | None:
         try:
             self._spool.append(records)
         except SpoolFull as error:

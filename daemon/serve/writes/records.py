@@ -9,7 +9,7 @@ from pydantic_core import to_json
 
 
 @dataclass(frozen=True, slots=True)
-class RawRecord:
+class SpoolRecord:
     """One record to be kept. impression: its id, the same for an impression and its clicks. line: a JSON
     object in one line, without its end."""
 
@@ -26,7 +26,7 @@ def impression_record(
     propensity: Sequence[float] | None = None,
     source: str | None = None,
     key: str | None = None,
-) -> RawRecord:
+) -> SpoolRecord:
     """A shown list, best place first. ts: Unix milliseconds. propensity: for each place, the probability in
     (0, 1] that the user looked at it."""
     said = {"event": "impression", "impression": impression, "ts": ts, "query": query, "shown": shown}
@@ -34,11 +34,11 @@ def impression_record(
     return _record(impression, said | {name: value for name, value in more.items() if value is not None})
 
 
-def click_record(impression: str, ts: int, clicked: str) -> RawRecord:
+def click_record(impression: str, ts: int, clicked: str) -> SpoolRecord:
     """A click on an object of an impression. ts: Unix milliseconds."""
     said = {"event": "click", "impression": impression, "ts": ts, "object": clicked}
     return _record(impression, said)
 
 
-def _record(impression: str, said: dict[str, object]) -> RawRecord:
-    return RawRecord(impression, to_json(said))
+def _record(impression: str, said: dict[str, object]) -> SpoolRecord:
+    return SpoolRecord(impression, to_json(said))

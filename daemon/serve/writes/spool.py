@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from daemon.serve.writes.records import RawRecord
+from daemon.serve.writes.records import SpoolRecord
 from streams.address import Address
 from streams.open import open_sink, prepare_topic
 from streams.source import OutRecord, Sink
@@ -36,7 +36,7 @@ class SpoolFull(Exception):
 class Spool(Protocol):
     """Keeps raw records. One thread at a time."""
 
-    def append(self, records: Sequence[RawRecord]) -> None:
+    def append(self, records: Sequence[SpoolRecord]) -> None:
         """Keep all of them: when it returns they are durable. Raises OSError, SpoolFull, StreamError or
         UserError; then some may be there, and writing them again does no harm, for their ids stay."""
         ...
@@ -72,7 +72,7 @@ class SpoolFolder:
         self._name, self._written, self._began = "", 0, 0.0
         self._held, self._looked = 0, float("-inf")
 
-    def append(self, records: Sequence[RawRecord]) -> None:
+    def append(self, records: Sequence[SpoolRecord]) -> None:
         """Write and flush to the disk; what could not be written whole is taken back."""
         block = b"".join(record.line + b"\n" for record in records)
         self._make_room(len(block))
@@ -148,7 +148,7 @@ class SpoolTopic:
         self._address, self._partitions = address, partitions
         self._sink: Sink | None = None
 
-    def append(self, records: Sequence[RawRecord]) -> None:
+    def append(self, records: Sequence[SpoolRecord]) -> None:
         """Send, and wait until the log has them."""
         if self._sink is None:
             prepare_topic(self._address, self._partitions, "write")

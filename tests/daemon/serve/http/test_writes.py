@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from daemon.serve.http import Writes
 from daemon.serve.http.schemas import MAX_IMPRESSION_BYTES
 from daemon.serve.writes.queue import WriteMetrics, WriteQueue
-from daemon.serve.writes.records import RawRecord
+from daemon.serve.writes.records import SpoolRecord
 from daemon.serve.writes.spool import SpoolFull
 from streams.event import Impression, ObjectRef
 from streams.signed_lists import LONGEST_ID, read_signed
@@ -36,7 +36,7 @@ class Kept:
         self.gate = threading.Event()
         self.gate.set()
 
-    def append(self, records: Sequence[RawRecord]) -> None:
+    def append(self, records: Sequence[SpoolRecord]) -> None:
         assert self.gate.wait(30)
         if self.fails is not None:
             raise self.fails

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from daemon.serve.writes.queue import NotWritten, WriteMetrics, WriteQueue
-from daemon.serve.writes.records import RawRecord, click_record
+from daemon.serve.writes.records import SpoolRecord, click_record
 from daemon.serve.writes.spool import SpoolFull
 from streams.errors import StreamUnavailable
 
@@ -23,7 +23,7 @@ class Gated:
         self.fails: Exception | None = None
         self.closed = False
 
-    def append(self, records: Sequence[RawRecord]) -> None:
+    def append(self, records: Sequence[SpoolRecord]) -> None:
         self.entered.set()
         assert self.gate.wait(30)
         if self.fails is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from daemon.serve.writes import spool as spools
-from daemon.serve.writes.records import RawRecord, click_record, impression_record
+from daemon.serve.writes.records import SpoolRecord, click_record, impression_record
 from daemon.serve.writes.spool import SpoolBounds, SpoolFolder, SpoolFull, SpoolTopic
 from streams.address import parse_address
 from streams.feed.formats import read_sources
@@ -22,7 +22,7 @@ ROOMY = SpoolBounds(1 << 20, None)
 NOW = 1_790_000_000.0
 
 
-def clicks(count: int, name: str = "l1") -> list[RawRecord]:
+def clicks(count: int, name: str = "l1") -> list[SpoolRecord]:
     return [click_record(name, 1_000 + n, f"o{n}") for n in range(count)]
 
 
