@@ -17,7 +17,7 @@ from daemon.exits import EX_OK, EX_SOFTWARE, UserError
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime_without_server
 from daemon.serve.http import HttpLimits, HttpServer, Parts, Writes, create_app, serve
 from daemon.serve.lists import SignedLists
-from daemon.serve.live import LEAVE_S, FreshnessWatcher, Live
+from daemon.serve.live import FreshnessWatcher, Live
 from daemon.serve.metrics import FRESHNESS_EDGES, GuardMetrics, KeyAnswerMetrics, ServeMetrics
 from daemon.serve.page.routes import page_routes
 from daemon.serve.page.sources import live_series, page_sources
@@ -140,7 +140,7 @@ def _writes(stack: ExitStack, config: Config, metrics: ServeMetrics) -> Writes |
         return None
     counted = WriteMetrics(metrics.registry)
     queue = WriteQueue(_spool(config), wanted.queue, counted)
-    stack.callback(queue.close, LEAVE_S)
+    stack.callback(queue.close)
     token = wanted.token.get_secret_value()
     return Writes(queue, counted, token, wanted.origins, wanted.batch_max)
 

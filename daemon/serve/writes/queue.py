@@ -13,6 +13,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from daemon.exits import UserError
+from daemon.runtime.watchdog import BackgroundThread
 from daemon.serve.writes.records import SpoolRecord
 from daemon.serve.writes.spool import Spool, SpoolFull
 from streams.errors import StreamError
@@ -45,13 +46,16 @@ class WriteMetrics:
         )
 
 
-class WriteQueue:
+class WriteQueue(BackgroundThread):
     """Records on their way to the spool, at most `most` of them. Any thread may put some in.
 
     `put` never waits; the future is done when the records are durable, or raises NotWritten.
     """
 
+    name, end_s = "writes", 0.5
+
     def __init__(self, spool: Spool, most: int, metrics: WriteMetrics) -> None:
+        super().__init__()
         self._spool, self._most, self._metrics = spool, most, metrics
         self._waiting: deque[tuple[Sequence[SpoolRecord], Future[None]]] = deque()
         self._inside = 0
@@ -59,8 +63,7 @@ class WriteQueue:
         self._said = float("-inf")
         self._news = threading.Condition()
         metrics.waiting.set_function(lambda: self._inside)
-        self._thread = threading.Thread(target=self._run, name="tripletd-writes", daemon=True)
-        self._thread.start()
+        self.start()
 
     def put(self, records: Sequence[SpoolRecord]) -> Future[None]:
         """Have them kept. Raises NotWritten where too many wait, or the role ends."""
@@ -75,12 +78,11 @@ class WriteQueue:
             self._news.notify()
         return future
 
-    def close(self, timeout_s: float) -> None:
-        """Write what waits, and end; bounded."""
+    def stop(self) -> None:
+        """Write what waits, and end; returns at once."""
         with self._news:
             self._closing = True
             self._news.notify()
-        self._thread.join(timeout_s)
 
     def _run(self) -> None:
         while taken := self._taken():

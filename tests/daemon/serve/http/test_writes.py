@@ -54,7 +54,8 @@ def writing(token: str = "", most: int = 100, lists: Any = None) -> Iterator[tup
             yield served, kept
     finally:
         kept.gate.set()
-        queue.close(30)
+        queue.stop()
+        assert queue.ended(30)
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,8 @@ def test_what_waits_together_is_written_together() -> None:
     for future in [first, *others]:
         future.result(30)
     assert spool.appended == [1, 6]
-    held.close(30)
+    held.stop()
+    assert held.ended(30)
     assert spool.closed
 
 
@@ -69,7 +70,8 @@ def test_more_than_may_wait_are_refused_and_those_inside_are_written() -> None:
     first.result(30)
     second.result(30)
     held.put(ONE * 3).result(30)  # there is room again
-    held.close(30)
+    held.stop()
+    assert held.ended(30)
 
 
 @pytest.mark.parametrize(
@@ -93,17 +95,17 @@ def test_a_failure_is_told_to_those_it_concerns_and_the_next_try_is_made(
     assert failed.value.reason == reason
     spool.fails = None
     held.put(ONE).result(30)
-    held.close(30)
+    held.stop()
+    assert held.ended(30)
 
 
 def test_at_the_end_what_waits_is_written_and_nothing_more_is_taken() -> None:
     spool = Gated()
     held = queue(spool)
     first = held.put(ONE)
-    closing = threading.Thread(target=held.close, args=(30,))
-    closing.start()
+    held.stop()
     spool.gate.set()
-    closing.join(30)
+    assert held.ended(30)
     first.result(30)
     with pytest.raises(NotWritten):
         held.put(ONE)
