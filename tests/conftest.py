@@ -15,6 +15,7 @@ pytest_plugins = (
     "tests.harness.kafka.fixtures",
     "tests.harness.kill.fixtures",
     "tests.harness.nothing_skipped",
+    "tests.harness.postgres",
     "tests.harness.quick",
     "tests.harness.sharing",
     "tests.harness.timings",

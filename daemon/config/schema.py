@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from daemon.config.index import IndexConfig
 from daemon.config.learners import CapsKeys, KeysConfig, LearnerConfig, OasisKeys, ViewKeys
 from daemon.config.stream import StreamConfig
 from daemon.config.values import (
@@ -605,6 +606,7 @@ class Config:
     serving: ServingConfig
     validate: ValidateConfig
     serve: ServeConfig
+    index: IndexConfig
     interleaving: InterleavingConfig
     http: HttpConfig
     log: LogConfig
@@ -649,6 +651,7 @@ SECTIONS: dict[str, type[Section]] = {
     "serving": ServingConfig,
     "validate": ValidateConfig,
     "serve": ServeConfig,
+    "index": IndexConfig,
     "interleaving": InterleavingConfig,
     "http": HttpConfig,
     "log": LogConfig,

@@ -1,7 +1,8 @@
 """Vectors for an index that is not ours, by the model that answers (`learners.forms.embedding`).
 
 `embedded`: in the space of the vectors that `models export --form served` writes of the same version.
-`folded`: queries alone, in the space of the vectors as they were given (`learners.maps.linear`).
+`folded`: queries alone, in the space of the vectors as they were given (`learners.maps.linear`). `own`: the
+same by the owner's ranking, whatever was learned.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -22,15 +23,15 @@ from daemon.versions.forms import KeyedForm
 from learners.block import Block, DenseBlock, SparseBlock, as_block
 from learners.forms.carried import CarriedForm
 from learners.forms.embedding import Embedding, Root, root_of
-from learners.forms.quadratic import inverse_roots
+from learners.forms.quadratic import DiagonalForm, by_distance, inverse_roots
 from learners.forms.serving import learned_of
 from learners.maps import FittedSpaceMap
 from learners.maps.linear import linear_space
 
 Mode: TypeAlias = Literal["folded", "embedded"]
 """Of a query: for an index of given vectors, and for one of exported vectors."""
-WantedVector: TypeAlias = Literal["folded", "embedded", "document"]
-"""The same, and an object as a document of an index of exported vectors."""
+WantedVector: TypeAlias = Literal["folded", "embedded", "document", "own"]
+"""The same, an object as a document of an index of exported vectors, and a query by the owner's ranking."""
 ReadView: TypeAlias = Callable[[], AbstractContextManager[View]]
 
 ROOTS = 4
@@ -76,7 +77,7 @@ class VectorMaker:
     asks for embedded vectors."""
 
     def __init__(self, fitted: FittedSpaceMap) -> None:
-        self._linear = linear_space(fitted)
+        self._linear, self._own = linear_space(fitted), fitted.own
         self._roots: OrderedDict[ModelId, Root | None] = OrderedDict()
         self._lock = threading.Lock()
         self._making = threading.Lock()
@@ -92,9 +93,9 @@ class VectorMaker:
 
     def make(self, read: ReadView, mapped: Block, wanted: WantedVector) -> MadeVectors:
         """Make the vectors of mapped objects by the model that `read` gives. Raises NoVectorsError."""
-        if wanted == "folded":
+        if wanted in ("folded", "own"):
             with read() as view:
-                return self._folded(view, mapped)
+                return self._folded(self._owners(view) if wanted == "own" else view, mapped)
         for _ in range(TRIES):
             with read() as view:
                 _refuse(view)
@@ -106,6 +107,14 @@ class VectorMaker:
                 if not self._known(model)[0]:
                     self._keep(model, root_of(form))
         raise NoVectorsError("busy", "the model changed while it was prepared", "ask again shortly")
+
+    def _owners(self, view: View) -> View:
+        """The view with the owner's ranking in the place of what was learned; where the map lost it, with the
+        similarity that learning began from."""
+        if self._own is not None:
+            return replace(view, form=self._own.form())
+        plain = DiagonalForm(np.ones(view.dim, np.float32), view.form.normalised, by_distance(view.form))
+        return replace(view, form=plain)
 
     def _folded(self, view: View, mapped: Block) -> MadeVectors:
         if view.rescored or isinstance(view.form, KeyedForm):

@@ -251,6 +251,19 @@ class Live:
         about = made.similarity, made.symmetric, made.rows.dim
         return VectorAnswers(made.model, made.formed, results, *about, views)
 
+    def sample_queries(self, most: int) -> list[Numbers] | None:
+        """Folded queries of some objects, by the model that answers where none is named; None while there is
+        no model, no object, or no such queries."""
+        opened = self.opened
+        mapped = None if opened is None else opened.searcher.sample(most)
+        if opened is None or mapped is None:
+            return None
+        try:
+            read = opened.replicas[self._config.serve.aliases[0]].read
+            return list(_rows(opened.vectors.make(read, mapped, "folded").rows))
+        except (NotServing, NoVectorsError):
+            return None
+
     def statuses(self) -> list[ReplicaStatus]:
         """How each alias stands."""
         if self.opened is None:

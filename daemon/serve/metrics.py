@@ -1,4 +1,5 @@
-"""The metrics that `serve` exports: answers, served versions, items, freshness, the search's check, keys."""
+"""The metrics that `serve` exports: answers, served versions, items, freshness, the search's check, keys,
+the store of [index]."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -245,3 +246,35 @@ class KeyAnswerMetrics:
     def answered(self, model: str) -> None:
         """Queries of a key are being answered by this model."""
         self._answers.labels(model).inc()
+
+
+_STORE_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class IndexMetrics:
+    """Of questions to the store of [index]. Any thread."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        about = "Answers of the store of [index], by mode"
+        self._seconds = Histogram(
+            "tripletd_index_seconds", about, ["mode"], buckets=_STORE_SECONDS, registry=registry
+        )
+        about = "Questions that the store of [index] did not answer"
+        self._failures = Counter("tripletd_index_failures", about, ["kind"], registry=registry)
+        for kind in ("away", "refused"):
+            self._failures.labels(kind)
+        about = "Share of the store's exact first 10 that it found when last measured; below 0 before"
+        self._recall = Gauge("tripletd_index_recall", about, registry=registry)
+        self._recall.set(-1)
+
+    def answered(self, mode: str, seconds: float) -> None:
+        """The store answered."""
+        self._seconds.labels(mode).observe(seconds)
+
+    def failed(self, kind: str) -> None:
+        """It did not: `away` or `refused`."""
+        self._failures.labels(kind).inc()
+
+    def measured(self, recall: float) -> None:
+        """Its recall was measured."""
+        self._recall.set(recall)

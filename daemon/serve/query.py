@@ -130,6 +130,18 @@ class KeyChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexUse:
+    """How an answer came from a store that is not ours. store: its name. mode: what it was asked, or
+    `catalog`: the catalog was searched instead. candidates: objects it found. why: of the mode, for people.
+    """
+
+    store: str
+    mode: str
+    candidates: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Answers:
     """Answers to several queries by one consistent model, in their order.
 
@@ -142,7 +154,8 @@ class Answers:
     again. (Until the next form is made, b is a state of the line that the learner has left when it has just
     begun anew from an older version; it may then exceed t.) exact[i]: whether every object was looked at;
     False where an approximate search took part, which finds most of the k best. The score of a hit is the
-    same either way. by[i]: which model answered query i, None where it names no key.
+    same either way. by[i]: which model answered query i, None where it names no key. index[i]: how a store
+    took part in answer i, None where it did not; () where none is configured.
     """
 
     model: AnsweringModel
@@ -150,6 +163,7 @@ class Answers:
     formed: int
     exact: Sequence[bool]
     by: Sequence[KeyChoice | None]
+    index: Sequence[IndexUse | None] = ()
 
 
 @dataclass(frozen=True, slots=True)

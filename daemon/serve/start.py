@@ -11,17 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
+from prometheus_client import CollectorRegistry
 
+from checkpoints import VersionStore
 from daemon.config.schema import Config, ServeConfig
 from daemon.exits import EX_OK, EX_SOFTWARE, UserError
+from daemon.index import open_index
+from daemon.index.verdicts import KeptVerdicts
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime_without_server
 from daemon.serve.http import HttpLimits, HttpServer, Parts, Writes, create_app, serve
+from daemon.serve.indexed import IndexSearch
 from daemon.serve.lists import SignedLists
 from daemon.serve.live import FreshnessWatcher, Live
-from daemon.serve.metrics import FRESHNESS_EDGES, GuardMetrics, KeyAnswerMetrics, ServeMetrics
+from daemon.serve.metrics import FRESHNESS_EDGES, GuardMetrics, IndexMetrics, KeyAnswerMetrics, ServeMetrics
 from daemon.serve.page.routes import page_routes
 from daemon.serve.page.sources import live_series, page_sources
 from daemon.serve.store import StoreActions
+from daemon.serve.store_recall import StoreRecall
 from daemon.serve.writes.queue import WriteMetrics, WriteQueue
 from daemon.serve.writes.spool import Spool, SpoolBounds, SpoolFolder, SpoolTopic
 from daemon.telemetry.metrics import add_place
@@ -101,6 +107,7 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
         runtime.health.set_ready(progress)
 
     live = Live(config, versions, ledger, watcher, guarded, keys=keys, tell=reading)
+    index = _index(stack, config, versions, live, metrics.registry)
     series = live_series(config, metrics.registry, runtime.health)
     stack.callback(live.close, series)
     metrics.follow(live.statuses, live.items, watcher.waiting)
@@ -119,12 +126,31 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
         pulse=runtime.watchdog.watch("the search"),
         lists=_lists(config, live),
         writes=_writes(stack, config, metrics),
+        index=index,
+        index_threads=config.index.connections,
     )
     server = serve(create_app(parts), config.http.host, config.http.serve_port)
     stack.callback(server.close)
     series.start()
     log.info("answering, with metrics, health and the page", url=f"http://{server.host}:{server.port}")
     return ServeParts(live, server)
+
+
+def _index(
+    stack: ExitStack, config: Config, versions: VersionStore, live: Live, registry: CollectorRegistry
+) -> IndexSearch | None:
+    """What asks the store of [index]; None where there is none."""
+    index = open_index(config.index)
+    if index is None:
+        return None
+    stack.callback(index.close)
+    metrics = IndexMetrics(registry)
+    recall = StoreRecall(index, config.index, live.sample_queries, metrics.measured)
+    stack.callback(recall.close)
+    recall.start()
+    mode_of = KeptVerdicts(versions, index.name).mode_of
+    log.info("questions go to a store", index=index.name, mode=config.index.mode)
+    return IndexSearch(index, config.index, live, mode_of, metrics)
 
 
 def _lists(config: Config, live: Live) -> SignedLists | None:

@@ -48,7 +48,7 @@ LEFT_OUT = (
 )
 """Tests of whole roles, of brokers, and long runs: how their ids begin."""
 
-BROKERS = {"kafka", "kafka_node", "kafka_three", "kafka_secured"}
+BROKERS = {"kafka", "kafka_node", "kafka_three", "kafka_secured", "postgres"}
 CLIENTS = {"kafka", "confluent"}
 STARTERS = {"subprocess", "forked", "multiprocessing", "sync_playwright", "Process", "CliRunner"}
 """Names in a test module by which it starts processes, a browser or the whole command line."""

@@ -23,6 +23,7 @@ from daemon.runtime.watchdog import Pulse
 from daemon.serve.http.batching import Batcher, Searching
 from daemon.serve.http.errors import JSON, Problem, from_failure
 from daemon.serve.http.guard import AllowedHosts, RequestGuard, TokenGuard
+from daemon.serve.http.indexed import Asking, FindingInIndex, IndexedAnswers
 from daemon.serve.http.limits import HttpLimits, HttpMetrics, RequestBodies
 from daemon.serve.http.offload import BoundedThreads
 from daemon.serve.http.openapi import Handler, document, routes
@@ -126,7 +127,8 @@ class Parts:
     its own families. token: bearer token of what changes state, "" refuses all of that. hosts: names under
     which it may be asked, beside addresses and localhost. page: more routes, such as those of the page.
     pulse: sign of life of the compute thread. lists: makes lists by chance and signs them. writes: takes
-    impressions and clicks, None where that is switched off.
+    impressions and clicks, None where that is switched off. index: the store that questions go to first,
+    `index_threads` at once; None asks the searcher alone.
     """
 
     searcher: Searching
@@ -143,6 +145,8 @@ class Parts:
     pulse: Pulse | None = None
     lists: ListMaker | None = None
     writes: Writes | None = None
+    index: FindingInIndex | None = None
+    index_threads: int = 1
 
 
 def create_app(parts: Parts) -> Starlette:
@@ -173,10 +177,13 @@ def create_app(parts: Parts) -> Starlette:
 
 def _handlers(parts: Parts, batcher: Batcher, bodies: RequestBodies) -> Mapping[str, Handler]:
     """By path, what answers its operations."""
+    asking: Asking = batcher
+    if parts.index is not None:
+        asking = IndexedAnswers(batcher, parts.index, parts.index_threads, parts.limits)
     writes = parts.writes
     queue, counted = (writes.queue, writes.metrics) if writes else (None, None)
     similar = SimilarEndpoints(
-        batcher,
+        asking,
         parts.answered,
         parts.aliases,
         bodies,

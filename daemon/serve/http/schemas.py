@@ -483,6 +483,19 @@ class ByKey(Answer):
     )
 
 
+class OfIndex(Answer):
+    """How the store of [index] took part in an answer."""
+
+    store: str = Field(description="the store, and what was asked of it")
+    mode: Literal["own", "folded", "rescored", "embedded", "catalog"] = Field(
+        description="what it was asked; `catalog`: it was away, and the catalog was searched instead"
+    )
+    candidates: int = Field(description="objects it found; those of `rescored` are scored as ever")
+    why: str = Field(description="why this mode")
+
+
+_OF_INDEX = "how the store of [index] took part; only where one is configured"
+
 _BY_KEY = "which model answered; only where the question named a key"
 
 
@@ -505,6 +518,7 @@ class SimilarAnswer(Origin):
     results: list[Hit]
     exact: bool = Field(description=_EXACT)
     key: ByKey | None = Field(None, description=_BY_KEY)
+    index: OfIndex | None = Field(None, description=_OF_INDEX)
     impression: str | None = Field(
         None,
         description="only in a list that was made by chance, or is kept by `log`: its id, signed where "
@@ -532,6 +546,7 @@ class BatchResult(Answer):
     results: list[Hit] | None = None
     exact: bool | None = Field(None, description=_EXACT)
     key: ByKey | None = Field(None, description=_BY_KEY)
+    index: OfIndex | None = Field(None, description=_OF_INDEX)
     error: ErrorBody | None = None
 
 

@@ -16,8 +16,8 @@ from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from daemon.serve.http.batching import Batcher
 from daemon.serve.http.errors import JSON, Problem, from_refusal
+from daemon.serve.http.indexed import Asking
 from daemon.serve.http.limits import HttpLimits, RequestBodies
 from daemon.serve.http.offload import BoundedThreads
 from daemon.serve.http.schemas import EXPLAINED, BatchRequest, Filter, Question, SimilarRequest, SparseNumbers
@@ -31,7 +31,16 @@ from daemon.serve.interleave import (
     team_draft,
     with_explored,
 )
-from daemon.serve.query import AnsweringModel, Answers, ExplainedId, KeyChoice, Query, QueryError, ScoredId
+from daemon.serve.query import (
+    AnsweringModel,
+    Answers,
+    ExplainedId,
+    IndexUse,
+    KeyChoice,
+    Query,
+    QueryError,
+    ScoredId,
+)
 
 _NO_FILTER = Filter()
 
@@ -227,13 +236,14 @@ def _signed(lists: ListMaker, query: Query, made: MadeList) -> str | None:
 class SimilarEndpoints:
     """Queries in, nearest objects out; the first of `aliases` answers where none is named.
 
-    answered: called with the alias and the model of every answer; it must be quick. lists: makes lists by
-    chance and signs them, None where that is off. kept: keeps what was shown, where a question asks for it.
+    search: answers them. answered: called with the alias and the model of every answer; it must be quick.
+    lists: makes lists by chance and signs them, None where that is off. kept: keeps what was shown, where a
+    question asks for it.
     """
 
     def __init__(
         self,
-        batcher: Batcher,
+        search: Asking,
         answered: Callable[[str, AnsweringModel], None],
         aliases: Sequence[str],
         bodies: RequestBodies,
@@ -243,7 +253,7 @@ class SimilarEndpoints:
         kept: ImpressionLog,
     ) -> None:
         self._lists, self._kept = lists, kept
-        self._batcher, self._answered, self._aliases = batcher, answered, aliases
+        self._search, self._answered, self._aliases = search, answered, aliases
         self._bodies, self._limits = bodies, limits
         self._chance = ChanceLists(lists, self._ask, limits)
 
@@ -259,7 +269,7 @@ class SimilarEndpoints:
         async with self._bodies.read(request, BatchRequest) as wanted:
             alias = known_alias(wanted.alias, self._aliases)
             answers, origin = await self._ask(alias, to_queries(wanted.queries, self._limits))
-            each = zip(answers.results, answers.exact, answers.by, strict=True)
+            each = zip(answers.results, answers.exact, answers.by, _uses(answers), strict=True)
             found = [_entry(*one, place) for place, one in enumerate(each)]
             return _json({**origin, "answers": found})
 
@@ -280,7 +290,8 @@ class SimilarEndpoints:
             told = await self._log(
                 query, [hit.id for hit in result], self._id_of(query, result, alias, answers)
             )
-        return _json({**origin, **_answered(result, answers.exact[0], answers.by[0]), **told})
+        found = _answered(result, answers.exact[0], answers.by[0], _uses(answers)[0])
+        return _json({**origin, **found, **told})
 
     def _id_of(self, query: Query, hits: Sequence[ScoredId], alias: str, answers: Answers) -> str | None:
         """The id of a list of one model; None for a list of nothing."""
@@ -299,7 +310,8 @@ class SimilarEndpoints:
         """A list of two models by a team draft, or of one; with a random object where `explore` is 1."""
         query = self._query(wanted)
         made = await self._chance.make(self._models(wanted), query, explore)
-        told = {"exact": made.exact, **_of_key(made.answers.by[0]), **made.told}
+        of_index = _of_index(_uses(made.answers)[0])
+        told = {"exact": made.exact, **_of_key(made.answers.by[0]), **of_index, **made.told}
         if wanted.log:
             told |= await self._log(query, [hit["id"] for hit in told["results"]], told["impression"])
         return _json({**made.origin, **told})
@@ -330,7 +342,7 @@ class SimilarEndpoints:
         """The answers, and the values of `schemas.Origin` that every answer has."""
         start = time.perf_counter()
         try:
-            answers = await self._batcher.ask(alias, queries)
+            answers = await self._search.ask(alias, queries)
         except QueryError as refused:
             raise from_refusal(refused) from None
         model = answers.model
@@ -340,18 +352,33 @@ class SimilarEndpoints:
 
 
 def _entry(
-    result: Sequence[ScoredId] | QueryError, exact: bool, by: KeyChoice | None, place: int
+    result: Sequence[ScoredId] | QueryError,
+    exact: bool,
+    by: KeyChoice | None,
+    use: IndexUse | None,
+    place: int,
 ) -> dict[str, Any]:
     if isinstance(result, QueryError):
         return {"error": from_refusal(result, f"queries[{place}].").body()}
-    return _answered(result, exact, by)
+    return _answered(result, exact, by, use)
 
 
-def _answered(hits: Sequence[ScoredId], exact: bool, by: KeyChoice | None) -> dict[str, Any]:
+def _answered(
+    hits: Sequence[ScoredId], exact: bool, by: KeyChoice | None, use: IndexUse | None
+) -> dict[str, Any]:
     found: list[dict[str, Any]] = [{"id": hit.id, "score": hit.score} for hit in hits]
     if hits and isinstance(hits[0], ExplainedId):
         found = [told | why_of(hit) for told, hit in zip(found, hits, strict=True)]
-    return {"results": found, "exact": exact, **_of_key(by)}
+    return {"results": found, "exact": exact, **_of_key(by), **_of_index(use)}
+
+
+def _uses(answers: Answers) -> Sequence[IndexUse | None]:
+    """How a store took part in each answer."""
+    return answers.index or [None] * len(answers.results)
+
+
+def _of_index(use: IndexUse | None) -> dict[str, Any]:
+    return {} if use is None else {"index": asdict(use)}
 
 
 def _of_key(by: KeyChoice | None) -> dict[str, Any]:

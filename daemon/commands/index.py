@@ -1,0 +1,63 @@
+"""`tripletd index judge`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from daemon.commands import common
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, flag
+from daemon.exits import EX_OK, EX_USAGE, UserError
+
+app = typer.Typer(
+    help="The vector store that you already have, asked with what was learned.", no_args_is_help=True
+)
+
+
+@app.callback()
+def _group() -> None:
+    """Keep the command's name although it is the only one."""
+
+
+@app.command("judge")
+def judge(
+    version: Annotated[
+        str, typer.Argument(metavar="VERSION", help="A number, or latest, best, stable, a pinned name.")
+    ] = "stable",
+    *,
+    dry_run: Annotated[bool, flag("--dry-run", "Tell the verdict, keep nothing.")] = False,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Judge each mode of the store by held-out lists, as the store answers; serve takes what holds.
+
+    The verdict is kept beside the version, and counts for it and for later ones until these have their own.
+    """
+    from daemon.index import open_index
+    from daemon.index.verdict import choose_mode
+    from daemon.index.verdicts import keep_verdict
+    from daemon.models.decide import number_of
+    from daemon.validate.store_modes import judge_store
+
+    settings = common.load(config, set_)
+    index = open_index(settings.index)
+    if index is None:
+        raise UserError("no store is configured", "set index.store and the keys beside it", EX_USAGE)
+    try:
+        versions, _, entries = common.opened(settings)
+        number = number_of(version, versions.versions(), entries)
+        verdict = judge_store(settings, versions, number, index)
+    finally:
+        index.close()
+    if not dry_run:
+        keep_verdict(versions, verdict)
+    choice = choose_mode(verdict, index.name)
+    if json:
+        common.write_json(verdict.to_meta() | {"mode": choice.mode, "why": choice.why, "dry_run": dry_run})
+        return EX_OK
+    for mode, one in verdict.modes.items():
+        common.say(f"{mode}: {'holds' if one.holds else 'does not hold'}, {one.told}")
+    common.say(f"auto is {choice.mode}: {choice.why}")
+    return EX_OK

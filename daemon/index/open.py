@@ -1,0 +1,60 @@
+"""The adapter that [index] configures. To add a store: one file beside this one, and its name here."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from daemon.config.index import IndexConfig
+from daemon.index.elastic import ElasticField, ElasticIndex
+from daemon.index.pgvector import PgTable, PgVectorIndex
+from daemon.index.protocol import VectorIndex
+from daemon.index.qdrant import QdrantCollection, QdrantIndex
+from daemon.index.rest import RestStore
+
+
+def open_index(config: IndexConfig, transport: Any = None) -> VectorIndex | None:
+    """The configured store, None where none is. It need not be there yet. transport: of httpx, in the place
+    of the network. Raises UserError where a library is missing."""
+    if not config.store:
+        return None
+    if config.store == "pgvector":
+        place = PgTable(
+            config.address,
+            config.secret.get_secret_value(),
+            config.collection,
+            config.id or "id",
+            config.vector or "embedding",
+            config.tags,
+        )
+        return PgVectorIndex(
+            place, width=config.width, timeout_s=config.timeout, connections=config.connections
+        )
+    store = RestStore(
+        config.address,
+        f"{config.store} {config.collection}",
+        headers=_headers(config),
+        timeout_s=config.timeout,
+        connections=config.connections,
+        transport=transport,
+    )
+    if config.store == "qdrant":
+        names = config.collection, config.id, config.vector, config.tags
+        return QdrantIndex(store, QdrantCollection(*names), config.width)
+    field = config.vector or "embedding"
+    return ElasticIndex(
+        store, ElasticField(config.store, config.collection, field, config.id, config.tags), config.width
+    )
+
+
+def _headers(config: IndexConfig) -> dict[str, str]:
+    """Who asks: an API key, or a user and a password where `user` is given."""
+    secret = config.secret.get_secret_value()
+    if not secret:
+        return {}
+    if config.store == "qdrant":
+        return {"api-key": secret}
+    if config.user:
+        pair = base64.b64encode(f"{config.user}:{secret}".encode()).decode()
+        return {"Authorization": f"Basic {pair}"}
+    return {"Authorization": f"ApiKey {secret}"}

@@ -1,0 +1,268 @@
+"""pgvector: the nearest rows of a Postgres table.
+
+The order is by the bare operator of the index that is there, since an index of pgvector serves no other
+expression. What a question needs (how far to look, a limit of time, a plan that knows the numbers) is set for
+its transaction alone, so that a pooler between us and the database may share connections; all of it goes in
+one round trip.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from daemon.exits import EX_UNAVAILABLE, UserError
+from daemon.index.protocol import AskedVector, Candidate, StoreAway, StoreRefused
+
+if TYPE_CHECKING:
+    from psycopg import Connection, sql
+    from psycopg_pool import ConnectionPool
+
+WIDEST = 1000
+"""The largest `hnsw.ef_search` that pgvector takes."""
+ITERATIVE = (0, 8)
+"""The first pgvector whose scans go on until a filter has left enough."""
+OPERATORS: Mapping[str, str] = {"ip": "<#>", "cosine": "<=>", "l2": "<->"}
+"""By the middle of an operator class' name, such as `vector_ip_ops`."""
+TRIES = 2
+_CLOSE_S = 2.0
+
+_COLUMN = """
+SELECT format_type(a.atttypid, a.atttypmod) FROM pg_attribute a
+WHERE a.attrelid = %s::regclass AND a.attname = %s AND NOT a.attisdropped
+"""
+_INDEXES = """
+SELECT o.opcname FROM pg_index i
+JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam
+JOIN pg_opclass o ON o.oid = i.indclass[0]
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+WHERE i.indrelid = %s::regclass AND a.attname = %s AND i.indisvalid AND m.amname IN ('hnsw', 'ivfflat')
+ORDER BY i.indexrelid
+"""
+_VERSION = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+
+
+@dataclass(frozen=True, slots=True)
+class PgTable:
+    """Where the vectors are. table: also `schema.table`. tags: a column of `text[]`, "" without one."""
+
+    address: str
+    password: str
+    table: str
+    id: str
+    vector: str
+    tags: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What was found of a table. kind: the type of its vectors. operator: of its index, or the inner product
+    where it has none. iterative: whether scans can go on."""
+
+    kind: str
+    operator: str
+    iterative: bool
+
+
+class PgVectorIndex:
+    """Asks one table, over at most `connections`. width: how far an approximate search looks at least.
+    timeout_s: for a connection, and for an answer.
+
+    Raises UserError where psycopg is not installed. The database need not be there yet.
+    """
+
+    def __init__(self, place: PgTable, *, width: int, timeout_s: float, connections: int) -> None:
+        pool, self._sql = load_psycopg()
+        self._place, self._width, self._timeout_s = place, width, timeout_s
+        self._shape: Shape | None = None
+        label = f"index-{uuid4().hex[:8]}"
+        self._told = _LastWarning(label)
+        logging.getLogger("psycopg.pool").addHandler(self._told)
+        given: dict[str, Any] = {
+            "autocommit": True,
+            "connect_timeout": max(2, round(timeout_s)),  # of libpq, which takes no less
+            "tcp_user_timeout": round(timeout_s * 1e3),
+            "application_name": "tripletd",
+        }
+        if place.password:
+            given["password"] = place.password
+        self._pool: ConnectionPool[Connection[Any]] = pool(
+            place.address,
+            kwargs=given,
+            min_size=1,
+            max_size=max(1, connections),
+            timeout=timeout_s,
+            reconnect_timeout=timeout_s,  # then the next question tries, not a clock of growing rests
+            name=label,
+            open=False,
+        )
+        self._open = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """The store and what is asked of it, for people."""
+        return f"pgvector {self._place.table}"
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        with suppress(Exception):
+            self._pool.close(_CLOSE_S)
+        logging.getLogger("psycopg.pool").removeHandler(self._told)
+
+    def search(
+        self, vector: AskedVector, k: int, tags: Sequence[str] = (), *, exact: bool = False
+    ) -> list[Candidate]:
+        """As `VectorIndex.search`. A connection that was lost is made anew, once."""
+        import psycopg
+        from psycopg_pool import PoolClosed, PoolTimeout
+
+        if tags and not self._place.tags:
+            raise StoreRefused(f"{self.name}: no column of tags is named", "name it in index.tags")
+        self._opened()
+        for left in reversed(range(TRIES)):
+            try:
+                with self._pool.connection() as connection:
+                    return self._asked(connection, vector, k, tags, exact)
+            except (PoolTimeout, PoolClosed) as error:
+                raise self._away(self._told.last or str(error)) from error
+            except psycopg.errors.QueryCanceled as error:
+                raise self._away(_first_line(error)) from error
+            except psycopg.OperationalError as error:
+                self._shape = None
+                if not left:
+                    raise self._away(_first_line(error)) from error
+                with suppress(Exception):
+                    self._pool.check()
+            except psycopg.Error as error:
+                self._shape = None  # whoever mends the table is not asked to restart this
+                told = f"{self.name}: {_first_line(error)}"
+                raise StoreRefused(told, "compare [index] with the table") from error
+        raise AssertionError("the last try returns or raises")
+
+    def _opened(self) -> None:
+        with self._open:
+            if self._pool.closed:
+                self._pool.open()
+
+    def _asked(
+        self, connection: Connection[Any], vector: AskedVector, k: int, tags: Sequence[str], exact: bool
+    ) -> list[Candidate]:
+        shape = self._shape = self._shape or self._look(connection)
+        question, given = self._question(shape, vector, k, tags)
+        with connection.pipeline(), connection.transaction():
+            for name, value in self._settings(shape, k, exact).items():
+                connection.execute("SELECT set_config(%s, %s, true)", (name, value))
+            rows = connection.execute(question, given, prepare=True).fetchall()
+        rows.sort(key=lambda row: row[1])  # scans that go on are in order but for a few
+        return [Candidate(row[0], -float(row[1])) for row in rows]
+
+    def _settings(self, shape: Shape, k: int, exact: bool) -> dict[str, str]:
+        """Of the transaction of one question."""
+        settings = {
+            "statement_timeout": str(max(1, round(self._timeout_s * 1e3))),
+            # A plan for any number of rows is one for a tenth of the table: no index.
+            "plan_cache_mode": "force_custom_plan",
+        }
+        if exact:
+            return {**settings, "enable_indexscan": "off"}
+        settings["hnsw.ef_search"] = str(min(WIDEST, max(k, self._width)))
+        if shape.iterative:
+            settings |= {"hnsw.iterative_scan": "relaxed_order", "ivfflat.iterative_scan": "relaxed_order"}
+        return settings
+
+    def _question(
+        self, shape: Shape, vector: AskedVector, k: int, tags: Sequence[str]
+    ) -> tuple[sql.Composed, dict[str, Any]]:
+        sql, place = self._sql, self._place
+        column = sql.Identifier(place.vector)
+        distance = sql.SQL("{} {} %(vector)s::{}").format(
+            column, sql.SQL(shape.operator), sql.SQL(shape.kind.partition("(")[0])
+        )
+        where = sql.SQL("{} IS NOT NULL").format(column)
+        if tags:
+            where += sql.SQL(" AND {} @> %(tags)s::text[]").format(sql.Identifier(place.tags))
+        question = sql.SQL("SELECT {}::text, {} FROM {} WHERE {} ORDER BY {} LIMIT %(k)s").format(
+            sql.Identifier(place.id), distance, sql.Identifier(*place.table.split(".")), where, distance
+        )
+        return question, {"vector": text_of(vector, shape.kind), "tags": list(tags), "k": k}
+
+    def _look(self, connection: Connection[Any]) -> Shape:
+        """Find what the table is."""
+        place = self._place
+        version = connection.execute(_VERSION).fetchone()
+        if version is None:
+            raise StoreRefused(f"{self.name}: the database has no pgvector", "CREATE EXTENSION vector")
+        table = self._sql.Identifier(*place.table.split(".")).as_string(connection)
+        column = connection.execute(_COLUMN, (table, place.vector)).fetchone()
+        if column is None:
+            raise StoreRefused(f"{self.name}: there is no column {place.vector}", "name it in index.vector")
+        if column[0].partition("(")[0] not in ("vector", "halfvec", "sparsevec"):
+            told = f"{self.name}: the column {place.vector} is of the type {column[0]}"
+            raise StoreRefused(told, "name one of vector, halfvec or sparsevec in index.vector")
+        classes = connection.execute(_INDEXES, (table, place.vector))
+        known = [OPERATORS.get(name.split("_")[1]) for (name,) in classes]
+        operator = next((one for one in known if one is not None), OPERATORS["ip"])
+        return Shape(column[0], operator, _numbers(version[0]) >= ITERATIVE)
+
+    def _away(self, why: str) -> StoreAway:
+        remedy = "look after the database, or see index.address"
+        return StoreAway(f"{self.name} does not answer: {why}", remedy)
+
+
+def text_of(vector: AskedVector, kind: str) -> str:
+    """A vector as pgvector reads it. kind: the column's type, such as `sparsevec(1000)`, whose dimension
+    stands behind the numbers. Raises StoreRefused for one of the other kind."""
+    sparse = kind.startswith("sparsevec")
+    if isinstance(vector, Mapping) != sparse:
+        found = "sparse" if isinstance(vector, Mapping) else "dense"
+        raise StoreRefused(f"vectors of this space are {found}, the column is {kind}", "see index.vector")
+    if isinstance(vector, Mapping):
+        pairs = zip(vector["indices"], vector["values"], strict=True)
+        dim = kind.partition("(")[2].rstrip(")")
+        return "{" + ",".join(f"{place + 1}:{value!r}" for place, value in pairs) + "}/" + dim
+    return "[" + ",".join(map(repr, vector)) + "]"
+
+
+def load_psycopg() -> tuple[Any, Any]:
+    """The class of connection pools, and the module that composes SQL. Raises UserError where they are not
+    installed."""
+    try:
+        from psycopg import sql
+        from psycopg_pool import ConnectionPool
+    except ImportError as error:
+        raise UserError(
+            f"a Postgres table is configured, but psycopg cannot be imported: {error}",
+            "pip install 'tripletd[pgvector]'",
+            EX_UNAVAILABLE,
+        ) from error
+    logging.getLogger("psycopg").setLevel(logging.ERROR)  # a connection that was lost is told as an answer
+    return ConnectionPool, sql
+
+
+class _LastWarning(logging.Handler):
+    """Keeps the last thing that a pool said of itself, which is why it has no connection."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(logging.WARNING)
+        self._name, self.last = name, ""
+        logger = logging.getLogger("psycopg.pool")
+        logger.setLevel(logging.WARNING)
+        logger.propagate = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _, _, told = record.getMessage().partition(f"{self._name!r}: ")
+        if told:
+            self.last = told.splitlines()[0]
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())

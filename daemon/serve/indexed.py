@@ -1,0 +1,140 @@
+"""Questions to the vector store that people already have: which vector it is asked with, and what its answer
+becomes.
+
+`rescored`: the store finds candidates, and the search of the catalog puts these alone in order, by the same
+code and with the same norms as any answer. So vectors of candidates come from the catalog: it holds them
+mapped, with the norms of the model that answers, where the store holds them as given and would send a
+megabyte of them per question. What the store has beyond the catalog is not answered then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+import structlog
+
+from daemon.config.index import IndexConfig
+from daemon.index import StoreAway, StoreError, VectorIndex
+from daemon.index.verdict import ModeChoice
+from daemon.serve.query import AnsweringModel, IndexUse, Query, QueryError, ScoredId, VectorAnswers
+
+log = structlog.get_logger("tripletd.index")
+
+ModeOf: TypeAlias = Callable[[int], ModeChoice]
+"""Takes the number of the version that answers."""
+_SAY_AGAIN_S = 60.0
+MOST_LEFT_OUT = 1000
+"""Excluded ids that are made up for by asking for more."""
+
+
+class MakingVectors(Protocol):
+    """Makes vectors of queries. Any thread."""
+
+    def vectors(
+        self, alias: str, queries: Sequence[Query], wanted: Literal["folded", "embedded", "own"]
+    ) -> VectorAnswers:
+        """Make them by one model of the alias. Raises QueryError when it has none."""
+        ...
+
+
+class Observing(Protocol):
+    """Hears of questions to the store."""
+
+    def answered(self, mode: str, seconds: float) -> None:
+        """It answered."""
+
+    def failed(self, kind: str) -> None:
+        """It did not: `away` or `refused`."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFound:
+    """What the store found. model, formed: whose vector it was asked with. hits: the answer; None: the
+    catalog is searched, among `ids` alone, or among all where that is None too."""
+
+    model: AnsweringModel
+    formed: int
+    use: IndexUse
+    hits: Sequence[ScoredId] | None = None
+    ids: frozenset[str] | None = None
+
+
+class IndexSearch:
+    """Asks the store. Any thread; every call is bounded by the store's own limits.
+
+    mode_of: which mode is used where the configuration leaves it to verdicts.
+    """
+
+    def __init__(
+        self,
+        index: VectorIndex,
+        config: IndexConfig,
+        maker: MakingVectors,
+        mode_of: ModeOf,
+        observe: Observing | None = None,
+    ) -> None:
+        self._index, self._config, self._maker = index, config, maker
+        self._mode_of, self._observe = mode_of, observe
+        self._said_at = float("-inf")
+
+    def find(self, alias: str, query: Query) -> IndexFound:
+        """What the store finds for a query without ids to include. Raises QueryError."""
+        choice, asked = self._asked(alias, query)
+        vector = asked.results[0]
+        if isinstance(vector, QueryError):
+            raise vector
+        if query.explain and choice.mode != "rescored":
+            told = f"the store answers in the mode {choice.mode}, of which no hit is explained"
+            raise QueryError("not_explained", told, "explain", "leave it out, or set index.mode = rescored")
+        left_out = (query.id is not None) + min(len(query.exclude), MOST_LEFT_OUT)
+        wanted = query.k if choice.mode != "rescored" else max(query.k, self._config.candidates)
+        began = time.perf_counter()
+        try:
+            found = self._index.search(vector, wanted + left_out, sorted(query.tags))
+        except StoreError as error:
+            use = self._without(error)
+            return IndexFound(asked.model, asked.formed, use)
+        if self._observe is not None:
+            self._observe.answered(choice.mode, time.perf_counter() - began)
+        use = IndexUse(self._index.name, choice.mode, len(found), choice.why)
+        if choice.mode == "rescored":
+            return IndexFound(asked.model, asked.formed, use, ids=frozenset(one.id for one in found))
+        kept = (one for one in found if one.id != query.id and one.id not in query.exclude)
+        hits = [ScoredId(one.id, one.score) for one in kept][: query.k]
+        return IndexFound(asked.model, asked.formed, use, hits)
+
+    def _asked(self, alias: str, query: Query) -> tuple[ModeChoice, VectorAnswers]:
+        """The mode, and the vector to ask with."""
+        mode, named = self._config.mode, "index.mode names it"
+        if mode == "embedded":
+            made = self._maker.vectors(alias, [query], "embedded")
+            if made.model.version != self._config.version:
+                told = (
+                    f"the store holds vectors of version {self._config.version}, and {alias} is at "
+                    f"{made.model.version}"
+                )
+                remedy = "write them again, and set index.version"
+                raise QueryError("other_version", told, "alias", remedy, 503)
+            return ModeChoice("embedded", named), made
+        if mode == "own":
+            return ModeChoice("own", named), self._maker.vectors(alias, [query], "own")
+        made = self._maker.vectors(alias, [query], "folded")
+        choice = self._mode_of(made.model.version) if mode == "auto" else ModeChoice(mode, named)
+        return choice, made if choice.mode != "own" else self._maker.vectors(alias, [query], "own")
+
+    def _without(self, error: StoreError) -> IndexUse:
+        """What is used in the place of a store that does not answer. Raises QueryError where nothing is."""
+        away = isinstance(error, StoreAway)
+        if self._observe is not None:
+            self._observe.failed("away" if away else "refused")
+        now = time.monotonic()
+        if now - self._said_at > _SAY_AGAIN_S:
+            self._said_at = now
+            log.warning("the store does not answer", index=self._index.name, why=error.message)
+        if away and self._config.fallback == "catalog":
+            return IndexUse(self._index.name, "catalog", 0, error.message)
+        code = "index_away" if away else "index_refused"
+        raise QueryError(code, error.message, "", error.remedy, 503) from error

@@ -1,0 +1,157 @@
+"""What held-out lists say of each mode of a store that is not ours (`daemon.index.verdict`), as that store
+answers: every held-out query is asked, and an object that is not among its candidates is behind those that
+are, whatever its score would be.
+
+The other side of the comparison is the owner's ranking as the same store answers it. Differences are those
+that versions are judged by (`daemon.validate.comparing`), clustered by query.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+import numpy as np
+
+from checkpoints import VersionStore
+from daemon.config.schema import Config
+from daemon.exits import EX_TEMPFAIL, EX_UNAVAILABLE, EX_USAGE, UserError
+from daemon.index import StoreError, VectorIndex
+from daemon.index.verdict import JUDGED, IndexVerdict, ModeVerdict
+from daemon.replica.vectors import NoVectorsError, VectorMaker, WantedVector
+from daemon.replica.view import ModelId, View
+from daemon.telemetry import ValidateMetrics
+from daemon.validate.comparing import told_by_order
+from daemon.validate.evaluator import Candidate
+from daemon.validate.inputs import ValidatorInputs, open_inputs
+from daemon.validate.judge import Judge
+from daemon.validate.measures import Float, Preference, by_cluster
+from daemon.validate.scorer import Panel
+from daemon.versions.algorithms import map_of
+from daemon.versions.restore import serving_form
+from learners.block import Block, DenseBlock, SparseBlock
+from streams.event import Impression
+
+Lists = Sequence[Sequence[str]]
+"""Ids by query, best first."""
+POLL_S = 0.2
+_ASKED: tuple[WantedVector, ...] = ("folded", "own")
+
+
+def judge_store(config: Config, versions: VersionStore, number: int, index: VectorIndex) -> IndexVerdict:
+    """The verdict on every mode for a version, on the held-out lists that are there now. Raises UserError
+    where nothing can be judged."""
+    if config.index.mode == "embedded":
+        told = "index.mode is embedded: its vectors rank as the version does, whose verdict speaks for it"
+        raise UserError(told, "set index.mode to auto for a store of your own vectors", EX_USAGE)
+    with ExitStack() as stack:
+        inputs = open_inputs(stack, config, ValidateMetrics())
+        impressions = _held_out(inputs)
+        if not impressions:
+            raise UserError("there are no held-out lists", "see feed.holdout_share", EX_TEMPFAIL)
+        candidate, judge = inputs.candidates.open(number), inputs.judge()
+        if judge.objects.catalog is None:
+            raise UserError("modes are judged over a catalog", "set catalog.path", EX_USAGE)
+        panel = judge.panel(impressions)
+        block, _ = judge.objects.block(panel.queries)
+        maker, view = _model(config, versions, number)
+        ids = [ref.id for ref in panel.queries]
+        folded, own = (
+            _asked(index, config.index.candidates, ids, _vectors(maker, view, block, mode)) for mode in _ASKED
+        )
+    lists = {"folded": folded, "rescored": _in_served_order(candidate, judge, panel, folded)}
+    modes = {str(mode): compare_modes(panel, lists[mode], own) for mode in JUDGED}
+    return IndexVerdict(index.name, config.index.candidates, number, modes, time.time())
+
+
+def compare_modes(panel: Panel, mode: Lists, own: Lists) -> ModeVerdict:
+    """How much users prefer the lists of a mode to those of their own ranking; lists by query of the panel.
+    Pure."""
+    ours, theirs = (panel.in_time(scores_of(panel, lists)) for lists in (mode, own))
+    lists = panel.lists.in_order(panel.order)
+    drafts = [one.draft for one in panel.impressions]
+    plain = panel.in_time(np.array([draft is None or len(draft.models) != 2 for draft in drafts], bool))
+    differences = told_by_order(ours, theirs, lists, plain)
+    told = ~np.isnan(differences)
+    groups = panel.in_time(panel.group)
+    preference = Preference.of(by_cluster(differences[told], groups[told].tolist()))
+    error = preference.error if np.isfinite(preference.error) else 0.0
+    return ModeVerdict(preference.mean, error, preference.queries)
+
+
+def scores_of(panel: Panel, lists: Lists) -> Float:
+    """Scores of shown objects, float64 [n, L]: the number of places behind each in the list of its query, 0
+    for one that is not in it. Pure."""
+    places = [{name: len(found) - at for at, name in enumerate(found)} for found in lists]
+    scores = np.zeros(panel.lists.valid.shape)
+    for row, impression in enumerate(panel.impressions):
+        known = places[int(panel.group[row])]
+        for column, ref in enumerate(impression.shown):
+            scores[row, column] = known.get(ref.id or "", 0)
+    return scores
+
+
+def _model(config: Config, versions: VersionStore, number: int) -> tuple[VectorMaker, View]:
+    """What makes vectors by a version."""
+    version = versions.load(number)
+    fitted, form = map_of(version), serving_form(versions, version, config.serving, keep=False)
+    return VectorMaker(fitted), View(ModelId(number), fitted.id, form, 0)
+
+
+def _vectors(maker: VectorMaker, view: View, queries: Block, wanted: WantedVector) -> Block:
+    """What the store is asked with. Raises UserError where a version has no such vectors."""
+
+    @contextmanager
+    def read() -> Iterator[View]:
+        yield view
+
+    try:
+        return maker.make(read, queries, wanted).rows
+    except NoVectorsError as error:
+        raise UserError(f"version {view.model}: {error}", error.remedy, EX_USAGE) from error
+
+
+def _asked(index: VectorIndex, k: int, ids: Sequence[str | None], vectors: Block) -> Lists:
+    """What the store finds for each query, itself left out."""
+    try:
+        return [
+            [one.id for one in index.search(vector, k + 1) if one.id != own][:k]
+            for own, vector in zip(ids, _as_asked(vectors), strict=True)
+        ]
+    except StoreError as error:
+        raise UserError(error.message, error.remedy, EX_UNAVAILABLE) from error
+
+
+def _as_asked(rows: Block) -> Iterator[list[float] | dict[str, list[float]]]:
+    """Vectors as a store is asked with them."""
+    if isinstance(rows, DenseBlock):
+        yield from rows.values.tolist()
+        return
+    assert isinstance(rows, SparseBlock)
+    for start, stop in zip(rows.indptr, rows.indptr[1:], strict=False):
+        yield {"indices": rows.indices[start:stop].tolist(), "values": rows.values[start:stop].tolist()}
+
+
+def _in_served_order(candidate: Candidate, judge: Judge, panel: Panel, lists: Lists) -> Lists:
+    """The same candidates as the version scores them; those that the catalog lacks are left out."""
+    rows = {name: row for row, name in enumerate(judge.objects.ids)}
+    folded = candidate.scorer.fold(panel.queries)
+    ordered = []
+    for query, found in enumerate(lists):
+        known = [name for name in found if name in rows]
+        places = np.array([[rows[name] for name in known]], np.int64)
+        scores = candidate.scorer.rows(folded[query : query + 1], places)[0] if known else np.zeros(0)
+        ordered.append([known[at] for at in np.argsort(-scores, kind="stable").tolist()])
+    return ordered
+
+
+def _held_out(inputs: ValidatorInputs) -> list[Impression]:
+    """The usable impressions of the window, read to the end of the topic."""
+
+    def give_up(_seconds: float, error: Exception) -> bool:
+        raise UserError(f"held-out lists cannot be read: {error}", "look after the stream", EX_UNAVAILABLE)
+
+    while not inputs.holdout.caught_up():
+        inputs.holdout.poll(POLL_S, give_up)
+    return [held.impression for held in inputs.holdout.window]
