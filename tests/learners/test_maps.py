@@ -29,6 +29,7 @@ from learners import (
     ViewConfig,
     as_block,
 )
+from learners.maps import scaling
 from tests.learners import oracle
 
 from .examples import block, dense
@@ -121,6 +122,19 @@ def test_transform_has_the_same_bits_for_every_batch_size(plan: SpaceMap, cuts: 
     for start, stop in pairwise(edges):
         parts += row_bits(fitted.transform({name: view.slice(start, stop) for name, view in views.items()}))
     assert parts == row_bits(fitted.transform(views))
+
+
+def test_a_wide_projection_has_the_same_bits_in_tiles_as_row_by_row() -> None:
+    """Also of rows that are zero or malformed; widths that no tile divides."""
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(scaling.LEAST_TILED + 5, 37)).astype(np.float32)
+    rows[3], rows[7, 11] = 0, np.nan
+    mean = rng.normal(size=37).astype(np.float32)
+    components = rng.normal(size=(37, 2 * scaling.TILE + 77)).astype(np.float32)
+    alone = np.concatenate([scaling._projected(rows[n : n + 1], mean, components) for n in range(len(rows))])
+    assert scaling._projected(rows, mean, components).tobytes() == alone.tobytes()
+    exact = (rows[0].astype(np.float64) - mean) @ components.astype(np.float64)
+    np.testing.assert_allclose(alone[0], exact, rtol=1e-4, atol=1e-4)
 
 
 @EVERY
