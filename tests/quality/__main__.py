@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from itertools import product
 from pathlib import Path
 
 from tests.quality.bench.cells import LISTS, by_default, run
 from tests.quality.bench.pictures import draw
 from tests.quality.bench.sets import SETS
-from tests.quality.bench.tables import described, means, shortfalls, table
+from tests.quality.bench.tables import answers, described, means, shortfalls, table
 from tests.quality.bench.users import CLICKS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -29,19 +28,17 @@ def main() -> int:
     asked = list(product(options.sets, options.clicks, options.loops))
     if not options.draw_only:
         for seed, (data, clicks, loop) in product(range(options.seeds), asked):
-            began = time.process_time()
-            run(by_default(data, clicks, loop, seed), options.lists, not options.no_rivals)
-            print(
-                f"{data}, {clicks}, {loop}, seed {seed}: {time.process_time() - began:.0f} s of processor",
-                flush=True,
-            )
+            cell = by_default(data, clicks, loop, seed)
+            spent = run(cell, options.lists, not options.no_rivals, options.rivals_to).seconds
+            told = ", ".join(f"{name} {seconds:.0f}" for name, seconds in spent.items())
+            print(f"{data}, {clicks}, {loop}, seed {seed}: seconds of the processor: {told}", flush=True)
     lines, panels = [], {}
     for data, clicks, loop in asked:
         cells = [by_default(data, clicks, loop, seed) for seed in range(options.seeds)]
         rows, seeds = means(cells)
         if not rows:
             continue
-        lines += table(f"{data}, {clicks} clicks, {LOOPS[loop]}", rows, seeds)
+        lines += table(f"{data}, {clicks} clicks, {LOOPS[loop]}", rows, seeds, answers(cells))
         lines += [f"Below: {one}." for one in shortfalls(cells)] + [""]
         if loop == "static":
             panels[f"{data}, {clicks}"] = rows
@@ -64,6 +61,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--loops", nargs="+", choices=LOOPS, default=list(LOOPS), help="who makes the lists")
     parser.add_argument("--seeds", type=int, default=3, help="how many")
     parser.add_argument("--lists", type=int, default=LISTS[-1], help="up to so many")
+    parser.add_argument("--rivals-to", type=int, default=LISTS[-1], help="rivals up to so many lists")
     parser.add_argument("--no-rivals", action="store_true", help="the product alone")
     parser.add_argument("--draw-only", action="store_true", help="measure nothing, take what is there")
     parser.add_argument("--write", action="store_true", help=f"into docs/{PAGE.name} and its picture")

@@ -4,11 +4,17 @@ trained as they say.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 
 from daemon.demo.users import position_biased
+from daemon.validate.choosing import with_usual
+from daemon.versions.forms import OFFERED
 from learners import Oasis, OasisConfig
+from learners.block import DenseBlock
 from learners.forms.serving import ServingForm
 from streams.event import Impression, ObjectRef
 from streams.feed.options import FeedSettings
@@ -18,9 +24,12 @@ from tests.quality.bench.forms import Eigen, Form, own_scores, scores
 from tests.quality.bench.geometry import mapped
 from tests.quality.bench.labels import ridge, triplets
 from tests.quality.bench.loop import Learning, step
+from tests.quality.bench.product import VERSIONS, Product
 from tests.quality.bench.retrieval import judge, nearest
 from tests.quality.bench.sets import RawSet, load, unit
-from tests.quality.bench.users import LENGTH, Users, cascade, position, split
+from tests.quality.bench.static import own_lists
+from tests.quality.bench.users import LENGTH, NOTHING, Users, cascade, position, split
+from tests.quality.bench.versions import Version
 from tests.quality.clicks import cascade as cascade_of_one
 
 
@@ -135,39 +144,95 @@ def test_label_triplets_and_ridge(digits):
     assert judge(ridge(digits.joined(), digits, rows, 1.0), digits.labels, judged).pair > own
 
 
-@pytest.mark.parametrize("gradient", [rivals._both, rivals._query_only])
-def test_adapters_follow_the_gradient_of_their_loss(gradient):
+@pytest.mark.parametrize(
+    "loss",
+    [partial(rivals.both_sides, temperature=0.1), partial(rivals.query_side, margin=0.3)],
+    ids=["both", "query"],
+)
+def test_adapters_follow_the_gradient_of_their_loss(loss):
     rng = np.random.default_rng(1)
-    q, c, s = (unit(rng.normal(size=(6, 5))) for _ in range(3))
+    batch = tuple(unit(rng.normal(size=(6, 5))) for _ in range(3))
     A = (np.eye(5) + 0.1 * rng.normal(size=(5, 5))).astype(np.float32)
-
-    def loss(A):
-        u = unit(q.astype(float) @ A).astype(float)
-        if gradient is rivals._query_only:
-            return np.maximum(0, (u * (s - c)).sum(1) + rivals.MARGIN).mean()
-        logits = u @ unit(c.astype(float) @ A).T / rivals.TEMPERATURE
-        return np.mean(np.log(np.exp(logits).sum(1)) - np.diag(logits))
-
-    found, step_size = gradient(A, q, c, s), 1e-3
+    _, found = loss(A, batch)
     for i, j in ((0, 0), (1, 3), (4, 2)):
         moved = np.zeros_like(A)
-        moved[i, j] = step_size
-        slope = (loss(A + moved) - loss(A - moved)) / (2 * step_size)
+        moved[i, j] = step_size = np.float32(5e-3)
+        slope = (loss(A + moved, batch)[0] - loss(A - moved, batch)[0]) / (2 * step_size)
         assert found[i, j] == pytest.approx(slope, rel=0.05, abs=2e-3)
 
 
-def test_rivals_learn_from_clicks(digits, learned):
+def pairs_of(made, size):
+    clicks = np.concatenate([made.clicked[1], made.held_clicked[1]])
+    counts = [np.bincount(rows.ravel(), minlength=size) for rows in (made.shown, clicks)]
+    return rivals.Pairs(made.clicked, made.held_clicked, *counts)
+
+
+def test_rivals_learn_from_clicks(digits, learned, monkeypatch):
     """Each in its best setting is at least about the owner's ranking here, and some are above."""
-    made, X = learned[1], digits.joined()
-    counts = [np.bincount(rows.ravel(), minlength=len(digits)) for rows in (made.shown, made.clicked[1])]
+    for name in ("RATES", "TEMPERATURES", "MARGINS"):
+        monkeypatch.setattr(rivals, name, getattr(rivals, name)[-1:])  # one of each is soon trained
+    X, pairs = digits.joined(), pairs_of(learned[1], len(digits))
     judged = split(digits).judged[:100]
     own = judge(own_scores(X), digits.labels, judged).pair[0]
     best = {
-        name: max(
-            judge(one, digits.labels, judged).pair[0]
-            for one in rival(X, rivals.Pairs(*made.clicked, *counts))
-        )
+        name: max(judge(one, digits.labels, judged).pair[0] for one in rival(X, pairs))
         for name, rival in rivals.RIVALS.items()
     }
     assert min(best.values()) > own - 0.05
     assert sum(one > own for one in best.values()) >= 3
+
+
+def test_adapters_are_trained_until_clicks_held_out_say_enough(digits, learned):
+    """What is taken has a lower loss on lists held out than what training began and ended with."""
+    X, pairs = digits.joined(), pairs_of(learned[1], len(digits))
+    seen = []
+
+    def loss(A, batch):
+        found = rivals.both_sides(A, batch, 0.07)
+        seen.append(A.copy())
+        return found
+
+    kept = rivals.trained(X, pairs, loss, 2e-3)
+    held = rivals._batch(X, pairs.held, np.random.default_rng(9))
+    first, last, best = (rivals.both_sides(A, held, 0.07)[0] for A in (seen[0], seen[-1], kept))
+    assert best < first - 0.1
+    assert best < last + 0.01
+    assert not np.array_equal(kept, seen[-1])
+    assert len(seen) < rivals.MOST_STEPS
+
+
+def test_every_form_on_offer_is_that_of_the_product(digits, learned):
+    """As `FormChoice.beside` makes it, also in which queries it finds unlike those that were clicked."""
+    space = mapped(digits, "precondition")
+    W = step(space.first("mean"), space, learned[1].rows, Learning().bounds(learned[1].drawn))
+    Z, rows = space.Z.copy(), np.arange(0, 200, 7)
+    Z[rows[3]] = 0  # nothing is known of it
+    version = Version(W, Z, space.metric)
+    for one in OFFERED:
+        served = ServingForm.from_matrix(W, power=one.power)
+        choice = with_usual(one, lambda _: served, space.own, DenseBlock(Z[rows]))
+        form = choice.beside(replace(served, normalised=not one.raw), space.own)
+        ours, theirs = (
+            version.scores(version.with_usual(one, rows))(rows),
+            form.scores(Z[rows], Z),
+        )
+        largest = np.abs(theirs).argmax(axis=1)[:, None]
+        top = [np.take_along_axis(one, largest, axis=1) for one in (ours, theirs)]
+        scale = np.divide(*top, out=np.zeros_like(top[0]), where=top[1] != 0)
+        np.testing.assert_allclose(ours, theirs * scale, atol=1e-3 * np.abs(ours).max())
+        if not one.raw:
+            found = version.known(version.with_usual(one, rows), rows)
+            np.testing.assert_allclose(found, form.known(Z[rows]), rtol=2e-3)
+
+
+def test_what_is_served_follows_what_users_prefer():
+    """Something is served once it is surely better, and nothing where clicks depend on the rank alone."""
+    data, lists = load("lsa"), own_lists("lsa")
+    for clicks, users_prefer in (("position", True), (next(iter(NOTHING)), False)):
+        made = Product(data, clicks, 0, split(data), Learning("mean"))
+        assert made.served is made.own
+        for count in VERSIONS[:6]:
+            made.go_on(count, lists)
+        assert bool(made.best) is users_prefer
+        assert (made.served is made.own) is not users_prefer
+        assert made.standing.lists > 200

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tests.quality.bench.cells import FORMS, LISTS, NEWEST, OURS, YOURS, Cell, Result
+from tests.quality.bench.cells import LISTS, NEWEST, OURS, YOURS, Cell, Result
 from tests.quality.bench.rivals import RIVALS
 from tests.quality.bench.sets import load
 
-ROWS = (YOURS, OURS, NEWEST, *list(FORMS)[1:], *RIVALS)
+ROWS = (YOURS, OURS, NEWEST, *RIVALS)
 
 Means = dict[str, dict[int, tuple[float, float]]]
 
@@ -30,13 +30,28 @@ def means(cells: Sequence[Cell]) -> tuple[Means, dict[int, int]]:
     return rows, {lists: len(done) for lists, done in seeds.items() if done}
 
 
-def table(title: str, rows: Means, seeds: dict[int, int]) -> Iterator[str]:
+def answers(cells: Sequence[Cell]) -> dict[int, str]:
+    """In how many seeds something learned is served after so many lists; of one seed, what."""
+    results = [Result(cell) for cell in cells]
+    out = {}
+    for lists in LISTS:
+        served = [one.served[lists] for one in results if one.has(OURS, lists)]
+        learned = [one for one in served if one != YOURS]
+        if served:
+            out[lists] = (
+                served[0] if len(served) == 1 else f"learned in {len(learned)} of {len(served)} seeds"
+            )
+    return out
+
+
+def table(title: str, rows: Means, seeds: dict[int, int], answering: dict[int, str]) -> Iterator[str]:
     """Lines of a table."""
     yield f"### {title}"
     yield ""
     yield f"| mAP / P@10 after so many lists | {' | '.join(f'{lists:,}' for lists in seeds)} |"
     yield f"|---|{'---|' * len(seeds)}"
     yield f"| seeds | {' | '.join(str(count) for count in seeds.values())} |"
+    yield f"| what is served | {' | '.join(answering[lists] for lists in seeds)} |"
     for name, row in rows.items():
         values = (f"{row[lists][0]:.3f} / {row[lists][1]:.3f}" if lists in row else "" for lists in seeds)
         yield f"| {name} | {' | '.join(values)} |"

@@ -25,6 +25,8 @@ JUDGED_SHARE = 0.2
 KINDS_KEPT_AWAY = 0.25
 LENGTH = 10
 CHUNK = 8_192
+WITHOUT_PREFERENCE = 0.5
+"""How often users click what they look at, where they have no preference."""
 
 Bools = npt.NDArray[np.bool_]
 ClickModel = Callable[[Bools, np.random.Generator], Bools]
@@ -44,7 +46,14 @@ def cascade(same: Bools, rng: np.random.Generator) -> Bools:
     return clicked & (before == 0)
 
 
+def by_rank(same: Bools, rng: np.random.Generator) -> Bools:
+    """Without any preference: who is clicked depends on the rank alone."""
+    return rng.random(same.shape) < WITHOUT_PREFERENCE / np.sqrt(np.arange(1, same.shape[1] + 1))
+
+
 CLICKS: Mapping[str, ClickModel] = {"position": position, "cascade": cascade}
+NOTHING: Mapping[str, ClickModel] = {"by rank": by_rank}
+"""Users of whom nothing can be learned."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +84,9 @@ class Learned:
 
     rows: triplets, int64 [3, n], query, clicked, skipped. drawn: whether the skipped object was drawn
     from the catalog. clicked: int64 [2, m], query and clicked object of every click that was not held
-    out. shown: objects shown in lists not held out. held: lists held out, query and objects, int64 [h, 1
-    + LENGTH]; held_clicks: bool [h, LENGTH].
+    out; held_clicked: of the others. shown: objects shown in all lists. held: lists held out that can be
+    judged, query and objects, int64 [h, 1 + LENGTH]; held_clicks: bool [h, LENGTH]. open, open_clicks: the
+    same of the others.
     """
 
     rows: Ints
@@ -84,10 +94,13 @@ class Learned:
     of: Ints
     clicked: Ints
     clicked_of: Ints
+    held_clicked: Ints
     shown: Ints
     held: Ints
     held_clicks: Bools
     held_of: Ints
+    open: Ints
+    open_clicks: Bools
 
 
 class Users:
@@ -105,7 +118,7 @@ class Users:
         share: float | None = None,
     ) -> None:
         self._labels, self._asking = data.labels, who.asking
-        self._clicks, self._rng = CLICKS[clicks], np.random.default_rng((seed, 5))
+        self._clicks, self._rng = {**CLICKS, **NOTHING}[clicks], np.random.default_rng((seed, 5))
         self._settings, self._number = FeedSettings(), 0
         share = self._settings.holdout_share if share is None else share
         self._held_out = np.array([is_holdout(route_key(ObjectRef(id=one)), share, 0) for one in data.ids])
@@ -127,15 +140,19 @@ class Users:
         self._number += count
         shown = lists[queries]
         clicks = self._clicks(self._labels[shown] == self._labels[queries][:, None], self._rng)
-        held = self._held_out[queries] & clicks.any(1) & ~clicks.all(1)
+        usable = clicks.any(1) & ~clicks.all(1)
+        held, known = self._held_out[queries] & usable, ~self._held_out[queries] & usable
         learned = np.flatnonzero(~self._held_out[queries] & clicks.any(1))
         rows, drawn, of = self._triplets(queries[learned], shown[learned], clicks[learned])
         at, rank = np.nonzero(clicks[learned])
+        apart = np.flatnonzero(self._held_out[queries])
+        by, place = np.nonzero(clicks[apart])
         return Learned(
             rows, drawn, numbers[learned][of],
             np.stack([queries[learned][at], shown[learned][at, rank]]), numbers[learned][at],
-            shown[~self._held_out[queries]].ravel(),
+            np.stack([queries[apart][by], shown[apart][by, place]]), shown.ravel(),
             np.column_stack([queries[held], shown[held]]), clicks[held], numbers[held],
+            np.column_stack([queries[known], shown[known]]), clicks[known],
         )  # fmt: skip
 
     def _triplets(self, queries: Ints, shown: Ints, clicks: Bools) -> tuple[Ints, Bools, Ints]:
@@ -179,8 +196,11 @@ def joined(parts: list[Learned]) -> Learned:
         np.concatenate([one.of for one in parts]),
         np.concatenate([one.clicked for one in parts], axis=1),
         np.concatenate([one.clicked_of for one in parts]),
+        np.concatenate([one.held_clicked for one in parts], axis=1),
         np.concatenate([one.shown for one in parts]),
         np.concatenate([one.held for one in parts]),
         np.concatenate([one.held_clicks for one in parts]),
         np.concatenate([one.held_of for one in parts]),
+        np.concatenate([one.open for one in parts]),
+        np.concatenate([one.open_clicks for one in parts]),
     )

@@ -1,0 +1,208 @@
+"""What the product would serve after so many lists, with default settings: its learner's steps, the form that
+`daemon.validate.choosing` takes for each version, the bets of `daemon.validate.comparing` and the standing of
+`daemon.validate.evidence`, in the order in which the validator goes.
+
+Versions are published after the numbers of lists of `VERSIONS`. Each is judged once, on the lists that `feed`
+held out: its form by those that earlier versions were bet on, itself by those that came since. Left out are
+the guard by what is two clicks away, interleaved lists and kinds that are held out as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import sparse
+
+from daemon.config.schema import ValidateConfig
+from daemon.validate.choosing import FAR, LEAST_LISTS, Compared, choose
+from daemon.validate.comparing import told_by_order
+from daemon.validate.evidence import Comparison, Conclusion, EvidenceRule, Standing, weigh
+from daemon.validate.measures import Float, Preference, by_cluster, differences
+from daemon.versions.forms import FIRST, OFFERED, FormChoice
+from tests.quality.bench.forms import own_scores
+from tests.quality.bench.geometry import mapped
+from tests.quality.bench.judged import of_lists, shown
+from tests.quality.bench.loop import Learning, step
+from tests.quality.bench.retrieval import Scores
+from tests.quality.bench.sets import Floats, Ints, RawSet
+from tests.quality.bench.users import Bools, Learned, Split, Users, joined
+from tests.quality.bench.versions import Version
+
+VERSIONS = (
+    *range(250, 2_001, 250), 3_000, 4_000, 6_000, 8_000, 12_000, 16_000, 24_000, 32_000,
+    48_000, 64_000, 96_000, 128_000,
+)  # fmt: skip
+WINDOW = ValidateConfig().window
+LEAST_JUDGED = 50
+"""As many lists are held out before any version is judged."""
+RULE = EvidenceRule(ValidateConfig().alpha, WINDOW)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Lists: query and objects, int64 [h, 1 + LENGTH], what was clicked, bool [h, LENGTH], and which were not
+    bet on before, bool [h]."""
+
+    lists: Ints
+    clicks: Bools
+    fresh: Bools
+
+    @classmethod
+    def last(cls, lists: Ints, clicks: Bools, taken: int) -> Window:
+        """The newest `WINDOW` of them; taken: how many were bet on before."""
+        kept = lists[-WINDOW:]
+        return cls(kept, clicks[-WINDOW:], np.arange(len(lists) - len(kept), len(lists)) >= taken)
+
+    @property
+    def queries(self) -> Ints:
+        """Each once."""
+        return np.unique(self.lists[:, 0])
+
+    def clustered(self, values: Float, where: Bools) -> list[float]:
+        """One for each query, of those lists that tell something."""
+        told = where & ~np.isnan(values)
+        return by_cluster(values[told], self.lists[told, 0].tolist())
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What may differ from the product. share: of queries held out, None: the default. offered, first: forms,
+    and which is taken as long as nothing is known. untrained: whether lists that are learned from are bet on
+    too, by the version before them.
+    """
+
+    share: float | None = None
+    offered: tuple[FormChoice, ...] = OFFERED
+    first: int = FIRST
+    untrained: bool = False
+
+
+AS_SHIPPED = Variant()
+
+
+class Product:
+    """Learns from lists and judges its versions. own: the owner's ranking."""
+
+    def __init__(
+        self,
+        data: RawSet,
+        clicks: str,
+        seed: int,
+        who: Split,
+        how: Learning,
+        variant: Variant = AS_SHIPPED,
+        epsilon: float = 1.0,
+    ) -> None:
+        space = mapped(data, "precondition", epsilon=epsilon)
+        self._Z: Floats = space.Z.toarray() if sparse.issparse(space.Z) else space.Z
+        self._space = replace(space, Z=self._Z)
+        self._users, self._how, self._variant = (
+            Users(data, clicks, seed, who, share=variant.share),
+            how,
+            variant,
+        )
+        self.own = own_scores(self._Z if data.sparse else data.joined())
+        self.W, self.lists = self._space.first(how.start), 0
+        self._parts: list[Learned] = []
+        self._taken = self._taken_open = 0
+        self.place, self.standing, self.best, self.newest = variant.first, Standing(), 0, 0
+        self.choices: dict[int, FormChoice] = {}
+        self._scores: dict[int, Scores] = {0: self.own}
+        self.version = Version(self.W, self._Z, self._space.metric)
+
+    @property
+    def learned(self) -> Learned:
+        """All that lists gave so far."""
+        self._parts = [joined(self._parts)]
+        return self._parts[0]
+
+    @property
+    def served(self) -> Scores:
+        """Of the best version, or the owner's."""
+        return self._scores[self.best]
+
+    @property
+    def latest(self) -> Scores:
+        """Of the newest version in its form."""
+        return self._scores[self.newest]
+
+    def go_on(self, count: int, lists: Ints) -> Conclusion:
+        """Learn from lists up to that number, `lists` being what is shown; publish and judge a version."""
+        part = self._users.look(lists, count - self.lists)
+        self._parts.append(part)
+        self.W = step(self.W, self._space, part.rows, self._how.bounds(part.drawn))
+        self.lists, self.newest = count, self.newest + 1
+        self.version = Version(self.W.copy(), self._Z, self._space.metric)
+        learned, before = self.learned, self.newest - 1
+        held = Window.last(learned.held, learned.held_clicks, self._taken)
+        self._taken = len(learned.held) if len(learned.held) >= LEAST_JUDGED else 0
+        choice = self._choice(held)
+        self.choices[self.newest], self._scores[self.newest] = choice, self.version.scores(choice)
+        if not self._taken:
+            return Conclusion("not yet")
+        seen = self._compared(held, self.newest)
+        if self._variant.untrained and before:
+            opened = Window.last(learned.open, learned.open_clicks, self._taken_open)
+            first = self._compared(opened, before)
+            seen = replace(
+                seen,
+                fresh=[*first.fresh, *seen.fresh],
+                fresh_anchor=[*first.fresh_anchor, *seen.fresh_anchor],
+                lists=first.lists + seen.lists,
+            )
+        self._taken_open = len(learned.open)
+        self.standing, outcome = weigh(self.standing, RULE, self.newest, self.best, seen)
+        self.best = 0 if outcome.fell else self.newest if outcome.promoted else self.best
+        wanted = {0, self.newest, self.best, self.standing.anchor}
+        self._scores = {number: one for number, one in self._scores.items() if number in wanted}
+        return outcome
+
+    def _choice(self, window: Window) -> FormChoice:
+        """As `FormChooser.choose`."""
+        offered = [self.version.with_usual(one, window.queries) for one in self._variant.offered]
+        earlier = ~window.fresh
+        if np.count_nonzero(earlier) >= LEAST_LISTS:
+            self.place = choose(self.place, self._forms(offered, window, earlier))
+        return offered[self.place]
+
+    def _forms(self, offered: list[FormChoice], window: Window, earlier: Bools) -> list[Compared]:
+        lists, clicks = window.lists[earlier], shown(window.clicks[earlier])
+        scores = [of_lists(self.version.scores(one), lists) for one in offered]
+        zero = of_lists(self.own, lists)
+        far = self.version.known(offered[self._variant.first], lists[:, 0]) < FAR
+
+        def preference(values: Float) -> Preference:
+            told = ~np.isnan(values)
+            return Preference.of(by_cluster(values[told], lists[told, 0].tolist()))
+
+        return [
+            Compared(
+                preference(differences(one, scores[self.place], clicks)),
+                preference(told_by_order(one, zero, clicks, far)),
+            )
+            for one in scores
+        ]
+
+    def _compared(self, window: Window, version: int) -> Comparison:
+        """As `comparing.compare`."""
+        clicks, best, anchor = shown(window.clicks), self.best, self.standing.anchor
+        scores: Mapping[int, Floats] = {
+            one: of_lists(self._scores[one], window.lists) for one in {0, version, best, anchor}
+        }
+
+        def bets(one: int, other: int, where: Bools) -> list[float]:
+            if one == other:
+                return []
+            return window.clustered(told_by_order(scores[one], scores[other], clicks, where), where)
+
+        return Comparison(
+            fresh=bets(version, 0, window.fresh),
+            fresh_anchor=bets(version, anchor, window.fresh),
+            fresh_best=bets(best, 0, window.fresh),
+            window_best=bets(version, best, np.ones(len(window.fresh), bool)) if best else [],
+            away=[],
+            lists=int(window.fresh.sum()),
+            through={0: self._taken},
+        )

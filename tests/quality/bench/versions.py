@@ -1,0 +1,85 @@
+"""What one version answers with, in all forms that clicks choose from: as `daemon.versions.forms` and
+`learners.forms.serving` make them, with one decomposition, one product with the catalog for each power, and
+nothing but vectors for what differs between forms.
+
+A test holds it against the product's forms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from daemon.versions.forms import FormChoice
+from learners.forms.serving import BACKOFF
+from tests.quality.bench.forms import Eigen, Form
+from tests.quality.bench.retrieval import Scores
+from tests.quality.bench.sets import Floats, Ints
+
+Doubles = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Folded:
+    """One power. rows: S z of each row of the catalog, float32 [n, d]; own: z^T S z, float64 [n]."""
+
+    rows: Floats
+    own: Doubles
+
+
+class Version:
+    """A learned W over the catalog's mapped rows Z, float32 [n, d]; metric: of the own ranking, [d]."""
+
+    def __init__(self, W: Floats, Z: Floats, metric: Floats) -> None:
+        self._W, self._Z, self._metric = W, Z, metric
+        self._powers: dict[float, Folded] = {}
+
+    @cached_property
+    def _eigen(self) -> Eigen:
+        return Eigen(self._W)
+
+    @cached_property
+    def _own(self) -> Doubles:
+        return np.einsum("nd,d,nd->n", self._Z, self._metric, self._Z).astype(np.float64)
+
+    def folded(self, power: float) -> Folded:
+        """What was learned at a power, its trace d."""
+        if power not in self._powers:
+            rows = self._Z @ self._eigen.matrix(Form(power), self._metric)
+            own = np.maximum(np.einsum("nd,nd->n", rows, self._Z), 0).astype(np.float64)
+            self._powers[power] = Folded(rows, own)
+        return self._powers[power]
+
+    def with_usual(self, choice: FormChoice, queries: Ints) -> FormChoice:
+        """As `daemon.validate.choosing.with_usual`; queries: distinct rows of the catalog."""
+        queries = queries[self._own[queries] > 0]
+        if choice.raw or not choice.own_share or not len(queries):
+            return choice
+        ratios = self.folded(choice.power).own[queries] / self._own[queries]
+        return replace(choice, usual=float(np.median(ratios)))
+
+    def known(self, choice: FormChoice, rows: Ints) -> Doubles:
+        """As `BackoffForm.known`."""
+        found, usual = self.folded(choice.power).own[rows], choice.usual * self._own[rows]
+        return np.divide(found, usual, out=np.ones(len(rows)), where=usual > 0)
+
+    def scores(self, choice: FormChoice) -> Scores:
+        """Of catalog rows with the catalog in a form; choice: `with_usual`."""
+        folded, Z = self.folded(choice.power), self._Z
+        if choice.raw:
+            return lambda rows: folded.rows[rows] @ Z.T
+        beside = np.float32(choice.own_share * choice.usual)
+        norms = folded.own + beside * self._own
+        roots = np.where(norms > 0, 1 / np.sqrt(np.maximum(norms, 1e-20)), 0).astype(np.float32)
+
+        def of(rows: Ints) -> Floats:
+            query = folded.rows[rows]
+            if choice.own_share:
+                given = np.minimum(self.known(choice, rows) / choice.familiar, 1) ** BACKOFF
+                query = given[:, None].astype(np.float32) * query + beside * self._metric * Z[rows]
+            return np.asarray(query @ Z.T * roots)
+
+        return of
