@@ -27,7 +27,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from streams.catalog import Catalog, load_catalog
+from streams.catalog import Catalog, load_catalog, open_objects, source_files
 from streams.event import SpaceSpec
 from streams.objects.catalog_file import (
     Arrays,
@@ -38,7 +38,6 @@ from streams.objects.catalog_file import (
     write_arrays,
 )
 from streams.objects.columns import ObjectColumns
-from streams.objects.reading import open_objects, source_files
 from streams.objects.rows import CatalogError
 
 KEPT = 4

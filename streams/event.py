@@ -87,6 +87,11 @@ class DenseColumn:
 Column = SparseColumn | DenseColumn
 
 
+def kind_of(column: Column) -> Literal["dense", "sparse"]:
+    """`dense` or `sparse`."""
+    return "dense" if isinstance(column, DenseColumn) else "sparse"
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
     """An object: by id (features in the catalog), by features, or both (the features given here win).

@@ -17,8 +17,8 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
+from daemon.catalogs import as_blocks
 from daemon.demo.pack_files import Pack, load_pack
-from daemon.objects import as_blocks
 from learners.block import DenseBlock
 from learners.maps import SpaceMap, ViewConfig
 

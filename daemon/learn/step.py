@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from daemon.catalogs import as_blocks, map_catalog, overlay
 from daemon.learn.state import Applied, LearnState
-from daemon.objects import as_blocks, map_catalog, overlay
 from daemon.versions.contents import CAPPED, DUPLICATE, EVICTED, LIMITED, POISON, REJECTED
 from learners.block import Block, TripletBatch
 from learners.caps import NAMES, REASONS, learn_capped

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkpoints import Damaged, Version, VersionStore
-from daemon.catalogs import learner_catalog
+from daemon.catalogs import learner_catalog, map_catalog
 from daemon.config.schema import Config, ServingConfig
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from daemon.models.decide import MoveRefused
@@ -25,7 +25,6 @@ from daemon.models.diff import (
     steps_of,
     turns_of,
 )
-from daemon.objects import map_catalog
 from daemon.versions.algorithms import map_of
 from daemon.versions.forms import KeyedForm
 from daemon.versions.restore import read_map, serving_form

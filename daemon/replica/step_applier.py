@@ -15,7 +15,7 @@ import structlog
 from numpy.typing import NDArray
 
 from checkpoints.manifest import Manifest
-from daemon.objects import as_block
+from daemon.catalogs import as_block
 from daemon.replica.buffer_writer import DoubleBufferWriter
 from daemon.replica.decide import Apply, Lost, Relabel, SegmentMeaning, WriterLine
 from daemon.replica.settings import OpenStepLog

@@ -234,7 +234,7 @@ class Validator:
     """
 
     def __init__(self, inputs: ValidatorInputs, config: ValidateConfig, rule: DecisionRule) -> None:
-        self._inputs = inputs
+        self._inputs, self._by_evidence = inputs, inputs.by_evidence
         self._config = config
         self._need = config.least_impressions
         self._rule = rule
@@ -432,7 +432,7 @@ class Validator:
     def _next(self, history: JudgedHistory, newest: int | None) -> int | None:
         """The version to judge now; by evidence the newest once more when enough lists have come for it."""
         number = next_to_judge(history, newest)
-        if number is not None or newest is None or not self._inputs.by_evidence or history.stopped:
+        if number is not None or newest is None or not self._by_evidence or history.stopped:
             return number
         if newest in history.refused or newest in history.baseline:
             return None
@@ -456,7 +456,7 @@ class Validator:
             candidate = self._inputs.candidates.open(number, self._chooser(history))
             own = self._measured(candidate)
             unseen = self._unseen(candidate, zero)
-            weighed = self._weigh(candidate, best, history) if self._inputs.by_evidence else None
+            weighed = self._weigh(candidate, best, history) if self._by_evidence else None
         except (CandidateRejected, NotFinite) as error:
             return refused_entry(asked, str(error), window.positions)
         seen = (len(window), window.positions)
@@ -504,7 +504,7 @@ class Validator:
         known = {**measures, "impressions": len(self._inputs.holdout.window)}
         judged = judge_by(self._rule, best.number, known, reference)
         holds = judged.holds or not judged.enough
-        if self._inputs.by_evidence:
+        if self._by_evidence:
             holds = not self._weigher.is_worse(self._own_evaluator(), best, self._open_zero())
         standing = Incumbent(best.number, judged.value, self._config.min_delta, holds)
         report_best(self._inputs.metrics, standing, measures)

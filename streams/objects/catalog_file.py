@@ -20,9 +20,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from streams.event import UNNAMED_VIEW, Column, DenseColumn, SpaceSpec, SparseColumn, ViewSpec
+from streams.event import UNNAMED_VIEW, Column, DenseColumn, SpaceSpec, SparseColumn, ViewSpec, kind_of
 from streams.ids import Packed
-from streams.objects.rows import CatalogError, ObjectRows, RowChecks, kind_of
+from streams.objects.rows import CatalogError, ObjectRows, RowChecks
 
 FORMAT = "tripletd.catalog/1"
 DEFAULT_SPACE = "default"

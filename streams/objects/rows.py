@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streams.event import Column, DenseColumn, SpaceSpec, SparseColumn, ViewSpec
+from streams.event import Column, DenseColumn, SpaceSpec, SparseColumn, ViewSpec, kind_of
 
 BATCH_ROWS = 1024
 """Objects of a batch: of 1,536 coordinates each, 6 MB."""
@@ -99,11 +99,6 @@ class RowChecks:
 
     def _limit(self, name: str) -> int:
         return self._wanted[name].dim if name in self._wanted else 2**31
-
-
-def kind_of(column: Column) -> Literal["dense", "sparse"]:
-    """`dense` or `sparse`."""
-    return "dense" if isinstance(column, DenseColumn) else "sparse"
 
 
 def faulty_rows(column: Column, dim: int) -> list[tuple[int, str]]:

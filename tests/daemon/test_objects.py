@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from daemon import objects
-from daemon.objects import as_blocks, map_catalog
+from daemon import catalogs as objects
+from daemon.catalogs import as_blocks, map_catalog
 from learners.block import DenseBlock, SparseBlock
 from learners.maps import SpaceMap, ViewConfig
 from streams.catalog import Catalog, save_catalog

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from daemon.catalogs import map_catalog
 from daemon.cli import main
 from daemon.client import follow
 from daemon.config import load_config
 from daemon.exits import EX_OK, EX_USAGE
 from daemon.look.overview import KeyRow, key_rows, read_events
-from daemon.objects import map_catalog
 from daemon.versions.algorithms import map_of
 from daemon.versions.contents import APPLIED, counted
 from daemon.versions.forms import KeyedForm

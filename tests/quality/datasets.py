@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from daemon.catalogs import as_blocks
 from daemon.demo.pack_files import load_pack
-from daemon.objects import as_blocks
 from daemon.validate.scorer import MappedObjects
 from daemon.versions.algorithms import Columns
 from learners.block import Block

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import structlog
 
+from daemon.catalogs import as_blocks
 from daemon.config.learners import ViewKeys
 from daemon.config.schema import Config
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, UserError
 from daemon.learn.resume.inputs import Inputs
-from daemon.objects import as_blocks
 from daemon.runtime.watchdog import Pulse
 from daemon.versions.algorithms import ALGORITHMS
 from learners.block import Block, DenseBlock, SparseBlock, concatenate

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
-from daemon.objects import as_block
+from daemon.catalogs import as_block
 from learners.block import Block, DenseBlock, TripletBatch, concatenate
 from learners.outcome import Outcome, StepInfo
 from learners.steps import StepBatch, Steps, TripletSteps

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from daemon.objects import as_blocks, map_catalog
+from daemon.catalogs import as_blocks, map_catalog
 from daemon.serve.items.display import DisplayFile
 from daemon.serve.items.snapshot import Changes, PartRows
 from learners.block import Block, DenseBlock, SparseBlock

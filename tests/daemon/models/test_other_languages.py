@@ -15,8 +15,8 @@ import playwright
 import pytest
 
 from checkpoints import Ledger, LocalStore, VersionMeta, VersionStore
+from daemon.catalogs import as_blocks
 from daemon.config.schema import ServingConfig
-from daemon.objects import as_blocks
 from daemon.versions.contents import pack
 from daemon.versions.forms import make_form
 from daemon.versions.restore import serving_form

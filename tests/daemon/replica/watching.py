@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from daemon.objects import as_blocks
+from daemon.catalogs import as_blocks
 from tests.harness.waiting import until
 
 from .world import column_of, serves

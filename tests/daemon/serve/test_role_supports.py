@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from daemon.catalogs import map_catalog
 from daemon.cli import main
 from daemon.client import follow
 from daemon.config import load_config
 from daemon.demo.report import retrieval
 from daemon.exits import EX_OK
-from daemon.objects import map_catalog
 from daemon.validate.inputs import holdout_rule
 from daemon.versions.algorithms import map_of
 from daemon.versions.restore import learner_of, serving_form

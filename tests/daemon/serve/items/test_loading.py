@@ -53,7 +53,7 @@ def test_parts_hold_every_object_and_no_more(space):
 
 
 def _block(column):
-    from daemon.objects import as_blocks
+    from daemon.catalogs import as_blocks
 
     return as_blocks({"one": column})["one"]
 
