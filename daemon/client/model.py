@@ -15,9 +15,9 @@ from daemon.replica.settings import Hooks, OpenStepLog, VersionSource
 from daemon.replica.vectors import GivenView, Mode, VectorMaker, WantedVector, as_arrays
 from daemon.replica.view import ModelId, ReplicaStatus, View
 from daemon.versions.forms import KeyedForm
-from learners.block import Block, Float32s, against, without_sense
+from learners.block import Block, Float32s
 from learners.errors import BlockError, require_whole
-from learners.forms.quadratic import apply_terms, featured
+from learners.forms.quadratic import featured
 from learners.maps import FittedSpaceMap
 from learners.search import SHORTLIST, as_items, best_of, exact_scores, topk
 
@@ -169,7 +169,7 @@ class Model:
                 exact = exact_scores(view.form, block, own.mapped.take(near), known)
                 scores, rows = best_of(exact, near, min(k, len(own)))
             else:
-                scores = _of_queries(view, block, scores)
+                scores = view.with_queries(block, scores)
         found = tuple(int(row) for row in rows[0] if row >= 0)
         ids = tuple(own.ids[row] for row in found) if own.ids else ()
         return Similar(found, ids, tuple(map(float, scores[0][: len(found)])), model, formed, by)
@@ -179,12 +179,8 @@ class Model:
         query that holds a value that is not finite."""
         own, block = self._items(items), self._map(queries)
         with self._read(key) as (view, by):
-            if view.rescored:
-                return view.form.scores(block, own.mapped)
-            scores, ready = against(view.fold(block), own.mapped), self._ready(own, view, by)
-            if ready.terms is not None:
-                scores = apply_terms(view.search, scores, ready.terms)
-            return without_sense(_of_queries(view, block, scores), block, own.mapped)
+            terms = None if view.rescored else self._ready(own, view, by).terms
+            return view.pair_scores(block, own.mapped, terms)
 
     def items(self, vectors: Features, ids: Sequence[str] = ()) -> Items:
         """Objects to be searched many times, mapped now; ids: names for them in answers."""
@@ -269,11 +265,3 @@ class Model:
         if by == OWN:
             prepared[items] = ready
         return ready
-
-
-def _of_queries(view: View, queries: Block, scores: Float32s) -> Float32s:
-    """Scores [queries, any] with what is the queries' own."""
-    if view.has_terms:
-        own = view.terms(view.self_scores(queries))[:, None]
-        return apply_terms(view.search, scores, own)
-    return scores

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from daemon.config.embeddings import EmbeddingsConfig
 from daemon.config.index import IndexConfig
 from daemon.config.learners import CapsKeys, KeysConfig, LearnerConfig, OasisKeys, ViewKeys
 from daemon.config.stream import StreamConfig
@@ -608,6 +609,7 @@ class Config:
     serve: ServeConfig
     index: IndexConfig
     interleaving: InterleavingConfig
+    embeddings: EmbeddingsConfig
     http: HttpConfig
     log: LogConfig
     file: Path | None
@@ -653,6 +655,7 @@ SECTIONS: dict[str, type[Section]] = {
     "serve": ServeConfig,
     "index": IndexConfig,
     "interleaving": InterleavingConfig,
+    "embeddings": EmbeddingsConfig,
     "http": HttpConfig,
     "log": LogConfig,
 }

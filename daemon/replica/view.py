@@ -13,11 +13,12 @@ from checkpoints.manifest import ArraySpec, Manifest
 from daemon.config.learners import KeysConfig
 from daemon.versions.algorithms import NO_VIEWS, ONE_MODEL, Columns, added_later, keys_of
 from daemon.versions.contents import learner_specs
-from learners.block import Block, Float32s
+from learners.block import Block, Float32s, against, without_sense
 from learners.forms.quadratic import (
     FoldingForm,
     Pieces,
     ServedForm,
+    apply_terms,
     by_distance,
     folds,
     has_terms,
@@ -187,3 +188,20 @@ class View:
     def self_scores(self, items: Block, pieces: Pieces = whole) -> Float32s:
         """p^T S p for each mapped item, >= 0, float32 [n]: its squared norm. `pieces` changes no bit."""
         return self.search.self_scores(items, pieces)
+
+    def pair_scores(self, queries: Block, items: Block, terms: Float32s | None = None) -> Float32s:
+        """Scores of all pairs, float32 [queries, items]. terms: what `terms` gives of the items, where it is
+        known. NaN for an object that holds a value that is not finite."""
+        if self.rescored:
+            return self.form.scores(queries, items)
+        scores = against(self.fold(queries), items)
+        if self.has_terms:
+            known = self.terms(self.self_scores(items)) if terms is None else terms
+            scores = self.with_queries(queries, apply_terms(self.search, scores, known))
+        return without_sense(scores, queries, items)
+
+    def with_queries(self, queries: Block, scores: Float32s) -> Float32s:
+        """Scores [queries, any] with what is the queries' own."""
+        if not self.has_terms:
+            return scores
+        return apply_terms(self.search, scores, self.terms(self.self_scores(queries))[:, None])

@@ -26,11 +26,22 @@ from daemon.serve.clicks import RecentClicks
 from daemon.serve.freshness import Freshness
 from daemon.serve.items.catalog import CatalogStatus, ServingCatalog, build_catalog
 from daemon.serve.items.snapshot import IndexSnapshot, resolve
-from daemon.serve.query import AnsweringModel, Answers, Numbers, Query, QueryError, VectorAnswers, ViewPlace
+from daemon.serve.query import (
+    AnsweringModel,
+    Answers,
+    Numbers,
+    Query,
+    QueryError,
+    ScoreAnswers,
+    VectorAnswers,
+    ViewPlace,
+)
 from daemon.serve.retrieve import AnnSettings, GuardResult, KeySettings, Observing, Searcher
 from daemon.serve.retrieve.explaining import Explainer
+from daemon.versions.forms import KeyedForm
 from learners.block import Block, DenseBlock, SparseBlock, concatenate
 from learners.maps import FittedSpaceMap
+from learners.search import kept_scores
 from streams.catalog_cache import Tell
 from streams.open import open_source
 
@@ -263,6 +274,30 @@ class Live:
             return list(_rows(opened.vectors.make(read, mapped, "folded").rows))
         except (NotServing, NoVectorsError):
             return None
+
+    def scores(self, alias: str, query: Query, documents: Sequence[Query]) -> ScoreAnswers:
+        """The scores of these documents alone, by one model of the alias: of all the form in which it
+        answers. Raises QueryError for the query, where there is one model per key, and 503 without a model.
+        """
+        opened = self.opened
+        if opened is None:
+            raise _no_version()
+        asked, *found = resolve(
+            [query, *documents], opened.catalog.current, opened.catalog.space, opened.fitted
+        )
+        if isinstance(asked, QueryError):
+            raise asked
+        items = concatenate([asked, *(one for one in found if not isinstance(one, QueryError))])
+        try:
+            with opened.replicas[alias].read() as view:
+                if isinstance(view.form, KeyedForm):
+                    message, remedy = "one model per key is learned here", "ask /v1/similar with a key"
+                    raise QueryError("one_model_per_key", message, "model", remedy)
+                scores = iter(kept_scores(view.pair_scores(asked, items)[0])[1:].tolist())
+                model = view.model
+        except NotServing as error:
+            raise QueryError("not_serving", str(error), "model", "ask again shortly", 503) from error
+        return ScoreAnswers(model, [one if isinstance(one, QueryError) else next(scores) for one in found])
 
     def statuses(self) -> list[ReplicaStatus]:
         """How each alias stands."""

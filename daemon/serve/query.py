@@ -36,12 +36,12 @@ class Query:
     """One question: the `k` objects nearest to an object.
 
     Exactly one of `id` (an object of the serving catalog, which is left out of its own answer), `x` (the view
-    called "x") and `views` (name -> vector) is given. A vector is a list of finite numbers (dense) or
-    `{"indices": [...], "values": [...]}` (sparse), as JSON gives it; its size and its view's name are not
-    checked yet. `include` are the only objects allowed, `exclude` never are, `tags` must all be carried; None
-    and empty ask for nothing, except that an empty `include` allows no object at all. `key`: whose model is
-    asked, where one is learned per key; None asks the untrained one there. `explain`: whether each hit is to
-    be an `ExplainedId`.
+    called "x"), `views` (name -> vector) and `only` (float32 [dim], of the space's only view) is given. A
+    vector is a list of finite numbers (dense) or `{"indices": [...], "values": [...]}` (sparse), as JSON
+    gives it; its size and its view's name are not checked yet. `include` are the only objects allowed,
+    `exclude` never are, `tags` must all be carried; None and empty ask for nothing, except that an empty
+    `include` allows no object at all. `key`: whose model is asked, where one is learned per key; None asks
+    the untrained one there. `explain`: whether each hit is to be an `ExplainedId`.
     """
 
     id: str | None = None
@@ -53,6 +53,7 @@ class Query:
     tags: frozenset[str] = frozenset()
     key: str | None = None
     explain: bool = False
+    only: Any = None
 
 
 class QueryError(Exception):
@@ -195,3 +196,11 @@ class VectorAnswers:
     symmetric: bool
     dim: int
     views: Sequence[ViewPlace] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreAnswers:
+    """Scores of documents for one query by one model, in their order, or the `QueryError` of one alone."""
+
+    model: AnsweringModel
+    results: Sequence[float | QueryError]

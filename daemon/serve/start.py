@@ -20,6 +20,7 @@ from daemon.index import open_index
 from daemon.index.verdicts import KeptVerdicts
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime_without_server
 from daemon.serve.http import HttpLimits, HttpServer, Parts, Writes, create_app, serve
+from daemon.serve.http.upstream import UpstreamSettings
 from daemon.serve.indexed import IndexSearch
 from daemon.serve.lists import SignedLists
 from daemon.serve.live import FreshnessWatcher, Live
@@ -114,6 +115,7 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
     parts = Parts(
         searcher=live,
         vectors=live,
+        scorer=live,
         answered=watcher.answered,
         store=StoreActions(versions, ledger, config.checkpoints.keep, live.statuses),
         aliases=config.serve.aliases,
@@ -128,6 +130,8 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
         writes=_writes(stack, config, metrics),
         index=index,
         index_threads=config.index.connections,
+        upstream=_upstream(config),
+        models=config.embeddings.models,
     )
     server = serve(create_app(parts), config.http.host, config.http.serve_port)
     stack.callback(server.close)
@@ -179,6 +183,14 @@ def _spool(config: Config) -> Spool:
         return SpoolFolder(folder, SpoolBounds(wanted.size, wanted.keep))
     log.info("impressions and clicks over HTTP", topic=str(stream.raw))
     return SpoolTopic(stream.raw, config.stream.partitions)
+
+
+def _upstream(config: Config) -> UpstreamSettings | None:
+    """What embeds texts; None where nothing does. UserError: its key is not there."""
+    given, key = config.embeddings, config.embeddings.key()
+    if not given.upstream:
+        return None
+    return UpstreamSettings(given.upstream, key, given.timeout, given.connections, given.answer)
 
 
 def limits_of(serve: ServeConfig) -> HttpLimits:

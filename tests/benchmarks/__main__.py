@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks [NAME ...]`: measure, print, and write results.json beside this file.
 
 Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps, items, carried, soml,
-soml_kafka, omks_maps, oks, dense, feed, start, catalog; all of them without any.
+soml_kafka, omks_maps, oks, dense, feed, start, catalog, embeddings; all of them without any.
 `kafka`, `soml_kafka` and `freshness` start a broker (Java 17). Vowpal Wabbit is measured where the
 interpreter that runs this has it, or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit);
 PyTorch where the interpreter has it (pip install torch).
@@ -20,6 +20,7 @@ from tests.benchmarks import (
     checkpoint_cost,
     decode_speed,
     dense_step,
+    embeddings_route,
     feed_rows,
     first_start,
     freshness,
@@ -41,7 +42,7 @@ from tests.benchmarks.harness import Figure, record
 COMMAND = "make bench"
 NAMES = (
     *("step", "decode", "path", "kafka", "checkpoints", "steps", "topk", "freshness", "swaps", "items"),
-    *("carried", "soml", "soml_kafka", "omks_maps", "oks", "dense", "feed", "start", "catalog"),
+    *("carried", "soml", "soml_kafka", "omks_maps", "oks", "dense", "feed", "start", "catalog", "embeddings"),
 )
 
 
@@ -71,6 +72,7 @@ def main(names: list[str]) -> int:
         "feed": feed_rows.figures,
         "start": first_start.figures,
         "catalog": catalog_start.figures,
+        "embeddings": embeddings_route.figures,
     }
     for name in names or NAMES:
         figures = groups[name]()

@@ -14,6 +14,7 @@ import pytest
 
 from daemon.catalogs import learner_catalog
 from daemon.config import load_config
+from daemon.serve.http.upstream import UpstreamSettings
 from learners import ServingForm
 from learners.block import DenseBlock
 from learners.forms.embedding import Embedding
@@ -21,6 +22,7 @@ from learners.forms.serving import BackoffForm
 from streams.codec import decode_event
 from streams.items import Display, unpack_display
 from tests.daemon.serve.http.toy import running
+from tests.harness.embedder import embedding
 
 ROOT = Path(__file__).parents[2]
 
@@ -111,3 +113,20 @@ def test_an_index_of_ones_own_is_asked_with_folded_queries() -> None:
         assert known["version"] == str(toy.model)
         assert known["include"][0] == toy.ids[known["rows"][0][0]]
         assert {hit["id"] for hit in known["hits"]} <= set(known["include"])
+
+
+def test_texts_go_in_through_one_base_url() -> None:
+    def embed(text: str) -> list[float]:
+        return [1.0, 0.5, len(text) / 4, 2.0]
+
+    with (
+        embedding(embed) as upstream,
+        running(upstream=UpstreamSettings(upstream.url), models={"shop": "texts"}) as served,
+    ):
+        known = {"server": f"http://127.0.0.1:{served.port}"}
+        left = run("docs/one-base-url.md", "OpenAI", **known)
+        left["client"].close()
+        assert left["document"] == [1.0, 0.5, 2.75, 2.0]
+        assert left["query"] == [2.0, 1.0, 8.5, 4.0]
+        left = run("docs/one-base-url.md", "rerank", **known)
+        assert sorted(map(str, left["best"])) == sorted(map(str, left["documents"]))

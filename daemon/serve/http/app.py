@@ -21,6 +21,7 @@ from starlette.routing import BaseRoute, Route
 from daemon.models.decide import Verb
 from daemon.runtime.watchdog import Pulse
 from daemon.serve.http.batching import Batcher, Searching
+from daemon.serve.http.embeddings import EmbeddingEndpoints, Scoring
 from daemon.serve.http.errors import JSON, Problem, from_failure
 from daemon.serve.http.guard import AllowedHosts, RequestGuard, TokenGuard
 from daemon.serve.http.indexed import Asking, FindingInIndex, IndexedAnswers
@@ -37,6 +38,7 @@ from daemon.serve.http.schemas import (
     Versions,
 )
 from daemon.serve.http.similar import SimilarEndpoints
+from daemon.serve.http.upstream import Upstream, UpstreamSettings
 from daemon.serve.http.vectors import MakingVectors, VectorEndpoints
 from daemon.serve.http.writes import AllowedOrigins, CrossOrigin, ImpressionLog, WriteEndpoints, WriteToken
 from daemon.serve.interleave import ListMaker
@@ -121,18 +123,21 @@ class Writes:
 class Parts:
     """What the application is made of.
 
-    searcher: finds nearest objects. vectors: makes those of other indexes. answered: called with the alias
+    searcher: finds nearest objects. vectors: makes those of other indexes. scorer: scores
+    documents. answered: called with the alias
     and the model of every answer; quick. store: what is said of the versions, and done with them. aliases:
     names that may be asked, the first where none is named. registry: what /metrics shows; the HTTP side adds
     its own families. token: bearer token of what changes state, "" refuses all of that. hosts: names under
     which it may be asked, beside addresses and localhost. page: more routes, such as those of the page.
     pulse: sign of life of the compute thread. lists: makes lists by chance and signs them. writes: takes
     impressions and clicks, None where that is switched off. index: the store that questions go to first,
-    `index_threads` at once; None asks the searcher alone.
+    `index_threads` at once; None asks the searcher alone. upstream: what embeds texts, None where nothing
+    does; models: its models by the names of ours.
     """
 
     searcher: Searching
     vectors: MakingVectors
+    scorer: Scoring
     answered: Callable[[str, AnsweringModel], None]
     store: StoreActions
     aliases: Sequence[str]
@@ -147,20 +152,25 @@ class Parts:
     writes: Writes | None = None
     index: FindingInIndex | None = None
     index_threads: int = 1
+    upstream: UpstreamSettings | None = None
+    models: Mapping[str, str] = field(default_factory=dict)
 
 
 def create_app(parts: Parts) -> Starlette:
     """The ASGI application; its lifespan starts and ends the compute thread."""
     limits, metrics = parts.limits, HttpMetrics(parts.registry)
     batcher = Batcher(parts.searcher, limits, metrics, parts.pulse)
+    upstream = None if parts.upstream is None else Upstream(parts.upstream, metrics)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         batcher.start()
         yield
         batcher.close()
+        if upstream is not None:
+            upstream.close()
 
-    every = [*routes(_handlers(parts, batcher, RequestBodies(limits, metrics))), *parts.page]
+    every = [*routes(_handlers(parts, batcher, RequestBodies(limits, metrics), upstream)), *parts.page]
     paths = [route.path for route in every if isinstance(route, Route) and "{" not in route.path]
     guard = Middleware(RequestGuard, metrics=metrics, hosts=AllowedHosts(parts.hosts), routes=paths)
     origins = AllowedOrigins(parts.writes.origins if parts.writes else ())
@@ -175,7 +185,9 @@ def create_app(parts: Parts) -> Starlette:
     return app
 
 
-def _handlers(parts: Parts, batcher: Batcher, bodies: RequestBodies) -> Mapping[str, Handler]:
+def _handlers(
+    parts: Parts, batcher: Batcher, bodies: RequestBodies, upstream: Upstream | None
+) -> Mapping[str, Handler]:
     """By path, what answers its operations."""
     asking: Asking = batcher
     if parts.index is not None:
@@ -200,6 +212,16 @@ def _handlers(parts: Parts, batcher: Batcher, bodies: RequestBodies) -> Mapping[
         answer_s=parts.limits.answer_s,
     )
     vectors = VectorEndpoints(parts.vectors, parts.answered, parts.aliases, bodies, parts.limits)
+    texts = EmbeddingEndpoints(
+        upstream,
+        parts.models,
+        maker=parts.vectors,
+        scorer=parts.scorer,
+        answered=parts.answered,
+        aliases=parts.aliases,
+        bodies=bodies,
+        limits=parts.limits,
+    )
     admin = AdminEndpoints(parts.store, TokenGuard(parts.token), bodies)
     described = to_json(document(parts.limits))
 
@@ -213,6 +235,8 @@ def _handlers(parts: Parts, batcher: Batcher, bodies: RequestBodies) -> Mapping[
         "/v1/embed": vectors.embed,
         "/v1/impressions": written.impressions,
         "/v1/clicks": written.clicks,
+        "/v1/embeddings": texts.embeddings,
+        "/v1/rerank": texts.rerank,
         "/v1/versions": admin.versions,
         "/v1/openapi.json": openapi,
         "/v1/models/promote": admin.moving("promote", PromoteRequest),

@@ -50,11 +50,19 @@ class HttpMetrics:
         self.pass_queries = Histogram(
             "tripletd_http_pass_queries", "Queries that shared a pass", buckets=_QUERIES, registry=registry
         )
+        about = "From asking the upstream of [embeddings] to the header of its answer, by status"
+        self._upstream = Histogram(
+            "tripletd_http_upstream_seconds", about, ["status"], buckets=_SECONDS, registry=registry
+        )
         self.bugs = counter("tripletd_http_bugs", "Answers 500, each in the log")
 
     def record_turned_away(self, limit: str) -> None:
         """Add one connection that a limit ended."""
         self._turned_away.labels(limit).inc()
+
+    def record_upstream(self, status: str, seconds: float) -> None:
+        """Add one answer of the upstream, or why there was none."""
+        self._upstream.labels(status).observe(seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ class Operation:
     """One method of one path. answer: model of the answer, None for any JSON object, "text" for plain text.
     body: model of the request's body. parameters: model whose `IN_ADDRESS` are parameters of the address.
     errors: statuses it may answer with. token: whether it needs the bearer token. status: of success.
+    passes_on: whether it may answer as the upstream did, with any status but 200.
     """
 
     method: str
@@ -54,10 +55,15 @@ class Operation:
     errors: tuple[int, ...] = _ANY
     token: bool = False
     status: int = 200
+    passes_on: bool = False
 
 
 def _change(verb: str, summary: str, body: type[BaseModel], answer: type[BaseModel]) -> Operation:
     return Operation("POST", f"/v1/models/{verb}", summary, answer, body, errors=_CHANGING, token=True)
+
+
+def _embed(path: str, summary: str, answer: type[BaseModel], body: type[BaseModel]) -> Operation:
+    return Operation("POST", path, summary, answer, body, errors=(*_ASKING, 502, 504), passes_on=True)
 
 
 _ask, _ONE = partial(Operation, errors=_ASKING), schemas.SimilarRequest
@@ -90,6 +96,18 @@ OPERATIONS = (
         schemas.ClicksRequest,
         errors=_WRITING,
         status=202,
+    ),
+    _embed(
+        "/v1/embeddings",
+        "Texts to vectors as OpenAI has it; queries folded for an index of your own",
+        schemas.EmbeddingsAnswer,
+        schemas.EmbeddingsRequest,
+    ),
+    _embed(
+        "/v1/rerank",
+        "Documents in the order of the learned similarity, as Cohere has it",
+        schemas.RerankAnswer,
+        schemas.RerankRequest,
     ),
     Operation("GET", "/v1/versions", "What is served, what is kept", schemas.Versions),
     Operation("GET", "/v1/openapi.json", "This document"),
@@ -150,6 +168,9 @@ def _describe(operation: Operation, models: Mapping[str, Any]) -> dict[str, Any]
     if text and operation.path != "/metrics":
         del bad["421"]
         bad["503"]["content"] |= _TEXT
+    if operation.passes_on:
+        told = "What the upstream answered, other than 200, is passed on under its status, in its own shape"
+        bad["default"] = {"description": told}
     described["responses"] = {str(operation.status): {"description": "Done", "content": content}, **bad}
     return described
 

@@ -371,6 +371,72 @@ class Accepted(Answer):
     accepted: int
 
 
+MOST_TEXTS = 2048
+"""Texts, or lists of tokens, of one request, as at OpenAI."""
+_Text = Annotated[str, Field(min_length=1)]
+_Tokens = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1, fail_fast=True)]
+
+
+class EmbeddingsRequest(BaseModel):
+    """Body of POST /v1/embeddings, as OpenAI has it; fields that are not named here go upstream too."""
+
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+    model: str = Field(
+        min_length=1,
+        max_length=300,
+        description="`NAME-query`, `NAME-query@ALIAS`: folded by the model of the alias, the first followed"
+        " if left out; `NAME-doc`: as the upstream makes them. NAME is one of `embeddings.models`",
+    )
+    input: (
+        _Text
+        | Annotated[list[_Text], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
+        | _Tokens
+        | Annotated[list[_Tokens], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
+    ) = Field(description="a text or several, or their tokens")
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: Annotated[int, Field(ge=1)] | None = None
+    user: str | None = None
+
+    @property
+    def count(self) -> int:
+        """How many vectors are asked for."""
+        given = self.input
+        return 1 if isinstance(given, str) or isinstance(given[0], int) else len(given)
+
+
+class GivenDocument(Request):
+    """A document to rank: its text, or the id of an object of the catalog."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [_given("text"), _given("id")]})
+
+    text: _Text | None = None
+    id: Id | None = Field(None, description="an object of the catalog")
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if (self.text is None) == (self.id is None):
+            raise ValueError("expected a text or an id")
+        return self
+
+    @classmethod
+    def of(cls, given: str | GivenDocument) -> GivenDocument:
+        """A document that may be given as its text alone."""
+        return cls(text=given, id=None) if isinstance(given, str) else given
+
+
+class RerankRequest(Request):
+    """Body of POST /v1/rerank, as Cohere has it."""
+
+    model: str = Field(
+        min_length=1, max_length=300, description="`NAME` or `NAME@ALIAS`; NAME is one of `embeddings.models`"
+    )
+    query: _Text
+    documents: list[_Text | GivenDocument] = Field(min_length=1, max_length=MAX_LIST, fail_fast=True)
+    top_n: Annotated[Whole, Field(ge=1)] | None = Field(None, description="most results; all if left out")
+    return_documents: bool = False
+
+
 class ErrorBody(Answer):
     """What went wrong: `code` for programs, the others for people; `field` is the place in the request."""
 
@@ -606,6 +672,44 @@ class EmbedAnswer(Origin):
     )
     dim: int
     vectors: list[MadeVector]
+
+
+class TextEmbedding(Answer):
+    """One text's vector."""
+
+    model_config = ConfigDict(extra="allow")
+
+    object: str = "embedding"
+    index: int
+    embedding: list[float] | str = Field(description="numbers, or base64 of them as float32, low byte first")
+
+
+class EmbeddingsAnswer(Answer):
+    """One vector per text; what the upstream says beside that, such as `usage`, is as it said it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    object: str = "list"
+    data: list[TextEmbedding]
+    model: str
+
+
+class RankedDocument(Answer):
+    """A document in its place."""
+
+    index: int = Field(description="its place in the request, from 0")
+    relevance_score: float = Field(description="the score that /v1/similar gives it")
+    document: dict[str, str] | None = Field(None, description="only with `return_documents`")
+
+
+class RerankAnswer(Answer):
+    """Documents, best first; equal scores in the order of the request."""
+
+    id: str
+    model: str
+    results: list[RankedDocument]
+    usage: Any = Field(None, description="the upstream's, of embedding the texts")
+    meta: dict[str, Any]
 
 
 class ServedAlias(Answer):

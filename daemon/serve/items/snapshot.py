@@ -253,6 +253,10 @@ def _of_features(query: Query, space: SpaceSpec, fitted: FittedSpaceMap) -> Bloc
 def _views(query: Query, space: SpaceSpec) -> tuple[Mapping[str, Any], str]:
     """The given vectors, one for each view of the space and no other, and what precedes a view in a field."""
     names = [view.name for view in space.views]
+    if query.only is not None:
+        if len(names) > 1:
+            raise _refused(poison.WRONG_VIEW, f"one vector, and the space has {_listed(names)}", "")
+        return {names[0]: query.only}, ""
     if query.views is None:
         if names != [UNNAMED_VIEW]:
             raise _refused(poison.WRONG_VIEW, f"the space has {_listed(names)}; send them in views", "x")
@@ -291,11 +295,13 @@ def _block(raw: Any, view: ViewSpec, field: str) -> Block:
 
 
 def _numbers(raw: Any, field: str) -> NDArray[np.float32]:
-    if not isinstance(raw, list) or not {int, float}.issuperset(map(type, raw)):
+    if not isinstance(raw, np.ndarray) and not (
+        isinstance(raw, list) and {int, float}.issuperset(map(type, raw))
+    ):
         raise _refused(poison.WRONG_TYPE, "is not a list of numbers", field)
     try:
         with np.errstate(over="ignore"):
-            values = np.array(raw, np.float64).astype(np.float32)
+            values = np.asarray(raw, np.float64).astype(np.float32)
     except OverflowError:
         raise _refused(poison.MAGNITUDE, "holds a number that is too large", field) from None
     largest = np.abs(values).max(initial=0.0)  # NaN where any value is NaN

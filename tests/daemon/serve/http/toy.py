@@ -19,6 +19,7 @@ from daemon.exits import UserError
 from daemon.serve.http import HttpLimits, HttpServer, Parts, Writes, create_app, serve
 from daemon.serve.http.batching import Searching
 from daemon.serve.http.openapi import document
+from daemon.serve.http.upstream import UpstreamSettings
 from daemon.serve.interleave import ListMaker
 from daemon.serve.query import (
     OWN,
@@ -27,6 +28,7 @@ from daemon.serve.query import (
     KeyChoice,
     Query,
     QueryError,
+    ScoreAnswers,
     ScoredId,
     VectorAnswers,
     ViewPlace,
@@ -88,6 +90,10 @@ class ToySearcher:
         for query in queries:
             if query.id is not None and query.id not in self.ids:
                 results.append(QueryError("unknown_object", "no such object", "id", "add it", 404))
+            elif query.only is not None and len(query.only) != DIM:
+                results.append(QueryError("wrong_dim", f"has {len(query.only)} numbers, the view {DIM}", "x"))
+            elif query.only is not None:
+                results.append([2 * one for one in query.only.tolist()])
             elif isinstance(query.x, Mapping):
                 results.append(dict(query.x))
             else:
@@ -95,6 +101,20 @@ class ToySearcher:
                 results.append([2 * one if wanted == "folded" else one for one in given])
         views = [ViewPlace("x", 0, DIM, True)] if wanted == "folded" else []
         return VectorAnswers(self.model, self.formed, results, "inner_product", True, DIM, views)
+
+    def scores(self, alias: str, query: Query, documents: Sequence[Query]) -> ScoreAnswers:
+        """Inner products; of objects and of given vectors."""
+        if len(query.only) != DIM:
+            raise QueryError("wrong_dim", f"has {len(query.only)} numbers, the view {DIM}", "x")
+        results: list[Any] = []
+        for one in documents:
+            if one.only is not None:
+                results.append(float(one.only @ query.only))
+            elif one.id not in self.ids:
+                results.append(QueryError("unknown_object", "no such object", "id", "add it", 404))
+            else:
+                results.append(float(self.items[self.ids.index(one.id)] @ query.only))
+        return ScoreAnswers(self.model, results)
 
     def _one(self, query: Query) -> Sequence[ScoredId] | QueryError:
         if query.id is not None:
@@ -226,6 +246,8 @@ def running(
     hosts: Sequence[str] = (),
     lists: ListMaker | None = None,
     writes: Writes | None = None,
+    upstream: UpstreamSettings | None = None,
+    models: Mapping[str, str] | None = None,
 ) -> Iterator[Served]:
     """A server on a free port; `store` and `searching` in the places of the toys."""
     toy, toy_store, watched = ToySearcher(), ToyStore(), Watched()
@@ -233,6 +255,7 @@ def running(
     add_build_info(registry, "serve")
     parts = Parts(
         searching or toy,
+        toy,
         toy,
         watched.answered,
         store or toy_store,  # type: ignore[arg-type]
@@ -244,6 +267,8 @@ def running(
         limits or HttpLimits(),
         lists=lists,
         writes=writes,
+        upstream=upstream,
+        models=models or {},
     )
     server = serve(create_app(parts), HOST, 0)
     try:

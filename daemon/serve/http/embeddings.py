@@ -1,0 +1,244 @@
+"""`/v1/embeddings` in OpenAI's shape and `/v1/rerank` in Cohere's: texts in, by a program that embeds them.
+
+A model's name says what is wanted: `shop-query` or `shop-query@stable` embeds with the upstream's model that
+is configured as `shop` and folds what comes, `shop-doc` passes the upstream's answer on as it is. So whoever
+asked the upstream before changes a base URL and two names, and the index stays as it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+from pydantic_core import from_json, to_json
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from daemon.serve.http.errors import JSON, Problem, from_refusal
+from daemon.serve.http.limits import HttpLimits, RequestBodies
+from daemon.serve.http.offload import BoundedThreads
+from daemon.serve.http.schemas import EmbeddingsRequest, GivenDocument, RerankRequest
+from daemon.serve.http.similar import known_alias, require_few
+from daemon.serve.http.upstream import Upstream, UpstreamAnswer
+from daemon.serve.http.vectors import MakingVectors
+from daemon.serve.query import AnsweringModel, Query, QueryError, ScoreAnswers
+
+VERSION = "Tripletd-Version"
+"""The header that names the version by which an answer was made, such as 12 or 12+3400."""
+Side: TypeAlias = Literal["query", "doc"]
+"""What a text is, as the ending of a model's name."""
+_PASSED_ON = ("content-type", "content-encoding", "retry-after", "retry-after-ms", "x-request-id")
+_RATES = "x-ratelimit-"
+
+
+class Scoring(Protocol):
+    """Scores documents for a query. Any thread."""
+
+    def scores(self, alias: str, query: Query, documents: Sequence[Query]) -> ScoreAnswers:
+        """Score them by one model of the alias. Raises QueryError when it has none, or for the query."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AskedModel:
+    """What a model's name asks for. upstream: the name there. alias: who folds, None for the first."""
+
+    upstream: str
+    side: Side
+    alias: str | None
+
+
+def asked_model(name: str, models: Mapping[str, str], side: Side | None) -> AskedModel:
+    """Read `NAME-query`, `NAME-query@ALIAS` and `NAME-doc`; with `side`, `NAME` alone means that one.
+
+    models: NAME -> the upstream's model, empty where names are the upstream's own. Raises Problem 404.
+    """
+    plain, at, alias = name.partition("@")
+    wanted: Side | None = side
+    endings: tuple[Side, Side] = ("query", "doc")
+    for ending in endings:
+        if plain.endswith(f"-{ending}"):
+            plain, wanted = plain.removesuffix(f"-{ending}"), ending
+            break
+    known = models.get(plain) if models else plain
+    if wanted is None or not known or (at and wanted == "doc") or (side and wanted != side):
+        few = [*models][:3] or ["NAME"]
+        if side is None:
+            few = [f"{one}-{ending}" for one in few for ending in endings]
+        remedy = f"ask for {' or '.join(few)}, of a query also with @ and an alias; see embeddings.models"
+        raise Problem(404, "unknown_model", "there is no such model here", "model", remedy)
+    return AskedModel(known, wanted, alias if at else None)
+
+
+class EmbeddingEndpoints:
+    """Texts in; vectors or an order of documents out.
+
+    upstream: None where none is configured: then nothing is answered. models: as in `asked_model`.
+    answered: as in `SimilarEndpoints`.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream | None,
+        models: Mapping[str, str],
+        *,
+        maker: MakingVectors,
+        scorer: Scoring,
+        answered: Callable[[str, AnsweringModel], None],
+        aliases: Sequence[str],
+        bodies: RequestBodies,
+        limits: HttpLimits,
+    ) -> None:
+        self._upstream, self._models = upstream, models
+        self._maker, self._scorer, self._answered = maker, scorer, answered
+        self._aliases, self._bodies, self._limits = aliases, bodies, limits
+        self._threads = BoundedThreads(2, limits.answer_s, limits.queue)
+
+    async def embeddings(self, request: Request) -> Response:
+        """POST /v1/embeddings"""
+        upstream = self._configured()
+        async with self._bodies.read(request, EmbeddingsRequest) as wanted:
+            asked = asked_model(wanted.model, self._models, None)
+            body = wanted.model_dump(exclude_unset=True) | {"model": asked.upstream}
+            if asked.side == "doc":
+                return _PassedOn(await upstream.post("/embeddings", to_json(body)))
+            alias = known_alias(asked.alias, self._aliases, "model")
+            require_few("input", wanted.count, self._limits)
+            answer = await upstream.post("/embeddings", to_json(body))
+        if answer.status != 200:
+            return _PassedOn(answer)
+        made, vectors = await self._vectors(answer, wanted.count)
+        queries = [Query(only=vector) for vector in vectors]
+        try:
+            folded = await self._threads.run(lambda: self._maker.vectors(alias, queries, "folded"))
+        except QueryError as refused:
+            raise from_refusal(refused) from None
+        rows = [self._fits(one, asked.upstream, wanted.dimensions) for one in folded.results]
+        self._answered(alias, folded.model)
+        for place, row in zip(made["data"], rows, strict=True):
+            place["embedding"] = _base64(row) if wanted.encoding_format == "base64" else row
+        made["model"] = wanted.model
+        return Response(to_json(made), headers={VERSION: str(folded.model)}, media_type=JSON)
+
+    async def rerank(self, request: Request) -> Response:
+        """POST /v1/rerank"""
+        upstream = self._configured()
+        async with self._bodies.read(request, RerankRequest) as wanted:
+            asked = asked_model(wanted.model, self._models, "query")
+            alias = known_alias(asked.alias, self._aliases, "model")
+            if len(wanted.documents) > self._limits.k_max:
+                message = f"{len(wanted.documents)} documents, at most {self._limits.k_max} are ranked"
+                raise Problem(422, "too_many", message, "documents", "send fewer, or raise serve.k_max")
+            documents = [GivenDocument.of(one) for one in wanted.documents]
+            texts = [wanted.query, *(one.text for one in documents if one.text is not None)]
+            body = {"model": asked.upstream, "input": texts}
+            answer = await upstream.post("/embeddings", to_json(body))
+        if answer.status != 200:
+            return _PassedOn(answer)
+        made, vectors = await self._vectors(answer, len(texts))
+        query, *rest = (Query(only=vector) for vector in vectors)
+        given = iter(rest)
+        asking = [Query(id=one.id) if one.text is None else next(given) for one in documents]
+        try:
+            scored = await self._threads.run(lambda: self._scorer.scores(alias, query, asking))
+        except QueryError as refused:
+            self._fits(refused, asked.upstream, None)
+            raise from_refusal(refused) from None
+        scores = [self._score(one, asked.upstream, place) for place, one in enumerate(scored.results)]
+        self._answered(alias, scored.model)
+        order = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
+        results: list[dict[str, Any]] = []
+        for place in order[: wanted.top_n]:
+            hit: dict[str, Any] = {"index": place, "relevance_score": scores[place]}
+            if wanted.return_documents:
+                hit["document"] = documents[place].model_dump(exclude_none=True)
+            results.append(hit)
+        told: dict[str, Any] = {"id": str(uuid.uuid4()), "model": wanted.model, "results": results}
+        told |= {"usage": made.get("usage"), "meta": {"api_version": {"version": "1"}}}
+        return Response(to_json(told), headers={VERSION: str(scored.model)}, media_type=JSON)
+
+    def _configured(self) -> Upstream:
+        if self._upstream is None:
+            message, remedy = "texts are not embedded here", "set embeddings.upstream and restart serve"
+            raise Problem(404, "not_configured", message, None, remedy)
+        return self._upstream
+
+    async def _vectors(
+        self, answer: UpstreamAnswer, count: int
+    ) -> tuple[dict[str, Any], list[np.ndarray[tuple[int], np.dtype[np.float32]]]]:
+        """The upstream's answer, its vectors in order of the texts. Raises Problem 502."""
+        async with answer:
+            raw = await answer.read()
+        try:
+            made = from_json(raw)
+            places = sorted(made["data"], key=lambda one: one.get("index", 0))
+            vectors = [_numbers(one["embedding"]) for one in places]
+        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error):
+            raise _malformed("is not of OpenAI's shape") from None
+        if len(vectors) != count:
+            raise _malformed(f"has {len(vectors)} vectors for {count} texts")
+        made["data"] = places
+        return made, vectors
+
+    def _fits(self, row: Any, model: str, dimensions: int | None) -> Any:
+        """The row. Raises Problem for a refusal; for a vector of another size 422 with what to do."""
+        if isinstance(row, QueryError):
+            if row.code != "wrong_dim":
+                raise from_refusal(row)
+            message = f"a vector of the upstream's model {model} {row.message}"
+            remedy = "name the model in embeddings.models that embedded the catalog, or ask it for as many"
+            raise Problem(422, row.code, message, "model" if dimensions is None else "dimensions", remedy)
+        return row
+
+    def _score(self, found: float | QueryError, model: str, place: int) -> float:
+        if isinstance(found, QueryError) and found.code != "wrong_dim":
+            raise from_refusal(found, f"documents[{place}].")
+        score: float = self._fits(found, model, None)
+        return score
+
+
+class _PassedOn(Response):
+    """The upstream's answer, its status, its body as it comes, and those of its fields that concern it."""
+
+    def __init__(self, answer: UpstreamAnswer) -> None:
+        super().__init__(status_code=answer.status)
+        kept = {
+            name: value
+            for name, value in answer.headers.items()
+            if name in _PASSED_ON or name.startswith(_RATES)
+        }
+        self.raw_headers = [(name.encode(), value.encode("latin-1")) for name, value in kept.items()]
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._answer:
+            status, headers = self.status_code, self.raw_headers
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            async for piece in self._answer.chunks():
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+
+
+def _numbers(given: Any) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """A vector, however it was written. Raises ValueError or TypeError for what is none."""
+    if isinstance(given, str):
+        return np.frombuffer(base64.b64decode(given, validate=True), "<f4")
+    if not isinstance(given, list) or not {int, float}.issuperset(map(type, given)):
+        raise ValueError("not a list of numbers")
+    return np.array(given, np.float32)
+
+
+def _base64(row: list[float]) -> str:
+    return base64.b64encode(np.array(row, "<f4").tobytes()).decode()
+
+
+def _malformed(how: str) -> Problem:
+    message = f"the upstream's answer {how}"
+    remedy = "look whether embeddings.upstream is the base of a route /embeddings of OpenAI's shape"
+    return Problem(502, "upstream_malformed", message, None, remedy)

@@ -1,0 +1,285 @@
+"""`/v1/embeddings` and `/v1/rerank` over an upstream on loopback: shapes, sides, what goes wrong there."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import openai
+import pytest
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from daemon.serve.http.embeddings import asked_model
+from daemon.serve.http.errors import Problem
+from daemon.serve.http.upstream import UpstreamSettings
+from tests.daemon.serve.http.toy import DIM, HOST, Served, running
+from tests.harness.embedder import Embedder, embedding
+
+KEY = "upstream-key"
+MODELS = {"shop": "text-large"}
+
+
+def vector(text: str) -> list[float]:
+    """Some numbers of a text, exact as float32."""
+    return [float((sum(text.encode()) * (place + 3)) % 17 - 8) / 4 for place in range(DIM)]
+
+
+def settings(upstream: Embedder) -> UpstreamSettings:
+    return UpstreamSettings(upstream.url, KEY, timeout_s=30.0, connections=2)
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Embedder]:
+    with embedding(vector) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def server(upstream: Embedder) -> Iterator[Served]:
+    with running(upstream=settings(upstream), models=MODELS) as one:
+        yield one
+
+
+@pytest.fixture
+def asked(upstream: Embedder) -> Embedder:
+    upstream.asked.clear()
+    upstream.ports.clear()
+    assert not upstream.answers
+    return upstream
+
+
+def ask(served: Served, path: str = "/v1/embeddings", **body: Any) -> tuple[int, Any, Any]:
+    return served.ask("POST", path, body)
+
+
+def test_the_client_of_openai_gets_folded_queries_and_documents_as_they_are(
+    server: Served, asked: Embedder
+) -> None:
+    texts = ["a red dress", "a blue dress"]
+    with openai.OpenAI(api_key="unused", base_url=f"http://{HOST}:{server.port}/v1") as client:
+        for form in ("float", "base64", None):
+            given: Any = {} if form is None else {"encoding_format": form}
+            documents = client.embeddings.create(model="shop-doc", input=texts, **given)
+            queries = client.embeddings.create(model="shop-query@latest", input=texts, user="u1", **given)
+            for answer, factor in ((documents, 1), (queries, 2)):
+                assert answer.object == "list"
+                assert answer.usage.total_tokens == 2
+                assert [one.object for one in answer.data] == ["embedding"] * 2
+                found = {one.index: _as_numbers(one.embedding) for one in answer.data}
+                assert found == {n: [factor * x for x in vector(text)] for n, text in enumerate(texts)}
+            assert queries.model == "shop-query@latest"
+    body, headers = asked.asked[1]
+    assert (body["model"], body["input"], body["user"]) == ("text-large", texts, "u1")
+    assert headers["authorization"] == f"Bearer {KEY}"
+
+
+def _as_numbers(given: Any) -> list[float]:
+    """As the client gives them: it leaves base64 as it is where that was asked for."""
+    return np.frombuffer(base64.b64decode(given), "<f4").tolist() if isinstance(given, str) else list(given)
+
+
+def test_one_text_its_tokens_and_unknown_fields_go_to_the_upstream(server: Served, asked: Embedder) -> None:
+    for given, count in (("a", 1), (["a"], 1), ([1, 2, 3], 1), ([[1, 2], [3]], 2)):
+        status, answer, headers = ask(server, model="shop-query", input=given, dimensions=DIM, task="search")
+        assert (status, len(answer["data"])) == (200, count)
+        assert headers["Tripletd-Version"] == "12+7"
+        assert asked.asked[-1][0] == {
+            "model": "text-large",
+            "input": given,
+            "dimensions": DIM,
+            "task": "search",
+        }
+
+
+def test_the_answer_is_counted_as_one_of_its_alias(server: Served, asked: Embedder) -> None:
+    before = len(server.watched.answers)
+    ask(server, model="shop-query@latest", input="a")
+    ask(server, model="shop-doc", input="a")
+    assert server.watched.answers[before:] == [("latest", "12+7")]
+
+
+@pytest.mark.parametrize(
+    "model", ["shop", "shop-doc@stable", "text-large-query", "-query", "shop-query@nobody"]
+)
+def test_models_that_are_not_there_are_refused_without_asking(
+    server: Served, asked: Embedder, model: str
+) -> None:
+    status, answer, _ = ask(server, model=model, input="a")
+    assert (status, answer["error"]["field"]) == (404, "model")
+    assert not asked.asked
+
+
+def test_without_a_table_the_names_are_those_of_the_upstream() -> None:
+    assert asked_model("text-3-small-query@latest", {}, None).upstream == "text-3-small"
+    assert asked_model("text-3-small", {}, "query").alias is None
+    with pytest.raises(Problem, match="no such model"):
+        asked_model("text-3-small-doc", {}, "query")
+
+
+def test_a_vector_of_another_size_is_refused_with_both_sizes(server: Served, asked: Embedder) -> None:
+    status, answer, _ = ask(server, model="shop-query", input="a", dimensions=3)
+    assert (status, answer["error"]["code"], answer["error"]["field"]) == (422, "wrong_dim", "dimensions")
+    assert "text-large has 3 numbers, the view 4" in answer["error"]["message"]
+
+
+def test_faults_of_the_upstream_are_passed_on_whole(server: Served, asked: Embedder) -> None:
+    told = {"error": {"message": "slow down", "type": "requests", "param": None, "code": "rate_limit"}}
+    for model in ("shop-query", "shop-doc"):
+        asked.answers.append(
+            JSONResponse(told, 429, headers={"Retry-After": "7", "x-ratelimit-remaining-requests": "0"})
+        )
+        status, answer, headers = ask(server, model=model, input="a")
+        assert (status, answer, headers["retry-after"]) == (429, told, "7")
+        assert headers["x-ratelimit-remaining-requests"] == "0"
+    asked.answers.append(JSONResponse(told, 401))
+    assert ask(server, "/v1/rerank", model="shop", query="a", documents=["b"])[:2] == (401, told)
+    with openai.OpenAI(api_key="k", base_url=f"http://{HOST}:{server.port}/v1", max_retries=0) as client:
+        asked.answers.append(JSONResponse(told, 429))
+        with pytest.raises(openai.RateLimitError, match="slow down"):
+            client.embeddings.create(model="shop-query", input="a")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>",
+        b"{}",
+        b'{"data": [{"index": 0}]}',
+        b'{"data": [{"index": 0, "embedding": ["a"]}]}',
+        b'{"data": [{"index": 0, "embedding": "no base64"}]}',
+        b'{"data": [{"index": 0, "embedding": "AAA="}]}',
+        b'{"data": []}',
+        b"[1]",
+    ],
+)
+def test_what_is_no_answer_of_openai_is_a_bad_gateway(server: Served, asked: Embedder, body: bytes) -> None:
+    asked.answers.append(Response(body))
+    status, answer, _ = ask(server, model="shop-query", input="a")
+    assert (status, answer["error"]["code"]) == (502, "upstream_malformed")
+
+
+def test_a_connection_is_kept_and_one_that_was_closed_is_made_anew(server: Served, asked: Embedder) -> None:
+    asked.answers.append(JSONResponse({"error": {}}, 500, headers={"Connection": "close"}))
+    assert ask(server, model="shop-doc", input="a")[0] == 500
+    assert [ask(server, model="shop-query", input="a")[0] for _ in range(5)] == [200] * 5
+    closed, *kept = asked.ports
+    assert {*kept} == {kept[0]} != {closed}
+
+
+def test_documents_come_in_pieces_and_are_bounded(upstream: Embedder) -> None:
+    whole = {"object": "list", "data": [], "model": "m", "padding": "x" * 1_000_000}
+    raw = json.dumps(whole).encode()
+
+    def streamed() -> StreamingResponse:
+        async def body() -> Any:
+            for start in range(0, len(raw), 50_000):
+                yield raw[start : start + 50_000]
+
+        return StreamingResponse(body(), media_type="application/json")
+
+    with running(upstream=settings(upstream)) as served:
+        upstream.answers.append(streamed())
+        assert served.ask("POST", "/v1/embeddings", {"model": "m-doc", "input": "a"})[1] == whole
+    with running(upstream=replace(settings(upstream), answer_bytes=200_000)) as served:
+        upstream.answers.append(streamed())
+        status, answer, _ = ask(served, model="m-query", input="a")
+        assert (status, answer["error"]["code"]) == (502, "upstream_too_large")
+        assert ask(served, model="m-query", input="a")[0] == 200  # and its place is free again
+
+
+def silent(*answers: bytes) -> tuple[socket.socket, threading.Thread]:
+    """A listener that answers each connection with these bytes and closes it; with none it stays silent."""
+    listening = socket.create_server((HOST, 0))
+
+    def serve() -> None:
+        for answer in answers:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    return listening, thread
+
+
+def of(listening: socket.socket, timeout_s: float = 30.0) -> UpstreamSettings:
+    return UpstreamSettings(f"http://{HOST}:{listening.getsockname()[1]}", "", timeout_s, 1)
+
+
+def test_an_upstream_that_is_silent_or_gone_is_said_so() -> None:
+    listening, _ = silent()
+    with listening, running(upstream=of(listening, 0.2)) as served:
+        for _ in range(2):  # its only place is given back
+            status, answer, _ = ask(served, model="m-query", input="a")
+            assert (status, answer["error"]["code"]) == (504, "upstream_slow")
+        status, answer, _ = ask(served, model="m-doc", input="a")
+        assert (status, answer["error"]["code"]) == (504, "upstream_slow")
+        gone = of(listening)
+    with running(upstream=gone) as served:
+        status, answer, headers = ask(served, model="m-query", input="a")
+        assert (status, answer["error"]["code"], headers["retry-after"]) == (502, "upstream_unreachable", "1")
+
+
+def test_answers_that_end_early_or_without_a_length_or_are_no_http() -> None:
+    row = json.dumps({"data": [{"index": 0, "embedding": [1.0] * DIM}]}).encode()
+    early = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + row
+    to_end = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" + row
+    listening, thread = silent(early, to_end, b"SSH-2.0-x\r\n\r\n")
+    with listening, running(upstream=of(listening)) as served:
+        found = [ask(served, model="m-query", input="a")[:2] for _ in range(3)]
+        thread.join(30)
+    assert [status for status, _ in found] == [502, 200, 502]
+    assert found[1][1]["data"][0]["embedding"] == [2.0] * DIM
+
+
+def test_documents_are_ranked_as_cohere_answers(server: Served, asked: Embedder) -> None:
+    texts: list[Any] = ["one", {"text": "two"}, {"id": "o3"}, "four"]
+    query = np.array(vector("q"))
+    wanted = [np.array(vector(text)) @ query for text in ("one", "two")]
+    wanted += [float(server.searcher.items[3] @ query.astype(np.float32)), np.array(vector("four")) @ query]
+    order = np.argsort(-np.array(wanted), kind="stable").tolist()
+    body = {"model": "shop@latest", "query": "q", "documents": texts}
+    status, answer, headers = ask(server, "/v1/rerank", **body, return_documents=True)
+    assert (status, headers["Tripletd-Version"]) == (200, "12+7")
+    assert [one["index"] for one in answer["results"]] == order
+    assert [one["relevance_score"] for one in answer["results"]] == pytest.approx([wanted[n] for n in order])
+    documents = [{"text": "one"}, {"text": "two"}, {"id": "o3"}, {"text": "four"}]
+    assert [one["document"] for one in answer["results"]] == [documents[n] for n in order]
+    assert asked.asked[-1][0] == {"model": "text-large", "input": ["q", "one", "two", "four"]}
+    few = ask(server, "/v1/rerank", **body, top_n=2)[1]["results"]
+    assert [(one["index"], one.get("document")) for one in few] == [(order[0], None), (order[1], None)]
+
+
+@pytest.mark.parametrize(
+    ("documents", "status", "field"),
+    [
+        ([{"id": "nobody"}], 404, "documents[0].id"),
+        ([], 422, "documents"),
+        (["a", {}], 422, "documents[1]"),
+        (["a"] * 1001, 422, "documents"),
+    ],
+)
+def test_documents_that_cannot_be_ranked_are_named(
+    server: Served, asked: Embedder, documents: Any, status: int, field: str
+) -> None:
+    found, answer, _ = ask(server, "/v1/rerank", model="shop", query="q", documents=documents)
+    assert found == status
+    assert answer["error"]["field"].startswith(field)
+
+
+def test_both_are_off_where_nothing_is_configured() -> None:
+    with running() as served:
+        for path, rest in (
+            ("/v1/embeddings", {"input": "a"}),
+            ("/v1/rerank", {"query": "a", "documents": ["b"]}),
+        ):
+            status, answer, _ = ask(served, path, model="m-query", **rest)
+            assert (status, answer["error"]["code"]) == (404, "not_configured")
+            assert "embeddings.upstream" in answer["error"]["remedy"]
