@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from daemon.index.protocol import AskedVector, Candidate, StoreRefused, dense_of
+from daemon.index.protocol import AskedVector, IndexHit, StoreRefused, dense_of
 from daemon.index.rest import RestStore
 
 WIDEST = 10_000
@@ -49,7 +49,7 @@ class ElasticIndex:
 
     def search(
         self, vector: AskedVector, k: int, tags: Sequence[str] = (), *, exact: bool = False
-    ) -> list[Candidate]:
+    ) -> list[IndexHit]:
         """As `VectorIndex.search`."""
         place = self._place
         if tags and not place.tags:
@@ -115,9 +115,9 @@ class ElasticIndex:
         similarity = str(mapping.get("similarity", "cosine"))
         return similarity if similarity in _SCRIPTS else "cosine"
 
-    def _candidate(self, hit: Mapping[str, Any]) -> Candidate:
+    def _candidate(self, hit: Mapping[str, Any]) -> IndexHit:
         name = hit["fields"][self._place.id][0] if self._place.id else hit["_id"]
-        return Candidate(str(name), float(hit["_score"]))
+        return IndexHit(str(name), float(hit["_score"]))
 
 
 _COSINE = "cosineSimilarity(params.q, 'FIELD') + 1.0"

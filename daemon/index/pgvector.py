@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from daemon.exits import EX_UNAVAILABLE, UserError
-from daemon.index.protocol import AskedVector, Candidate, StoreAway, StoreRefused
+from daemon.index.protocol import AskedVector, IndexHit, StoreAway, StoreRefused
 
 if TYPE_CHECKING:
     from psycopg import Connection, sql
@@ -116,7 +116,7 @@ class PgVectorIndex:
 
     def search(
         self, vector: AskedVector, k: int, tags: Sequence[str] = (), *, exact: bool = False
-    ) -> list[Candidate]:
+    ) -> list[IndexHit]:
         """As `VectorIndex.search`. A connection that was lost is made anew, once."""
         import psycopg
         from psycopg_pool import PoolClosed, PoolTimeout
@@ -151,7 +151,7 @@ class PgVectorIndex:
 
     def _asked(
         self, connection: Connection[Any], vector: AskedVector, k: int, tags: Sequence[str], exact: bool
-    ) -> list[Candidate]:
+    ) -> list[IndexHit]:
         shape = self._shape = self._shape or self._look(connection)
         question, given = self._question(shape, vector, k, tags)
         with connection.pipeline(), connection.transaction():
@@ -159,7 +159,7 @@ class PgVectorIndex:
                 connection.execute("SELECT set_config(%s, %s, true)", (name, value))
             rows = connection.execute(question, given, prepare=True).fetchall()
         rows.sort(key=lambda row: row[1])  # scans that go on are in order but for a few
-        return [Candidate(row[0], -float(row[1])) for row in rows]
+        return [IndexHit(row[0], -float(row[1])) for row in rows]
 
     def _settings(self, shape: Shape, k: int, exact: bool) -> dict[str, str]:
         """Of the transaction of one question."""

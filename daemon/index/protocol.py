@@ -14,7 +14,7 @@ AskedVector: TypeAlias = list[float] | Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class IndexHit:
     """An object that a store found. score: the store's own number of it, larger is nearer."""
 
     id: str
@@ -47,7 +47,7 @@ class VectorIndex(Protocol):
 
     def search(
         self, vector: AskedVector, k: int, tags: Sequence[str] = (), *, exact: bool = False
-    ) -> list[Candidate]:
+    ) -> list[IndexHit]:
         """At most k objects, best first. tags: each of them is carried by every one. exact: all objects are
         looked at. Raises StoreError."""
         ...

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from daemon.index.protocol import AskedVector, Candidate, StoreRefused
+from daemon.index.protocol import AskedVector, IndexHit, StoreRefused
 from daemon.index.rest import RestStore
 
 
@@ -39,7 +39,7 @@ class QdrantIndex:
 
     def search(
         self, vector: AskedVector, k: int, tags: Sequence[str] = (), *, exact: bool = False
-    ) -> list[Candidate]:
+    ) -> list[IndexHit]:
         """As `VectorIndex.search`."""
         place = self._place
         if tags and not place.tags:
@@ -64,6 +64,6 @@ class QdrantIndex:
             told = f"{self.name}: an answer without {error}"
             raise StoreRefused(told, "see index.id and index.address") from error
 
-    def _candidate(self, point: Mapping[str, Any]) -> Candidate:
+    def _candidate(self, point: Mapping[str, Any]) -> IndexHit:
         name = point["payload"][self._place.id] if self._place.id else point["id"]
-        return Candidate(str(name), float(point["score"]))
+        return IndexHit(str(name), float(point["score"]))

@@ -30,7 +30,7 @@ MOST_LEFT_OUT = 1000
 """Excluded ids that are made up for by asking for more."""
 
 
-class MakingVectors(Protocol):
+class MakingQueryVectors(Protocol):
     """Makes vectors of queries. Any thread."""
 
     def vectors(
@@ -40,7 +40,7 @@ class MakingVectors(Protocol):
         ...
 
 
-class Observing(Protocol):
+class ObservingIndex(Protocol):
     """Hears of questions to the store."""
 
     def answered(self, mode: str, seconds: float) -> None:
@@ -72,9 +72,9 @@ class IndexSearch:
         self,
         index: VectorIndex,
         config: IndexConfig,
-        maker: MakingVectors,
+        maker: MakingQueryVectors,
         mode_of: ModeOf,
-        observe: Observing | None = None,
+        observe: ObservingIndex | None = None,
     ) -> None:
         self._index, self._config, self._maker = index, config, maker
         self._mode_of, self._observe = mode_of, observe

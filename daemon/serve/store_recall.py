@@ -14,17 +14,17 @@ import structlog
 from daemon.config.index import IndexConfig
 from daemon.index import StoreError, VectorIndex
 from daemon.index.protocol import AskedVector
+from daemon.runtime.watchdog import BackgroundThread
 
 TOP = 10
 QUERIES = 20
 """Objects that ask for their neighbours; recall is then known to about .02."""
 FIRST_S = 5.0
 """How soon after the start, and how often until there is something to ask with."""
-_LEAVE_S = 0.5
 
 log = structlog.get_logger("tripletd.index")
 
-Sample = Callable[[int], Sequence[AskedVector] | None]
+AskedSample = Callable[[int], Sequence[AskedVector] | None]
 """Gives so many learned queries, None while there is no model."""
 
 
@@ -34,27 +34,27 @@ def found_share(exact: Sequence[str], found: Sequence[str]) -> float:
     return len(wanted & set(found)) / len(wanted) if wanted else 1.0
 
 
-class StoreRecall:
-    """Measures it now and then, in a thread of its own, one question after the other. measured: hears the
-    mean."""
+class StoreRecall(BackgroundThread):
+    """Measures it now and then, one question after the other. measured: hears the mean. What the store is
+    asked when it ends is not waited for."""
+
+    name, end_s = "index-recall", 0.5
 
     def __init__(
-        self, index: VectorIndex, config: IndexConfig, sample: Sample, measured: Callable[[float], None]
+        self, index: VectorIndex, config: IndexConfig, sample: AskedSample, measured: Callable[[float], None]
     ) -> None:
+        super().__init__()
         self._index, self._config, self._sample, self._measured = index, config, sample, measured
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tripletd-index-recall", daemon=True)
 
     def start(self) -> None:
         """Begin, unless it is switched off."""
         if self._config.recall_every is not None:
-            self._thread.start()
+            super().start()
 
-    def close(self) -> None:
-        """End; what the store is asked just now is not waited for."""
+    def stop(self) -> None:
+        """Ask nothing more."""
         self._ending.set()
-        if self._thread.ident is not None:
-            self._thread.join(_LEAVE_S)
 
     def measure(self) -> float | None:
         """The mean over the sample, told where it is low; None while there is nothing to ask with. Raises

@@ -33,7 +33,7 @@ class Asking(Protocol):
         ...
 
 
-class Found(Protocol):
+class FoundInIndex(Protocol):
     """See `daemon.serve.indexed.IndexFound`."""
 
     @property
@@ -51,7 +51,7 @@ class Found(Protocol):
 class FindingInIndex(Protocol):
     """Asks the store. Any thread; it waits for it."""
 
-    def find(self, alias: str, query: Query) -> Found:
+    def find(self, alias: str, query: Query) -> FoundInIndex:
         """What the store finds. Raises QueryError."""
         ...
 
@@ -72,7 +72,7 @@ class IndexedAnswers:
             searched = await self._search.ask(alias, [_among(queries[at], found[at]) for at in again])
         return _joined(found, dict(zip(again, range(len(again)), strict=True)), searched)
 
-    async def _found(self, alias: str, query: Query) -> Found | QueryError | None:
+    async def _found(self, alias: str, query: Query) -> FoundInIndex | QueryError | None:
         """None where the catalog alone answers."""
         if query.include is not None:
             return None
@@ -89,7 +89,7 @@ def _is_answer(found: Any) -> bool:
     return isinstance(found, QueryError) or (found is not None and found.hits is not None)
 
 
-def _among(query: Query, found: Found | QueryError | None) -> Query:
+def _among(query: Query, found: FoundInIndex | QueryError | None) -> Query:
     """The question that puts candidates in order; tags were the store's affair."""
     if found is None or isinstance(found, QueryError) or found.ids is None:
         return query
@@ -97,7 +97,7 @@ def _among(query: Query, found: Found | QueryError | None) -> Query:
 
 
 def _joined(
-    found: Sequence[Found | QueryError | None], places: dict[int, int], searched: Answers | None
+    found: Sequence[FoundInIndex | QueryError | None], places: dict[int, int], searched: Answers | None
 ) -> Answers:
     """Every answer in its place. Raises QueryError where no question has one."""
     results: list[Sequence[ScoredId] | QueryError] = []

@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from daemon.config.index import IndexConfig
-from daemon.index import Candidate, StoreAway
+from daemon.index import IndexHit, StoreAway
 from daemon.index.protocol import AskedVector
 from daemon.serve.store_recall import StoreRecall, found_share
 from tests.harness.waiting import until
@@ -26,13 +26,13 @@ class Missing:
 
     def search(
         self, vector: AskedVector, k: int, tags: Sequence[str] = (), *, exact: bool = False
-    ) -> list[Candidate]:
+    ) -> list[IndexHit]:
         if self.away:
             raise StoreAway("away", "wait")
         assert isinstance(vector, list)
         scores = self.rows @ np.array(vector)
         found = [row for row in np.argsort(-scores).tolist() if exact or row % self.keeps == 0]
-        return [Candidate(f"o{row}", float(scores[row])) for row in found[:k]]
+        return [IndexHit(f"o{row}", float(scores[row])) for row in found[:k]]
 
     def close(self) -> None:
         """Nothing is held."""
