@@ -133,6 +133,7 @@ def up(
     A role that cannot continue stays down alone.
     """
     effective = load(config, set_)  # a mistake in the file is told once, not by every role
+    from daemon.runtime.doors import open_doors
     from daemon.runtime.logs import configure, get_logger
     from daemon.runtime.runtime import Signals
     from daemon.runtime.watchdog import Notifier
@@ -141,6 +142,7 @@ def up(
     from daemon.up.supervisor import RoleSpec, Supervisor, UpHealth, anything_to_answer_with, check_ports
 
     http = effective.http
+    doors = open_doors(effective)
     served = () if exit_when_caught_up else (http.serve_port,)
     check_ports(http.host, (http.learn_port, http.validate_port, *served))
     log_format = effective.log.format
@@ -153,7 +155,7 @@ def up(
     with ExitStack() as stack:
         signals = stack.enter_context(Signals())
         learning, at_work = stack.enter_context(open(reader, "rb")), stack.enter_context(open(writer, "wb"))
-        health = UpHealth(stack, http, effective.checkpoints.path, get_logger())
+        health = UpHealth(stack, http, effective.checkpoints.path, get_logger(), doors)
         specs = [
             # However long learn takes, validate waits: its stdin ends when learn has finished.
             RoleSpec("learn", ("learn", *shared), ends_all, finished=at_work.close),
@@ -175,6 +177,7 @@ def up(
             policy=WITH_AN_END if exit_when_caught_up else RestartPolicy(),
             notifier=Notifier.of_this_process(),
             told=health.told,
+            reload=doors.reload,
             at_stake=lambda: not exit_when_caught_up and anything_to_answer_with(effective),
         ).run()
 

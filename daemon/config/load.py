@@ -113,6 +113,9 @@ def _holding(
             holding.setdefault(Path(text), []).append(".".join(secret))
     if config.stream.kafka.ssl_keyfile:
         holding.setdefault(Path(config.stream.kafka.ssl_keyfile), []).append("a private key")
+    key = config.http.tls_key or config.http.tls_certificate
+    if key:
+        holding.setdefault(Path(key), []).append("a private key")
     return holding
 
 
@@ -332,6 +335,10 @@ def resolve_paths(config: Config) -> Config:
         name: resolved(f"serve.{name}", getattr(config.serve, name), _split_plain)
         for name in ("catalog", "display")
     }
+    http = {
+        name: resolved(f"http.{name}", getattr(config.http, name), _split_plain)
+        for name in ("tokens", "tls_certificate", "tls_key", "tls_client_ca")
+    }
     raw = resolved("serve.writes.folder", config.serve.writes.folder, _split_plain)
     serve["writes"] = config.serve.writes.model_copy(update={"folder": raw})
     judgments = resolved("validate.judgments", validate.judgments, _split_judgments)
@@ -342,6 +349,7 @@ def resolve_paths(config: Config) -> Config:
         checkpoints=checkpoints.model_copy(update={"path": folder}),
         validate=validate.model_copy(update={"judgments": judgments}),
         serve=config.serve.model_copy(update=serve),
+        http=config.http.model_copy(update=http),
     )
 
 

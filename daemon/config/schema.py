@@ -52,6 +52,10 @@ def _checked_token(secret: SecretStr) -> SecretStr:
     return secret
 
 
+UNPROTECTED = "whoever reaches the port may ask"
+"""What has to be said where a port is open to a network."""
+
+
 class HttpConfig(Section):
     """[http]: metrics and health of every role, and the answers of serve; one port per process."""
 
@@ -61,7 +65,23 @@ class HttpConfig(Section):
     serve_port: Port = Field(9103, description="port of serve; 0 any free port, printed")
     up_port: Port = Field(UP_PORT, description="port of up itself; 0 any free port, printed")
     hosts: Names = Field([], description="host names that serve answers to, besides addresses and localhost")
-    token: SecretStr = Field(SecretStr(""), description="bearer token of what changes the served version")
+    token: SecretStr = Field(
+        SecretStr(""),
+        description="bearer token of what changes the served version; with http.tokens it opens everything",
+    )
+    tokens: str = Field(
+        "", description="file of `tripletd tokens`; empty: who reaches the port may ask and read metrics"
+    )
+    tls_certificate: str = Field(
+        "", description="PEM file of our certificate, with its chain; empty: no encryption"
+    )
+    tls_key: str = Field("", description="PEM file of its key; empty: the same file")
+    tls_client_ca: str = Field(
+        "", description="PEM file of authorities: every client needs a certificate of one; empty: none"
+    )
+    unprotected: Literal["", "whoever reaches the port may ask"] = Field(
+        "", description="said in words, a host other than loopback is taken without TLS and tokens"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -77,6 +97,12 @@ class HttpConfig(Section):
             port: int = getattr(self, one)
             if port == getattr(self, other) != 0:
                 raise ValueError(f"{one} and {other} are both {port}; give each its own, or 0 for a free one")
+        return self
+
+    @model_validator(mode="after")
+    def _a_certificate_first(self) -> HttpConfig:
+        if not self.tls_certificate and (self.tls_key or self.tls_client_ca):
+            raise ValueError("tls_key and tls_client_ca need tls_certificate")
         return self
 
     @field_validator("hosts")

@@ -23,7 +23,7 @@ from daemon.demo.pack_files import CATALOG, LABELS, load_pack
 from daemon.demo.page import DISPLAY, DemoPorts
 from daemon.exits import EX_OK, EX_SOFTWARE, EX_TEMPFAIL, UserError
 from daemon.look.curves import CurveReader, Curves
-from daemon.look.live import role_status
+from daemon.look.live import status_at
 from daemon.up.role_process import RoleProcess
 from daemon.versions.storage import open_store
 
@@ -153,7 +153,7 @@ class DemoRun:
             time.sleep(LOOK_SECONDS)
 
     def _nothing_waits(self) -> bool:
-        status = role_status(self._http.host, self._http.learn_port)
+        status = status_at(self._http, self._http.learn_port)
         return status is not None and status.role == "learn" and status.lag_events == 0
 
     def look(self) -> DemoProgress:

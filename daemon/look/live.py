@@ -18,6 +18,7 @@ A number that nothing is known of is left out. Statuses are of one process, olde
 from __future__ import annotations
 
 import http.client
+import ssl
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, Self, TypeAlias
@@ -25,6 +26,9 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import BaseModel, Field, TypeAdapter
 
 from checkpoints.versions import LOSS_MESSAGES
+from daemon.config.schema import HttpConfig
+from daemon.exits import UserError
+from daemon.runtime.doors import context_to_ask
 from daemon.text import span
 
 RATE_SECONDS = 10.0
@@ -247,18 +251,36 @@ Readings: TypeAlias = Sequence[tuple[float, RoleStatus]]
 STATUS: TypeAdapter[RoleStatus] = TypeAdapter(Annotated[RoleStatus, Field(discriminator="role")])
 
 
-def role_status(host: str, port: int) -> RoleStatus | None:
-    """What the role at host:port says; None when nobody answers there, or another program does."""
+def role_status(
+    host: str, port: int, context: ssl.SSLContext | None = None, token: str = ""
+) -> RoleStatus | None:
+    """What the role at host:port says; None when nobody answers there, or another program does.
+
+    context: of TLS, None where the port has none. token: to be shown, "" for none.
+    """
     if port == 0:
         return None
-    connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
+    connection = (
+        http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
+        if context is None
+        else http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=context)
+    )
     try:
-        connection.request("GET", "/status")
+        connection.request("GET", "/status", headers={"Authorization": f"Bearer {token}"} if token else {})
         return STATUS.validate_json(connection.getresponse().read())
     except (OSError, http.client.HTTPException, ValueError):
         return None
     finally:
         connection.close()
+
+
+def status_at(http: HttpConfig, port: int) -> RoleStatus | None:
+    """What the role at a port of this configuration says: through its TLS, with `http.token`."""
+    try:
+        context = context_to_ask(http)
+    except UserError:  # files that are being changed, or are not ours to read
+        return None
+    return role_status(http.host, port, context, http.token.get_secret_value())
 
 
 def is_of(status: RoleStatus, role: str, checkpoints: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from checkpoints import CheckpointError, Manifest
 from daemon.config import Config
 from daemon.exits import UserError
-from daemon.look.live import RoleStatus, ServeStatus, UpStatus, is_of, role_status
+from daemon.look.live import RoleStatus, ServeStatus, UpStatus, is_of, status_at
 from daemon.look.overview import VersionRow, read_all, summary, version_rows
 from daemon.models.actions import look
 from daemon.models.decide import in_doubt
@@ -81,7 +81,7 @@ def collect(config: Config) -> dict[str, Any]:
     _collect_stream(config, newest, picture)
     http = config.http
     roles = {"learn": http.learn_port, "validate": http.validate_port, "serve": http.serve_port}
-    asked = {role: role_status(http.host, port) for role, port in roles.items()}
+    asked = {role: status_at(http, port) for role, port in roles.items()}
     found: dict[str, RoleStatus] = {role: one for role, one in asked.items() if one and one.role == role}
     running = {role: one for role, one in found.items() if is_of(one, role, config.checkpoints.path)}
     picture["live"] = {role: running.get(role) for role in roles}
@@ -94,7 +94,7 @@ def collect(config: Config) -> dict[str, Any]:
         f"{role}: {why}" for role, why in told.items() if why and why not in (running[role].not_ready or "")
     ]
     picture["not_ready"] = {role: one.not_ready for role, one in running.items()}
-    up = role_status(http.host, http.up_port)
+    up = status_at(http, http.up_port)
     supervised = up.trouble() if isinstance(up, UpStatus) and is_of(up, "up", config.checkpoints.path) else {}
     picture["down"] = {role: why for role, why in supervised.items() if role not in running}
     if supervised and up is not None and up.not_ready:

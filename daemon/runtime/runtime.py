@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from daemon.config.schema import SECTIONS, Config
 from daemon.exits import UserError
+from daemon.runtime.doors import Doors, open_doors
 from daemon.runtime.leaving import leave_at_once
 from daemon.runtime.logs import get_logger, set_level
 from daemon.runtime.watchdog import Notifier, Pulse, Watchdog
@@ -159,10 +160,19 @@ class ConfigReloader:
     def __init__(self, running: Config, load: Callable[[], Config] | None, notifier: Notifier) -> None:
         self._running, self._load, self._notifier = running, load, notifier
         self._level = running.log.level
+        self._also: list[Callable[[], None]] = []
+
+    def also(self, reload: Callable[[], None]) -> None:
+        """Have this called, too, when a reload is asked for."""
+        self._also.append(reload)
 
     def when(self, asked: bool) -> None:
         """Reload if `asked`. A file that cannot be read changes nothing, and the role continues."""
-        if not asked or self._load is None:
+        if not asked:
+            return
+        for reload in self._also:
+            reload()
+        if self._load is None:
             return
         self._notifier.reloading()
         log = get_logger()
@@ -209,6 +219,7 @@ class RoleRuntime:
     notifier: Notifier
     reloading: ConfigReloader
     pulse: Pulse
+    doors: Doors = field(default_factory=Doors)
 
     def starting(self, phase: str) -> None:
         """Say in the log and to whoever asks for health what the start is at, and how far."""
@@ -234,9 +245,12 @@ def open_runtime(
     `load` reads the configuration again, for SIGHUP.
     """
     runtime = open_runtime_without_server(stack, config, load)
-    server = serve_http(registry, runtime.health, config.http.host, port)
+    doors = runtime.doors
+    server = serve_http(
+        registry, runtime.health, config.http.host, port, context=doors.context, gate=doors.gate
+    )
     stack.callback(server.close)
-    get_logger().info("metrics and health", url=f"http://{server.host}:{server.port}")
+    get_logger().info("metrics and health", url=f"{doors.scheme}://{server.host}:{server.port}")
     return runtime
 
 
@@ -244,13 +258,15 @@ def open_runtime_without_server(
     stack: ExitStack, config: Config, load: Callable[[], Config] | None
 ) -> RoleRuntime:
     """Like `open_runtime`, for a role that serves its own metrics and health."""
+    doors = open_doors(config)
     # Two BLAS threads on two shared cores make small products many times slower, and their bits vary.
     stack.enter_context(threadpool_limits(limits=1))
     signals, notifier = stack.enter_context(Signals(leave_at_once=True)), Notifier.of_this_process()
     watchdog = stack.enter_context(Watchdog(config.stream.stuck_after, notifier.alive))
     reloading = ConfigReloader(config, load, notifier)
+    reloading.also(doors.reload)
     health = Health(watchdog.silent)
-    return RoleRuntime(signals, health, watchdog, notifier, reloading, watchdog.watch("the loop"))
+    return RoleRuntime(signals, health, watchdog, notifier, reloading, watchdog.watch("the loop"), doors)
 
 
 _COUNT = re.compile(r"\d+")

@@ -121,7 +121,7 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
         aliases=config.serve.aliases,
         health=runtime.health,
         registry=metrics.registry,
-        token=config.http.token.get_secret_value(),
+        gate=runtime.doors.gate,
         hosts=[config.http.host.lower(), *config.http.hosts],
         limits=limits_of(config.serve),
         page=page_routes(page_sources(config, versions, ledger, live, series)),
@@ -133,10 +133,12 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
         upstream=_upstream(config),
         models=config.embeddings.models,
     )
-    server = serve(create_app(parts), config.http.host, config.http.serve_port)
+    doors = runtime.doors
+    server = serve(create_app(parts), config.http.host, config.http.serve_port, doors.context)
     stack.callback(server.close)
     series.start()
-    log.info("answering, with metrics, health and the page", url=f"http://{server.host}:{server.port}")
+    url = f"{doors.scheme}://{server.host}:{server.port}"
+    log.info("answering, with metrics, health and the page", url=url)
     return ServeParts(live, server)
 
 
@@ -171,8 +173,7 @@ def _writes(stack: ExitStack, config: Config, metrics: ServeMetrics) -> Writes |
     counted = WriteMetrics(metrics.registry)
     queue = WriteQueue(_spool(config), wanted.queue, counted)
     stack.callback(queue.close)
-    token = wanted.token.get_secret_value()
-    return Writes(queue, counted, token, wanted.origins, wanted.batch_max)
+    return Writes(queue, counted, wanted.origins, wanted.batch_max)
 
 
 def _spool(config: Config) -> Spool:

@@ -11,8 +11,10 @@ import errno
 import select
 import selectors
 import socket
+import ssl
 import threading
 import time
+from base64 import b64decode
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -25,6 +27,7 @@ from prometheus_client.samples import Sample
 
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
 from daemon.look.live import STATUS, Distribution, RoleStatus
+from daemon.runtime.tokens import METRICS, Gate, Grant
 from daemon.runtime.watchdog import BackgroundThread
 from daemon.telemetry.connections import ConnectionTable, client_of
 from daemon.telemetry.metrics import version
@@ -81,6 +84,8 @@ _TEXT = "text/plain; charset=utf-8"
 NOSNIFF = {"x-content-type-options": "nosniff"}
 """A header of every answer: no browser takes it for another type than the one it has."""
 PAGES = ("/metrics", "/status", "/livez", "/readyz", "/startupz")
+GUARDED = ("/metrics", "/status")
+"""Of these, those that say what is learned: where there are tokens, they need one."""
 _REQUEST_TIMEOUT_S = 5.0
 BACKLOG = 1024
 """Connections that the kernel keeps until they are taken."""
@@ -110,14 +115,26 @@ class TelemetryServer(BackgroundThread):
         self._server.server_close()
 
 
-def serve_http(registry: CollectorRegistry, health: Health, host: str, port: int) -> TelemetryServer:
+def serve_http(
+    registry: CollectorRegistry,
+    health: Health,
+    host: str,
+    port: int,
+    *,
+    context: ssl.SSLContext | None = None,
+    gate: Gate | None = None,
+) -> TelemetryServer:
     """Serve metrics and health from one thread; port 0 takes any free port.
+
+    Args:
+        context: of TLS, None without it.
+        gate: who may read metrics and status; None for everybody.
 
     Raises:
         UserError: the port is taken (69), or the host or port may not be used (78).
     """
     try:
-        server = _Server((host, port), _handler(registry, health))
+        server = _Server((host, port), _handler(registry, health, gate or Gate()), context)
     except OSError as error:
         raise cannot_listen(error, host, port) from None
     return TelemetryServer(server)
@@ -129,7 +146,13 @@ class _Server(ThreadingHTTPServer):
     allow_reuse_address = True
     request_queue_size = BACKLOG
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        handler: type[BaseHTTPRequestHandler],
+        context: ssl.SSLContext | None,
+    ) -> None:
+        self._context = context
         self._lock, self._table = threading.Lock(), ConnectionTable[Any]()
         self._ended, self._end = socket.socketpair()
         super().__init__(address, handler)
@@ -149,6 +172,14 @@ class _Server(ThreadingHTTPServer):
                 self.process_request(request, address)
             except RuntimeError:  # no thread can be started now
                 self.shutdown_request(request)
+
+    def get_request(self) -> tuple[Any, Any]:
+        """A connection; its thread shakes hands, so that nobody waits for a client that does not."""
+        request, address = super().get_request()
+        if self._context is None:
+            return request, address
+        wrapped = self._context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+        return wrapped, address
 
     def shutdown(self) -> None:
         """Make `serve_forever` return."""
@@ -343,15 +374,47 @@ def answer(path: str, registry: CollectorRegistry, health: Health) -> tuple[HTTP
     return status, f"{reason or 'ok'}\n".encode(), _TEXT
 
 
-def _handler(registry: CollectorRegistry, health: Health) -> type[BaseHTTPRequestHandler]:
+def allowed(gate: Gate, scope: str, authorization: str | None, *, basic: bool) -> Grant | HTTPStatus:
+    """What the token of an `Authorization` field opens, or why it does not: 401 without one or with a wrong
+    one, 403 for one of another scope. basic: the password of a browser's own prompt is a token, too; what it
+    opens only reads, for a browser sends it with whatever a page of another origin asks."""
+    scheme, _, given = (authorization or "").partition(" ")
+    token = given.strip().encode("latin-1")
+    if scheme.lower() == "basic" and basic:
+        try:
+            token = b64decode(token, validate=True).partition(b":")[2]
+        except ValueError:
+            return HTTPStatus.UNAUTHORIZED
+    elif scheme.lower() != "bearer":
+        return HTTPStatus.UNAUTHORIZED
+    grant = gate.grant(token)
+    if grant is None:
+        return HTTPStatus.UNAUTHORIZED
+    return grant if scope in grant.scopes else HTTPStatus.FORBIDDEN
+
+
+def _handler(registry: CollectorRegistry, health: Health, gate: Gate) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = _REQUEST_TIMEOUT_S
 
         server: _Server
 
+        def setup(self) -> None:
+            if isinstance(self.request, ssl.SSLSocket):
+                self.request.settimeout(self.timeout)
+                self.request.do_handshake()
+            super().setup()
+
         def do_GET(self) -> None:
             self.server.works(self.request)
             path = self.path.partition("?")[0]
+            if path in GUARDED and gate.needs(METRICS):
+                given = self.headers.get_all("Authorization") or []
+                one = given[0] if len(given) == 1 else None
+                refused = allowed(gate, METRICS, one, basic=True)
+                if isinstance(refused, HTTPStatus):
+                    self._answer(refused, f"this needs a token with the scope {METRICS}\n".encode(), _TEXT)
+                    return
             missing = f"not here; there are {' '.join(PAGES)}\n".encode()
             self._answer(*(answer(path, registry, health) or (HTTPStatus.NOT_FOUND, missing, _TEXT)))
 
@@ -363,6 +426,8 @@ def _handler(registry: CollectorRegistry, health: Health) -> type[BaseHTTPReques
             self.send_header("Content-Length", str(len(body)))
             for name, value in NOSNIFF.items():
                 self.send_header(name, value)
+            if status == HTTPStatus.UNAUTHORIZED:
+                self.send_header("WWW-Authenticate", "Bearer")
             self.server.stalls(self.request)
             self.end_headers()
             if self.command != "HEAD":

@@ -22,7 +22,8 @@ from structlog.typing import FilteringBoundLogger
 from checkpoints.store import CheckpointError
 from daemon.config.schema import Config, HttpConfig
 from daemon.exits import EX_OK, EX_TEMPFAIL, UserError
-from daemon.look.live import is_of, role_status
+from daemon.look.live import is_of, status_at
+from daemon.runtime.doors import Doors
 from daemon.runtime.runtime import Signals
 from daemon.runtime.watchdog import Notifier
 from daemon.telemetry import Health, serve_http
@@ -98,6 +99,7 @@ class Supervisor:
         grace_s: how long a role may take to stop before it is killed.
         notifier: systemd, where it has started us.
         told: called with how all roles stand whenever that changes.
+        reload: called when a reload is asked for, which the roles hear of too.
         at_stake: whether there may be answers to keep; while there are none, a role that is refused ends all
             at once, as a mistake in a first configuration should.
     """
@@ -113,12 +115,13 @@ class Supervisor:
         grace_s: float = 30.0,
         notifier: Notifier | None = None,
         told: Callable[[Sequence[RoleReport]], None] = lambda reports: None,
+        reload: Callable[[], None] = lambda: None,
         at_stake: Callable[[], bool] = lambda: True,
     ) -> None:
         self._notifier = notifier or Notifier({})
         self._roles = [_Watched(spec, RoleReport(spec.name)) for spec in specs]
         self._start, self._signals, self._log, self._told = start, signals, log, told
-        self._at_stake = at_stake
+        self._at_stake, self._reload = at_stake, reload
         self._policy = policy or RestartPolicy()
         self._grace_s = grace_s
         self._known: list[RoleReport] = []
@@ -152,6 +155,7 @@ class Supervisor:
         self._notifier.alive()
         if self._signals.take_reload_request():
             self._notifier.reloading()
+            self._reload()
             for role in self._roles:
                 if role.process is not None:
                     role.process.reload()
@@ -282,7 +286,7 @@ class UpMetrics(Collector):
 
 def anything_to_answer_with(config: Config) -> bool:
     """Whether serve may have something to answer with: it says so, or there is a version. True in doubt."""
-    serve = role_status(config.http.host, config.http.serve_port)
+    serve = status_at(config.http, config.http.serve_port)
     if serve is not None and is_of(serve, "serve", config.checkpoints.path) and serve.not_ready is None:
         return True
     try:
@@ -302,18 +306,31 @@ class UpHealth:
     """
 
     def __init__(
-        self, stack: ExitStack, http: HttpConfig, checkpoints: str, log: FilteringBoundLogger
+        self,
+        stack: ExitStack,
+        http: HttpConfig,
+        checkpoints: str,
+        log: FilteringBoundLogger,
+        doors: Doors | None = None,
     ) -> None:
+        doors = doors or Doors()
         self._metrics, self._health = UpMetrics(checkpoints), Health()
         try:
-            server = serve_http(self._metrics.registry, self._health, http.host, http.up_port)
+            server = serve_http(
+                self._metrics.registry,
+                self._health,
+                http.host,
+                http.up_port,
+                context=doors.context,
+                gate=doors.gate,
+            )
         except UserError as error:
             if "up_port" in http.model_fields_set:
                 raise
             log.warning("no metrics and health of up itself: set http.up_port", reason=error.message)
         else:
             stack.callback(server.close)
-            log.info("metrics and health of up", url=f"http://{server.host}:{server.port}")
+            log.info("metrics and health of up", url=f"{doors.scheme}://{server.host}:{server.port}")
         self._health.started()
         self._health.set_ready("no role is started yet")
 

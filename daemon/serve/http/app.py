@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from daemon.models.decide import Verb
+from daemon.runtime.tokens import PROMOTE, Gate, Grant
 from daemon.runtime.watchdog import Pulse
 from daemon.serve.http.batching import Batcher, Searching
 from daemon.serve.http.embeddings import EmbeddingEndpoints, Scoring
@@ -40,7 +41,7 @@ from daemon.serve.http.schemas import (
 from daemon.serve.http.similar import SimilarEndpoints
 from daemon.serve.http.upstream import Upstream, UpstreamSettings
 from daemon.serve.http.vectors import MakingVectors, VectorEndpoints
-from daemon.serve.http.writes import AllowedOrigins, CrossOrigin, ImpressionLog, WriteEndpoints, WriteToken
+from daemon.serve.http.writes import AllowedOrigins, CrossOrigin, ImpressionLog, WriteEndpoints
 from daemon.serve.interleave import ListMaker
 from daemon.serve.query import AnsweringModel
 from daemon.serve.store import StoreActions
@@ -68,24 +69,27 @@ class AdminEndpoints:
         """POST /v1/models/{verb}"""
 
         async def handler(request: Request) -> Response:
-            self._guard.check(request)
+            grant = self._guard.check(request.headers, PROMOTE)
             async with self._bodies.read(request, model) as asked:
                 version = asked.to if isinstance(asked, RollbackRequest) else asked.version
                 wish = verb, asked.alias, version, asked.reason, asked.dry_run
-                return await _answer(self._changes, lambda: self._store.move(*wish, by=_who(request)), Moved)
+                return await _answer(
+                    self._changes, lambda: self._store.move(*wish, by=_who(request, grant)), Moved
+                )
 
         return handler
 
     async def gc(self, request: Request) -> Response:
         """POST /v1/models/gc"""
-        self._guard.check(request)
+        self._guard.check(request.headers, PROMOTE)
         async with self._bodies.read(request, GcRequest) as asked:
             return await _answer(self._changes, lambda: self._store.gc(asked.dry_run), Collected)
 
 
-def _who(request: Request) -> str:
-    """Who asked, in the ledger's words: behind a proxy it is the proxy."""
-    return f"HTTP from {request.client.host}" if request.client else "HTTP"
+def _who(request: Request, grant: Grant | None) -> str:
+    """Who asked, in the ledger's words: the name of the token; behind a proxy the address is the proxy's."""
+    place = f" from {request.client.host}" if request.client else ""
+    return f"HTTP{place}" if grant is None else f"{grant.name} by HTTP{place}"
 
 
 async def _answer(
@@ -109,12 +113,10 @@ Found: TypeAlias = tuple[int, bytes, str] | None
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """What takes impressions and clicks. token: what a writer has to show, "" for nothing. origins: whose
-    pages may write. batch_max: records of one request."""
+    """What takes impressions and clicks. origins: whose pages may write. batch_max: records of a request."""
 
     queue: WriteQueue
     metrics: WriteMetrics
-    token: str = field(default="", repr=False)
     origins: Sequence[str] = ()
     batch_max: int = 1000
 
@@ -127,7 +129,7 @@ class Parts:
     documents. answered: called with the alias
     and the model of every answer; quick. store: what is said of the versions, and done with them. aliases:
     names that may be asked, the first where none is named. registry: what /metrics shows; the HTTP side adds
-    its own families. token: bearer token of what changes state, "" refuses all of that. hosts: names under
+    its own families. gate: whose token opens what. hosts: names under
     which it may be asked, beside addresses and localhost. page: more routes, such as those of the page.
     pulse: sign of life of the compute thread. lists: makes lists by chance and signs them. writes: takes
     impressions and clicks, None where that is switched off. index: the store that questions go to first,
@@ -143,7 +145,7 @@ class Parts:
     aliases: Sequence[str]
     health: Health
     registry: CollectorRegistry
-    token: str = field(default="", repr=False)
+    gate: Gate = field(default_factory=Gate)
     hosts: Sequence[str] = ()
     limits: HttpLimits = field(default_factory=HttpLimits)
     page: Sequence[BaseRoute] = ()
@@ -172,7 +174,8 @@ def create_app(parts: Parts) -> Starlette:
 
     every = [*routes(_handlers(parts, batcher, RequestBodies(limits, metrics), upstream)), *parts.page]
     paths = [route.path for route in every if isinstance(route, Route) and "{" not in route.path]
-    guard = Middleware(RequestGuard, metrics=metrics, hosts=AllowedHosts(parts.hosts), routes=paths)
+    tokens, hosts = TokenGuard(parts.gate), AllowedHosts(parts.hosts)
+    guard = Middleware(RequestGuard, metrics=metrics, hosts=hosts, tokens=tokens, routes=paths)
     origins = AllowedOrigins(parts.writes.origins if parts.writes else ())
     app = Starlette(
         routes=every,
@@ -193,6 +196,7 @@ def _handlers(
     if parts.index is not None:
         asking = IndexedAnswers(batcher, parts.index, parts.index_threads, parts.limits)
     writes = parts.writes
+    tokens, origins = TokenGuard(parts.gate), AllowedOrigins(writes.origins if writes else ())
     queue, counted = (writes.queue, writes.metrics) if writes else (None, None)
     similar = SimilarEndpoints(
         asking,
@@ -201,12 +205,12 @@ def _handlers(
         bodies,
         parts.limits,
         lists=parts.lists,
-        kept=ImpressionLog(queue, counted),
+        kept=ImpressionLog(queue, counted, tokens, origins),
     )
     written = WriteEndpoints(
         queue,
         counted,
-        WriteToken(writes.token if writes else ""),
+        tokens,
         bodies,
         most=writes.batch_max if writes else 1,
         answer_s=parts.limits.answer_s,
@@ -222,7 +226,7 @@ def _handlers(
         bodies=bodies,
         limits=parts.limits,
     )
-    admin = AdminEndpoints(parts.store, TokenGuard(parts.token), bodies)
+    admin = AdminEndpoints(parts.store, tokens, bodies)
     described = to_json(document(parts.limits))
 
     async def openapi(request: Request) -> Response:

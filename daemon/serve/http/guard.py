@@ -6,29 +6,31 @@ A. Bortz, W. Shao, D. Boneh, "Protecting browsers from DNS rebinding attacks", C
 sends that name in Host, so names that nobody gave to this server are refused. An address cannot be
 pointed elsewhere: a page that asks by one was itself loaded from there, or may not read the answer.
 
-Token: it is looked for in one header alone, which a browser sends to another origin only when that one
-allows it (Fetch standard, CORS-safelisted request-headers), and no origin is allowed: no cookie, form
-field or address can stand in for it. So the type of a body need not be looked at to tell pages from
-programs.
+Token: it is looked for in one header, which a browser sends to another origin only when that one allows it
+(Fetch standard, CORS-safelisted request-headers): no cookie and no address can stand in for it. So the type
+of a body need not be looked at to tell pages from programs. Two exceptions: what a page writes may hold its
+token in the body, where only that page's author can put it; and to look at our own page, people may give a
+token as the password of their browser's prompt, which opens nothing but reading, because the browser then
+adds it to whatever other pages ask for.
 """
 
 from __future__ import annotations
 
-import hmac
 import re
 import secrets
 import time
 from collections.abc import Collection, Iterable
+from http import HTTPStatus
 from ipaddress import ip_address
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from daemon.runtime.tokens import ASK, METRICS, Gate, Grant
 from daemon.serve.http.errors import Problem
 from daemon.serve.http.limits import HttpMetrics
-from daemon.telemetry.server import NOSNIFF
+from daemon.telemetry.server import GUARDED, NOSNIFF, allowed
 
 log = structlog.get_logger("tripletd.http")
 
@@ -38,6 +40,11 @@ PROBES = frozenset({"/livez", "/readyz", "/startupz"})
 """Answered whatever the name: they say nothing of what is learned, and process managers read them."""
 
 _FIELD = "Authorization"
+_GRANT = "tripletd.grant"
+_ASK_THEMSELVES = ("/v1/impressions", "/v1/clicks")
+"""Their token may stand in the body."""
+_BY_KEY = ("/v1/similar", "/v1/similar/batch")
+"""Questions that name a key, and so are open to a token that is limited to keys."""
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@?#\s]+?)\.?(?::\d{1,5})?", re.IGNORECASE)
 
 
@@ -89,13 +96,19 @@ class RequestGuard:
 
     Args:
         hosts: the names under which it may be asked.
+        tokens: who is let in.
         routes: paths of the application; any other is counted as "other", so that labels stay bounded.
     """
 
     def __init__(
-        self, app: ASGIApp, metrics: HttpMetrics, hosts: AllowedHosts, routes: Collection[str]
+        self,
+        app: ASGIApp,
+        metrics: HttpMetrics,
+        hosts: AllowedHosts,
+        tokens: TokenGuard,
+        routes: Collection[str],
     ) -> None:
-        self._app, self._metrics, self._hosts = app, metrics, hosts
+        self._app, self._metrics, self._hosts, self._tokens = app, metrics, hosts, tokens
         self._routes = frozenset(routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,6 +128,7 @@ class RequestGuard:
 
         try:
             self._hosts.check(scope)
+            scope[_GRANT] = self._admit(scope)
             await self._app(scope, receive, watched)
         except Problem as problem:
             if status == 0:
@@ -130,6 +144,21 @@ class RequestGuard:
             self._metrics.requests.labels(route, str(status)).inc()
             self._metrics.seconds.labels(route).observe(time.perf_counter() - start)
 
+    def _admit(self, scope: Scope) -> Grant | None:
+        """What reads is let in here, with the first look at a request; what writes asks by itself. Raises
+        Problem."""
+        path = scope["path"]
+        if path in PROBES or path in _ASK_THEMSELVES or path.startswith("/v1/models/"):
+            return None
+        wanted = METRICS if path in GUARDED else ASK
+        reads = scope["method"] in ("GET", "HEAD")
+        headers = Headers(scope=scope)
+        grant = self._tokens.check(headers, wanted, basic=reads)
+        if grant is not None and grant.keys is not None and path not in _BY_KEY:
+            message = "this token is limited to keys, and this is about all of them"
+            raise Problem(403, "limited_to_keys", message, _FIELD, "use a token without keys")
+        return grant
+
     def _bug(self, error: Exception, scope: Scope) -> Problem:
         self._metrics.bugs.inc()
         name = secrets.token_hex(6)
@@ -141,42 +170,59 @@ class RequestGuard:
 
 
 class TokenGuard:
-    """Compares bearer tokens in constant time; keeps the token from being printed.
+    """Asks for the token that a route needs, where one is needed."""
 
-    Args:
-        token: the right one; "" lets nobody in.
-    """
-
-    def __init__(self, token: str) -> None:
-        self._token = token.encode()
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
 
     def __repr__(self) -> str:
         return "TokenGuard(...)"
 
-    def check(self, request: Request) -> None:
-        """Raises Problem: 403 where nobody is let in, 401 for no token or a wrong one."""
-        if not self._token:
+    def check(
+        self, headers: Headers, scope: str, *, in_body: str | None = None, basic: bool = False
+    ) -> Grant | None:
+        """What the token opens; None where none is needed.
+
+        in_body: a token that stands in the body, which then counts instead of the header. basic: as in
+        `allowed`. Raises Problem: 403 where nobody is let in or the token is for something else, 401 for no
+        token or a wrong one.
+        """
+        if self._gate.is_shut(scope):
             remedy = "set http.token, or TRIPLETD_HTTP__TOKEN_FILE to the path of its file, and restart serve"
             raise Problem(403, "no_token_configured", "changes over HTTP are switched off", _FIELD, remedy)
-        given = bearer_token(request)
-        if given is None:
-            raise _unauthorised("missing_token", "this needs a token")
-        if not hmac.compare_digest(given, self._token):
-            raise _unauthorised("wrong_token", "this is not the token")
+        if not self._gate.needs(scope):
+            return None
+        given = headers.getlist(_FIELD) if in_body is None else [f"Bearer {_as_latin(in_body)}"]
+        found = allowed(self._gate, scope, given[0] if len(given) == 1 else None, basic=basic)
+        if found == HTTPStatus.FORBIDDEN:
+            message = f"this token does not have the scope {scope}"
+            remedy = "use another token; `tripletd tokens list` says who may do what"
+            raise Problem(403, "wrong_scope", message, _FIELD, remedy)
+        if isinstance(found, HTTPStatus):
+            code, message = ("wrong_token", "this is not the token") if given else ("missing_token", _MISSING)
+            remedy = "send the header `Authorization: Bearer TOKEN` with a token that has the scope " + scope
+            scheme = 'Basic realm="tripletd", charset="UTF-8"' if basic else "Bearer"
+            raise Problem(401, code, message, _FIELD, remedy, headers={"WWW-Authenticate": scheme})
+        return found
 
 
-def bearer_token(request: Request) -> bytes | None:
-    """The bytes of the token in the header: none where it has another form, None without the header."""
-    given = request.headers.getlist(_FIELD)
-    if not given:
-        return None
-    scheme, _, token = given[0].partition(" ")
-    if len(given) != 1 or scheme.lower() != "bearer":
-        return b""
-    # latin-1: that is how header bytes become text, so these are the bytes that were sent
-    return token.strip().encode("latin-1")
+_MISSING = "this needs a token"
 
 
-def _unauthorised(code: str, message: str) -> Problem:
-    remedy = "send the header `Authorization: Bearer TOKEN` with the token of http.token"
-    return Problem(401, code, message, _FIELD, remedy, headers={"WWW-Authenticate": "Bearer"})
+def _as_latin(text: str) -> str:
+    """Text whose latin-1 bytes are the UTF-8 bytes of `text`, as header bytes become text."""
+    return text.encode().decode("latin-1")
+
+
+def check_key(grant: Grant | None, key: str | None, field: str) -> None:
+    """Raises Problem 403 where the token is limited to other keys; leaving the key out means all of them."""
+    if grant is None or grant.keys is None or key in grant.keys:
+        return
+    message = "this token is limited to keys, and this is none of them"
+    raise Problem(403, "wrong_key", message, field, "name a key that the token is for")
+
+
+def grant_of(scope: Scope) -> Grant | None:
+    """What the token of a request opens, where its route needed one."""
+    found: Grant | None = scope.get(_GRANT)
+    return found

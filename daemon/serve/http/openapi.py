@@ -31,11 +31,12 @@ _PLACE = "#/components/schemas/{model}"
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 _TOKEN = "bearer"  # noqa: S105 - the name of the scheme
 
-_ANY = (400, 408, 421, 431, 500, 503)
-"""What may be answered before the request itself is looked at; health is answered under any name (no 421)."""
+_ANY = (400, 401, 403, 408, 421, 431, 500, 503)
+"""What may be answered before the request itself is looked at; health is answered under any name (no 421), to
+anybody (no 401, no 403)."""
 _ASKING = (*_ANY, 404, 413, 415, 422)
-_WRITING = (*_ANY, 401, 403, 413, 415, 422)
-_CHANGING = (*_ASKING, 401, 403, 409)
+_WRITING = (*_ANY, 413, 415, 422)
+_CHANGING = (*_ASKING, 409)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,8 @@ def _describe(operation: Operation, models: Mapping[str, Any]) -> dict[str, Any]
     content = _TEXT if isinstance(operation.answer, str) else _json(operation.answer)
     bad = _problems(operation.errors)
     if text and operation.path != "/metrics":
-        del bad["421"]
+        for status in ("401", "403", "421"):
+            del bad[status]
         bad["503"]["content"] |= _TEXT
     if operation.passes_on:
         told = "What the upstream answered, other than 200, is passed on under its status, in its own shape"

@@ -218,7 +218,6 @@ class SimilarRequest(Question):
         "interleave": False,
         "explore": False,
         "explain": False,
-        "log": False,
     }
 
     alias: AliasName | None = Field(None, description="which model answers; the first followed if left out")
@@ -233,8 +232,8 @@ class SimilarRequest(Question):
     )
     log: bool = Field(
         False,
-        description="keep this list as an impression, so that a click on it needs only POST /v1/clicks; the "
-        "question is then by `id`",
+        description="keep this list as an impression, so that a click on it needs only POST /v1/clicks: the "
+        "question is then by `id`, and its token one that may write",
     )
 
 

@@ -15,6 +15,7 @@ import asyncio
 import logging
 import re
 import socket
+import ssl
 import sys
 from contextlib import suppress
 from functools import partial
@@ -26,6 +27,7 @@ import structlog
 import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.utils import is_ssl
 
 from daemon.runtime.watchdog import BackgroundThread
 from daemon.serve.http.errors import JSON, RETRY_AFTER_S, Problem
@@ -63,7 +65,9 @@ class LimitedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.set_write_buffer_limits(0)  # so that any byte that is not taken at once starts the timer
+        # Any byte that is not taken at once starts the timer. Over TLS 0 would stop writing before it began:
+        # asyncio pauses there at the limit, and elsewhere beyond it.
+        transport.set_write_buffer_limits(high=int(is_ssl(transport)), low=0)
         self._metrics.connections.set(len(self.connections))
         self._table.add(self, client_of(self.client[0] if self.client else ""))
         crowded = len(self._table) > self._limits.connections + RESERVED
@@ -310,6 +314,10 @@ class _Listening(uvicorn.Server):
 
     _loop: asyncio.AbstractEventLoop | None = None
 
+    def __init__(self, config: uvicorn.Config, handshake_s: float) -> None:
+        super().__init__(config)
+        self._handshake_s = handshake_s
+
     def stop(self) -> None:
         """End soon; from any thread."""
         self.should_exit = True
@@ -324,6 +332,10 @@ class _Listening(uvicorn.Server):
                 await asyncio.wait_for(self._told.wait(), _DATE_S)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        if self.config.ssl is not None:  # asyncio would wait for a minute, uvicorn has no word for it
+            listening = partial(loop.create_server, ssl_handshake_timeout=self._handshake_s)
+            loop.create_server = listening  # type: ignore[method-assign]
         await super().startup(sockets)
         for one in sockets or ():
             one.listen(BACKLOG)
@@ -364,8 +376,9 @@ class HttpServer(BackgroundThread):
             self._listening.close()
 
 
-def serve(app: Starlette, host: str, port: int) -> HttpServer:
+def serve(app: Starlette, host: str, port: int, context: ssl.SSLContext | None = None) -> HttpServer:
     """Listen and answer for an application of `create_app`, within its limits; port 0 takes any free port.
+    context: of TLS, None without it.
 
     Raises:
         UserError: the port is taken (69), or the host or port may not be used (78).
@@ -389,7 +402,9 @@ def serve(app: Starlette, host: str, port: int) -> HttpServer:
         timeout_keep_alive=int(limits.idle_s) or 1,
         timeout_graceful_shutdown=int(limits.drain_s) or 1,
     )
-    return HttpServer(_Listening(config), listening, limits.drain_s)
+    config.load()
+    config.ssl = context  # not one of uvicorn's own making, which could not be loaded again
+    return HttpServer(_Listening(config, limits.head_s), listening, limits.drain_s)
 
 
 class _Bridge(logging.Handler):

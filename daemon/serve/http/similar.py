@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from daemon.serve.http.errors import JSON, Problem, from_refusal
+from daemon.serve.http.guard import check_key, grant_of
 from daemon.serve.http.indexed import Asking
 from daemon.serve.http.limits import HttpLimits, RequestBodies
 from daemon.serve.http.offload import BoundedThreads
@@ -259,14 +260,22 @@ class SimilarEndpoints:
 
     async def single(self, request: Request) -> Response:
         """GET /v1/similar?id=&k=&key=&alias=&interleave=&explore= and POST /v1/similar"""
+        grant = grant_of(request.scope)
         if request.method != "POST":
-            return await self._answer(SimilarRequest.of_address(request.query_params))
+            asked = SimilarRequest.of_address(request.query_params)
+            check_key(grant, asked.key, "key")
+            return await self._answer(asked)
         async with self._bodies.read(request, SimilarRequest) as wanted:
+            check_key(grant, wanted.key, "key")
+            if wanted.log:
+                self._kept.check(request.headers, wanted.key, wanted.id is not None)
             return await self._answer(wanted)
 
     async def batch(self, request: Request) -> Response:
         """POST /v1/similar/batch: a query that has no answer gets its error in its place."""
         async with self._bodies.read(request, BatchRequest) as wanted:
+            for place, one in enumerate(wanted.queries):
+                check_key(grant_of(request.scope), one.key, f"queries[{place}].key")
             alias = known_alias(wanted.alias, self._aliases)
             answers, origin = await self._ask(alias, to_queries(wanted.queries, self._limits))
             each = zip(answers.results, answers.exact, answers.by, _uses(answers), strict=True)
@@ -274,8 +283,6 @@ class SimilarEndpoints:
             return _json({**origin, "answers": found})
 
     async def _answer(self, wanted: SimilarRequest) -> Response:
-        if wanted.log:
-            self._kept.check(wanted.id is not None)
         explore = self._chance.explore if wanted.explore is None else wanted.explore
         if explore or wanted.interleave is not None:
             return await self._made_by_chance(wanted, explore)

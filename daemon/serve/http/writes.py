@@ -8,7 +8,6 @@ origin that a browser names is compared here, not only in what is answered to a 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import secrets
 import time
 from collections.abc import Iterable, Sequence
@@ -19,8 +18,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from daemon.runtime.tokens import CLICK
 from daemon.serve.http.errors import JSON, RETRY_AFTER_S, Problem
-from daemon.serve.http.guard import bearer_token
+from daemon.serve.http.guard import TokenGuard, check_key
 from daemon.serve.http.limits import RequestBodies
 from daemon.serve.http.schemas import Accepted, ClicksRequest, ImpressionsRequest
 from daemon.serve.writes.queue import NotWritten, WriteMetrics, WriteQueue
@@ -94,32 +94,22 @@ class CrossOrigin:
             await problem.response()(scope, receive, told)
 
 
-class WriteToken:
-    """Compares the token of writes in constant time. token: the right one; "" lets everybody write."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token.encode()
-
-    def check(self, request: Request, in_body: str | None) -> None:
-        """Raises Problem 401 for no token or a wrong one, in the header or else in the body."""
-        if not self._token:
-            return
-        given = bearer_token(request) if in_body is None else in_body.encode()
-        if given is None or not hmac.compare_digest(given, self._token):
-            code = "wrong_token" if given is not None else "missing_token"
-            remedy = "send `Authorization: Bearer TOKEN`, or the field token, with that of serve.writes.token"
-            headers = {"WWW-Authenticate": "Bearer"}
-            raise Problem(401, code, "writing needs its token", "Authorization", remedy, headers=headers)
-
-
 class ImpressionLog:
-    """Keeps what answers have shown, for `log`."""
+    """Keeps what answers have shown, for `log`: the request writes, so it has to show what writers show."""
 
-    def __init__(self, queue: WriteQueue | None, metrics: WriteMetrics | None) -> None:
-        self._queue, self._metrics = queue, metrics
+    def __init__(
+        self,
+        queue: WriteQueue | None,
+        metrics: WriteMetrics | None,
+        tokens: TokenGuard,
+        origins: AllowedOrigins,
+    ) -> None:
+        self._queue, self._metrics, self._tokens, self._origins = queue, metrics, tokens, origins
 
-    def check(self, has_id: bool) -> None:
-        """Raises Problem 422 where nothing can be logged."""
+    def check(self, headers: Headers, key: str | None, has_id: bool) -> None:
+        """Raises Problem: 422 where nothing can be logged, 401 or 403 for who may not write."""
+        self._origins.check(headers)
+        check_key(self._tokens.check(headers, CLICK), key, "key")
         if self._queue is None:
             remedy = "set serve.writes.enabled and restart serve"
             raise Problem(422, "not_logged", "writing is switched off", "log", remedy)
@@ -160,21 +150,23 @@ class WriteEndpoints:
         self,
         queue: WriteQueue | None,
         metrics: WriteMetrics | None,
-        token: WriteToken,
+        tokens: TokenGuard,
         bodies: RequestBodies,
         *,
         most: int,
         answer_s: float,
     ) -> None:
-        self._queue, self._metrics, self._token, self._bodies = queue, metrics, token, bodies
+        self._queue, self._metrics, self._tokens, self._bodies = queue, metrics, tokens, bodies
         self._most, self._answer_s = most, answer_s
 
     async def impressions(self, request: Request) -> Response:
         """POST /v1/impressions"""
         self._check_on()
         async with self._bodies.read(request, ImpressionsRequest) as asked:
-            self._token.check(request, asked.token)
+            grant = self._tokens.check(request.headers, CLICK, in_body=asked.token)
             self._check_few("impressions", len(asked.impressions))
+            for place, one in enumerate(asked.impressions):
+                check_key(grant, one.key, f"impressions[{place}].key")
             records = [
                 impression_record(
                     one.impression,
@@ -193,7 +185,7 @@ class WriteEndpoints:
         """POST /v1/clicks"""
         self._check_on()
         async with self._bodies.read(request, ClicksRequest) as asked:
-            self._token.check(request, asked.token)
+            self._tokens.check(request.headers, CLICK, in_body=asked.token)
             self._check_few("clicks", len(asked.clicks))
             records = [
                 click_record(one.impression, _now_ms() if one.ts is None else one.ts, one.object)

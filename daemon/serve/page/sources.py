@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from checkpoints import Ledger, VersionStore
 from daemon.config.schema import Config
-from daemon.look.live import RoleStatus, UpStatus, is_of, role_status
+from daemon.look.live import RoleStatus, UpStatus, is_of, status_at
 from daemon.look.series import Ask, Series
 from daemon.replica.view import ReplicaStatus
 from daemon.serve.http.offload import LowPriorityExecutor, TimeBudget
@@ -71,7 +71,7 @@ def live_series(config: Config, registry: CollectorRegistry, health: Health) -> 
     http, place = config.http, config.checkpoints.path
 
     def other(role: str, port: int) -> RoleStatus | None:
-        found = role_status(http.host, port)
+        found = status_at(http, port)
         return found if found is not None and is_of(found, role, place) else None
 
     def trouble() -> Mapping[str, str]:

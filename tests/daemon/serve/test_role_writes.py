@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,6 +44,14 @@ def serving(place: Place) -> Role:
     return role
 
 
+def asked(role: Role, question: dict[str, object]) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    body = json.dumps(question).encode()
+    request = urllib.request.Request(f"{role.url()}/v1/similar", body, headers)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return dict(json.loads(answer.read()))
+
+
 def learned(place: Place) -> list[Event]:
     log = open_source(parse_address(f"log:{place.folder}/clicks.log"))
     log.assign({partition: earliest for partition, (earliest, _) in log.bounds().items()})
@@ -59,11 +69,11 @@ def test_from_a_post_to_the_event_that_is_learned(place: Place) -> None:
     mine = server.impression("o1", ["o2", "o3", "o4"], impression="mine", source="search")
     server.click(mine, "o4")
     server.click(mine, "o4")  # sent again
-    answer = role.get("/v1/similar?id=o5&k=3&log=true")[1]
+    answer = asked(role, {"id": "o5", "k": 3, "log": True})
     assert answer["logged"]
     best, _, last = (hit["id"] for hit in answer["results"])
     server.click(answer["impression"], last)
-    with pytest.raises(NotKeptError, match="needs its token"):
+    with pytest.raises(NotKeptError, match="needs a token"):
         WriteClient(role.url()).click(mine, "o4")
     assert TOKEN not in role.said()
     role.process.send_signal(signal.SIGKILL)  # what was confirmed is on the disk

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from daemon.runtime.tokens import Gate
 from daemon.serve.http import Writes
 from daemon.serve.http.schemas import MAX_IMPRESSION_BYTES
 from daemon.serve.writes.queue import WriteMetrics, WriteQueue
@@ -33,10 +34,11 @@ class Kept:
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []
         self.fails: Exception | None = None
-        self.gate = threading.Event()
+        self.gate, self.entered = threading.Event(), threading.Event()
         self.gate.set()
 
     def append(self, records: Sequence[SpoolRecord]) -> None:
+        self.entered.set()
         assert self.gate.wait(30)
         if self.fails is not None:
             raise self.fails
@@ -50,7 +52,9 @@ def writing(token: str = "", most: int = 100, lists: Any = None) -> Iterator[tup
     kept, metrics = Kept(), WriteMetrics(CollectorRegistry())
     queue = WriteQueue(kept, most, metrics)
     try:
-        with running(writes=Writes(queue, metrics, token, [SHOP], 5), lists=lists) as served:
+        with running(
+            writes=Writes(queue, metrics, [SHOP], 5), lists=lists, gate=Gate(writes=token)
+        ) as served:
             yield served, kept
     finally:
         kept.gate.set()
@@ -188,13 +192,10 @@ def test_nothing_is_confirmed_before_it_is_kept_and_a_full_queue_says_later() ->
 
         waiting = threading.Thread(target=send)
         waiting.start()
-        refused = None
-        while refused is None:  # until the four are inside
-            status, answer, headers = post(served, "/v1/clicks", [CLICK] * 5)
-            assert status == 503
-            if answer["error"]["code"] == "writes_full":
-                refused = headers
-        assert int(refused["retry-after"]) >= 1
+        assert kept.entered.wait(30)
+        status, answer, headers = post(served, "/v1/clicks", [CLICK] * 2)
+        assert (status, answer["error"]["code"]) == (503, "writes_full")
+        assert int(headers["retry-after"]) >= 1
         assert answers == []
         kept.gate.set()
         waiting.join(30)
@@ -225,7 +226,7 @@ def test_an_answer_logs_what_it_showed_and_the_click_closes_the_loop(
     shop: tuple[Served, Kept], kept: Kept
 ) -> None:
     served = shop[0]
-    status, answer, _ = served.ask("GET", "/v1/similar?id=o1&k=3&log=true")
+    status, answer, _ = served.ask("POST", "/v1/similar", {"id": "o1", "k": 3, "log": True})
     assert status == 200
     assert answer["logged"]
     (record,) = kept.records
@@ -241,6 +242,9 @@ def test_an_answer_logs_what_it_showed_and_the_click_closes_the_loop(
     assert again["impression"] != answer["impression"]
     status, error = served.post({"x": [1, 2, 3, 4], "log": True})
     assert (status, error["error"]["code"]) == (422, "not_logged")
+    refused = {"Origin": "https://evil.example.org"}
+    assert post(served, "/v1/similar", {"id": "o1", "log": True}, refused)[0] == 403
+    assert served.ask("GET", "/v1/similar?id=o1&log=true")[0] == 422  # what is read may be read ahead
     plain = served.post({"id": "o1", "k": 3})[1]
     assert {"logged", "impression"} & {name for name, value in plain.items() if value is not None} == set()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,6 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.exits import UserError
+from daemon.runtime.tokens import Gate
 from daemon.serve.http import HttpLimits, HttpServer, Parts, Writes, create_app, serve
 from daemon.serve.http.batching import Searching
 from daemon.serve.http.openapi import document
@@ -248,6 +250,8 @@ def running(
     writes: Writes | None = None,
     upstream: UpstreamSettings | None = None,
     models: Mapping[str, str] | None = None,
+    gate: Gate | None = None,
+    context: ssl.SSLContext | None = None,
 ) -> Iterator[Served]:
     """A server on a free port; `store` and `searching` in the places of the toys."""
     toy, toy_store, watched = ToySearcher(), ToyStore(), Watched()
@@ -262,7 +266,7 @@ def running(
         ("stable", "latest"),
         health,
         registry,
-        token,
+        gate or Gate(single=token),
         hosts,
         limits or HttpLimits(),
         lists=lists,
@@ -270,7 +274,7 @@ def running(
         upstream=upstream,
         models=models or {},
     )
-    server = serve(create_app(parts), HOST, 0)
+    server = serve(create_app(parts), HOST, 0, context)
     try:
         contract = Contract(document(limits or HttpLimits()))
         yield Served(server, toy, toy_store, watched, health, registry, contract)

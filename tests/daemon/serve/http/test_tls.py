@@ -1,0 +1,188 @@
+"""TLS on both kinds of ports: the handshake, a certificate that changes, clients that need one."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+import warnings
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trustme
+from prometheus_client import CollectorRegistry
+
+from daemon.exits import EX_CONFIG, UserError
+from daemon.look.live import role_status
+from daemon.runtime.tls import ReloadedTls, TlsFiles, client_context
+from daemon.runtime.tokens import Gate, TokenFile, add_token
+from daemon.telemetry import Health, serve_http
+from daemon.telemetry.metrics import add_build_info
+from tests.daemon.serve.http.toy import HOST, read_all, running
+
+
+class Files:
+    """A certificate and its key in files; `issue` writes another one over them."""
+
+    def __init__(self, folder: Path, ca: trustme.CA | None = None) -> None:
+        self.ca = ca or trustme.CA()
+        self.certificate, self.key = folder / "server.pem", folder / "server.key"
+        self.issue()
+
+    def issue(self) -> None:
+        made = self.ca.issue_cert("localhost", HOST)
+        self.certificate.write_bytes(b"".join(part.bytes() for part in made.cert_chain_pems))
+        self.key.write_bytes(made.private_key_pem.bytes())
+
+    def files(self, client_ca: str = "") -> TlsFiles:
+        return TlsFiles(str(self.certificate), str(self.key), client_ca)
+
+    def trusting(self) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        self.ca.configure_trust(context)
+        return context
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def get(port: int, context: ssl.SSLContext, path: str = "/livez", token: str = "") -> tuple[int, str, int]:
+    """Status of the answer, the version of TLS, the serial number of the certificate that was shown."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    with closing(http.client.HTTPSConnection(HOST, port, timeout=30, context=context)) as connection:
+        connection.connect()
+        assert isinstance(connection.sock, ssl.SSLSocket)
+        shown, version = connection.sock.getpeercert(), connection.sock.version()
+        assert shown is not None
+        connection.request("GET", path, headers=headers)
+        return connection.getresponse().status, str(version), int(str(shown["serialNumber"]), 16)
+
+
+@pytest.fixture(params=["serve", "the others"])
+def port_of(request: pytest.FixtureRequest) -> Iterator[object]:
+    """Opens a port of this kind with a context."""
+    opened = []
+
+    def opening(context: ssl.SSLContext, gate: Gate | None = None) -> int:
+        if request.param == "serve":
+            manager = running(context=context, gate=gate)
+            served = manager.__enter__()
+            opened.append(lambda: manager.__exit__(None, None, None))
+            return served.port
+        registry = CollectorRegistry()
+        add_build_info(registry, "up")
+        server = serve_http(registry, Health(), HOST, 0, context=context, gate=gate)
+        opened.append(server.close)
+        return server.port
+
+    yield opening
+    for close in opened:
+        close()
+
+
+def test_it_answers_over_tls_and_a_new_certificate_is_shown_to_new_connections(
+    files: Files, port_of: object
+) -> None:
+    tls = ReloadedTls(files.files())
+    port = port_of(tls.context)  # type: ignore[operator]
+    status, version, first = get(port, files.trusting())
+    assert (status, version in ("TLSv1.2", "TLSv1.3")) == (200, True)
+    assert get(port, files.trusting())[2] == first
+    with closing(http.client.HTTPSConnection(HOST, port, timeout=30, context=files.trusting())) as kept:
+        kept.request("GET", "/livez")
+        kept.getresponse().read()
+        files.issue()
+        assert get(port, files.trusting())[2] == first
+        tls.reload()
+        second = get(port, files.trusting())[2]
+        assert second != first
+        kept.request("GET", "/livez")  # whoever is connected stays so
+        assert kept.getresponse().status == 200
+    files.certificate.write_text("not a certificate")
+    with pytest.raises(UserError, match="cannot be used for TLS") as refused:
+        tls.reload()
+    assert refused.value.code == EX_CONFIG
+    assert get(port, files.trusting())[2] == second
+
+
+def test_old_versions_and_plain_http_are_turned_away_and_it_goes_on(files: Files, port_of: object) -> None:
+    port = port_of(ReloadedTls(files.files()).context)  # type: ignore[operator]
+    with socket.create_connection((HOST, port), timeout=30) as plain:
+        plain.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert not read_all(plain).startswith(b"HTTP")
+    old = files.trusting()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        old.minimum_version, old.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+    with pytest.raises((ssl.SSLError, OSError)):
+        get(port, old)
+    assert get(port, files.trusting())[0] == 200
+
+
+def test_where_clients_need_a_certificate_none_is_let_in_without(
+    files: Files, port_of: object, tmp_path: Path
+) -> None:
+    clients, strangers = trustme.CA(), trustme.CA()
+    authority = tmp_path / "clients.pem"
+    clients.cert_pem.write_to_path(str(authority))
+    port = port_of(ReloadedTls(files.files(str(authority))).context)  # type: ignore[operator]
+    for issuer in (None, strangers):
+        context = files.trusting()
+        if issuer is not None:
+            issuer.issue_cert("stranger@example.org").configure_cert(context)
+        with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
+            get(port, context)
+    context = files.trusting()
+    clients.issue_cert("shop@example.org").configure_cert(context)
+    assert get(port, context)[0] == 200
+
+
+def test_metrics_and_status_need_a_token_where_there_are_tokens(
+    files: Files, port_of: object, tmp_path: Path
+) -> None:
+    path = tmp_path / "tokens.json"
+    right, wrong = add_token(path, "prometheus", ["metrics"]), add_token(path, "shop", ["ask"])
+    port = port_of(ReloadedTls(files.files()).context, Gate(TokenFile(path)))  # type: ignore[operator]
+    trusting = files.trusting()
+    assert get(port, trusting, "/livez")[0] == 200
+    for page in ("/metrics", "/status"):
+        assert get(port, trusting, page)[0] == 401
+        assert get(port, trusting, page, "tpd_other")[0] == 401
+        assert get(port, trusting, page, wrong)[0] == 403
+        assert get(port, trusting, page, right)[0] == 200
+
+
+def test_a_role_asks_another_one_by_the_certificate_that_both_have(files: Files, tmp_path: Path) -> None:
+    ours, others = (
+        files.files(),
+        Files(tmp_path / "others") if (tmp_path / "others").mkdir() is None else None,
+    )
+    assert others is not None
+    registry = CollectorRegistry()
+    add_build_info(registry, "up")
+    with closing(serve_http(registry, Health(), HOST, 0, context=ReloadedTls(ours).context)) as server:
+        found = role_status(HOST, server.port, client_context(ours))
+        assert found is not None
+        assert found.role == "up"
+        assert role_status(HOST, server.port) is None
+        assert role_status(HOST, server.port, client_context(others.files())) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("certificate", "", "cannot be used for TLS"),
+        ("key", "", "cannot be used for TLS"),
+        ("key", None, "is not there"),
+    ],
+)
+def test_files_that_cannot_be_used_are_named(files: Files, name: str, text: str | None, said: str) -> None:
+    broken: Path = getattr(files, name)
+    broken.unlink() if text is None else broken.write_text(text)
+    with pytest.raises(UserError, match=said) as refused:
+        ReloadedTls(files.files())
+    assert refused.value.code == EX_CONFIG
