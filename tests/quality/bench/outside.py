@@ -4,20 +4,27 @@ rescored, and exported vectors.
 `python -m tests.quality.bench.outside SET` prints a line for each way: mAP and P@10, and its share of the
 served mAP. Lists of the owner's ranking, clicks by position; the forms are the product's.
 
-The share at `CANDIDATES` of what is folded and rescored is `folded_rescored_vs_served`.
+The share at `CANDIDATES` of what is folded and rescored is `folded_rescored_vs_served`. With `--pgvector` the
+candidates are those that a real Postgres finds by an HNSW index of the owner's vectors.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
+from daemon.index.pgvector import PgTable, PgVectorIndex
 from learners.block import DenseBlock
 from learners.forms.embedding import Embedding
 from learners.forms.quadratic import FoldingForm, inverse_roots
 from learners.maps.linear import linear_space
+from tests.harness.postgres import started
 from tests.quality.bench.backoff import Giving, Learned, scores_of, some
 from tests.quality.bench.forms import own_scores
 from tests.quality.bench.geometry import Space
@@ -32,8 +39,35 @@ OWN, SERVED, RESCORED = "own ranking", "served", f"folded, {CANDIDATES} rescored
 EMBEDDED = "embedded"
 
 
-def ways(form: FoldingForm, space: Space, data: RawSet) -> dict[str, Scores]:
-    """Scores of an index by what it holds and is asked with, over a set of dense views."""
+FindCandidates: TypeAlias = Callable[[Floats], Ints]
+"""Takes folded queries [n, d]; the rows of `CANDIDATES` + 1 objects for each, best first, int64."""
+
+
+@contextmanager
+def in_postgres(held: Floats) -> Iterator[FindCandidates]:
+    """Vectors [n, d] in a table with an index, asked by the product's own adapter."""
+    with tempfile.TemporaryDirectory(prefix="tripletd-pg-") as folder:
+        server = started(Path(folder) / "data")
+        try:
+            server.table("held", held, index="vector_ip_ops")
+            place = PgTable(server.uri, "", "held", "id", "embedding", "")
+            index = PgVectorIndex(place, width=2 * CANDIDATES, timeout_s=60.0, connections=1)
+
+            def find(folded: Floats) -> Ints:
+                asked = (index.search(one, CANDIDATES + 1) for one in folded.tolist())
+                return np.array([[int(one.id[1:]) for one in found] for found in asked])
+
+            yield find
+            index.close()
+        finally:
+            server.server.cleanup()
+
+
+def ways(
+    form: FoldingForm, space: Space, data: RawSet, find: FindCandidates | None = None
+) -> dict[str, Scores]:
+    """Scores of an index by what it holds and is asked with, over a set of dense views. find: candidates of
+    an index that is not exact, None for exact ones."""
     assert space.fitted is not None
     linear = linear_space(space.fitted)
     assert linear is not None
@@ -59,7 +93,9 @@ def ways(form: FoldingForm, space: Space, data: RawSet) -> dict[str, Scores]:
     def rescored(rows: Ints) -> Floats:
         found, exact = folded(rows), served(rows)
         found[np.arange(len(rows)), rows] = -np.inf  # itself is no candidate
-        kept = np.argpartition(-found, CANDIDATES, axis=1)[:, :CANDIDATES]
+        kept = (
+            np.argpartition(-found, CANDIDATES, axis=1)[:, :CANDIDATES] if find is None else find(sent(rows))
+        )
         lowest, highest = exact.min(), found.max(initial=0, where=np.isfinite(found))
         below = found - (highest - lowest + 1)  # whatever was not rescored comes behind, as it was found
         np.put_along_axis(below, kept, np.take_along_axis(exact, kept, axis=1), axis=1)
@@ -84,21 +120,36 @@ def ways(form: FoldingForm, space: Space, data: RawSet) -> dict[str, Scores]:
 
 
 def measured(
-    name: str, lists: list[int], queries: int, forms: tuple[Giving, ...] = FORMS, clicks: str = "position"
+    name: str,
+    lists: list[int],
+    queries: int,
+    forms: tuple[Giving, ...] = FORMS,
+    clicks: str = "position",
+    *,
+    pgvector: bool = False,
 ) -> Iterator[tuple[int, Giving, dict[str, tuple[float, float]]]]:
     """(lists, form, way -> (mAP, P@10)), the owner's ranking among the ways."""
     data, who = load(name), split(load(name), 0)
     learned, rows = Learned(data, who, clicks, 0), some(who.judged, queries)
     own = judge(own_scores(data.joined()), data.labels, rows).pair
-    for count in lists:
-        learned.go_on(count)
-        for how in forms:
-            found = ways(learned.form(how), learned.space, data)
-            yield (
-                count,
-                how,
-                {OWN: own} | {way: judge(scores, data.labels, rows).pair for way, scores in found.items()},
-            )
+    with ExitStack() as stack:
+        find = stack.enter_context(in_postgres(_held(learned.space, data))) if pgvector else None
+        for count in lists:
+            learned.go_on(count)
+            for how in forms:
+                found = ways(learned.form(how), learned.space, data, find)
+                judged = {way: judge(scores, data.labels, rows).pair for way, scores in found.items()}
+                yield count, how, {OWN: own} | judged
+
+
+def _held(space: Space, data: RawSet) -> Floats:
+    """What the index holds: the owner's vectors."""
+    assert space.fitted is not None
+    linear = linear_space(space.fitted)
+    assert linear is not None
+    held = linear.given(data.views)
+    assert isinstance(held, DenseBlock)
+    return held.values
 
 
 def main() -> None:
@@ -108,8 +159,11 @@ def main() -> None:
     parser.add_argument("--clicks", choices=CLICKS, default="position")
     parser.add_argument("--lists", type=int, nargs="+", default=[2_000, 8_000])
     parser.add_argument("--queries", type=int, default=300)
+    parser.add_argument("--pgvector", action="store_true", help="candidates of a real Postgres with pgvector")
     asked = parser.parse_args()
-    for count, how, found in measured(asked.set, asked.lists, asked.queries, clicks=asked.clicks):
+    for count, how, found in measured(
+        asked.set, asked.lists, asked.queries, clicks=asked.clicks, pgvector=asked.pgvector
+    ):
         print(f"{asked.set}, {count:,} lists, {how.told}:")
         for way, (ap, p10) in found.items():
             print(f"  {way}: {ap:.3f} / {p10:.3f}, {ap / found[SERVED][0]:.3f} of served", flush=True)
