@@ -8,31 +8,27 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.markup import escape
 
-from daemon.catalogs import catalog_without_space, learner_catalog
 from daemon.config import Config
-from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_TEMPFAIL, EX_UNAVAILABLE, EX_USAGE, UserError
+from daemon.exits import EX_DATAERR, EX_OK, EX_TEMPFAIL, EX_USAGE, UserError
+from daemon.feeding import catalog_of_feed, decider_of, prepare_both, stream_address
 from daemon.retries import RetryingSink
 from daemon.topics.retention import retain_after_feed
 from streams.address import Address
-from streams.catalog import Catalog
-from streams.errors import AddressError, StreamError, StreamUnavailable, TopicMissing
-from streams.feed.decide import Decider, Decision
+from streams.errors import StreamError, StreamUnavailable
+from streams.feed.decide import Decision
 from streams.feed.formats import read_sources
 from streams.feed.items import NO_SECRET, PROVED, TOO_LATE, FeedError, Placed, remedy
-from streams.feed.kinds import HeldOutKinds
-from streams.feed.options import FeedSettings, ListProof, ReaderOptions
+from streams.feed.options import ReaderOptions
 from streams.feed.run import Account, FeedRun, NoOutlet, SinkOutlet
-from streams.feed.triplets import CatalogCandidates, SeenCandidates
-from streams.open import open_sink, prepare_topic
+from streams.open import open_sink
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -261,7 +257,7 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> Fed:
     if address.scheme == "memory":
         message = f"{address} lives inside one process: what is fed into it is gone when feed ends"
         raise UserError(message, "feed into a log, such as --to log:clicks.log", EX_USAGE)
-    catalog = _catalog(config, report.note)
+    catalog = catalog_of_feed(config, report.note)
     interrupts = Interrupts()
     with ExitStack() as stack:
         try:
@@ -271,7 +267,7 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> Fed:
             if not job.dry_run:
                 sinks, partitions = _open(address, config, stack, interrupts, report)
             outlet = SinkOutlet(*sinks) if sinks else NoOutlet()
-            decider = _decider(config, catalog, partitions, job.options.now_ms)
+            decider = decider_of(config, catalog, partitions, job.options.now_ms)
             run = FeedRun(decider, outlet, report.observe, interrupts.shield, job.skip)
             with report:
                 code = _run(run, items, interrupts, report)
@@ -321,81 +317,13 @@ def _how_far(what: str, run: FeedRun) -> str:
     return f"{what}: the first {run.items:,} items are safe{at}; {again}"
 
 
-def stream_address(config: Config) -> Address:
-    """Where to feed to; UserError (64 where it was typed, 78 from the configuration) for a bad address."""
-    try:
-        return config.stream.to_address()
-    except AddressError as error:
-        typed = config.origin_of("stream.address") in ("cli", "env")
-        raise UserError(str(error), code=EX_USAGE if typed else EX_CONFIG) from None
-
-
-def _catalog(config: Config, tell: Callable[[str], None]) -> Catalog | None:
-    """The catalog, checked against the space where views are configured."""
-    if not config.catalog.path:
-        return None
-    if not Path(config.catalog.path).exists():
-        raise UserError(
-            f"the catalog {config.catalog.path} does not exist",
-            "correct --catalog or catalog.path",
-            EX_CONFIG,
-        )
-    opened = learner_catalog if config.space.views else catalog_without_space
-    return opened(config, tell=tell)
-
-
 def _open(
     address: Address, config: Config, stack: ExitStack, interrupts: Interrupts, report: FeedReport
 ) -> tuple[list[RetryingSink], int]:
     """Both topics to write to, those of an embedded log created where missing, and the partitions."""
-    partitions = _prepared(address, _partitions(address, config), address)
-    _prepared(address.holdout, partitions, address)
+    partitions = prepare_both(address, config)
     sinks = []
     for topic in (address, address.holdout):
         sink = stack.enter_context(closing(open_sink(topic)))
         sinks.append(RetryingSink(sink, interrupts.wait, time.monotonic, report.note))
     return sinks, partitions
-
-
-def _prepared(topic: Address, partitions: int, stream: Address) -> int:
-    """The partitions of a topic of the stream that can be written to."""
-    try:
-        return prepare_topic(topic, partitions, "write").partitions
-    except TopicMissing as error:
-        remedy = f"create it with `tripletd topics create --to {stream}`, or correct the address"
-        raise UserError(f"{topic}: there is no such topic", remedy, EX_UNAVAILABLE) from error
-
-
-def _partitions(address: Address, config: Config) -> int:
-    """As configured; where that was left to the default, as many as the topic already has."""
-    if config.origin_of("stream.partitions") == "default" and address.scheme != "kafka":
-        with suppress(TopicMissing), closing(open_sink(address)) as sink:
-            return sink.identity().partitions
-    return config.stream.partitions
-
-
-def _proof(config: Config, now_ms: int) -> ListProof | None:
-    """How the ids of signed lists are checked; None where no key is configured."""
-    secret = config.interleaving.key.get_secret_value()
-    return ListProof(secret.encode(), now_ms - round(1000 * config.interleaving.max_age)) if secret else None
-
-
-def _decider(config: Config, catalog: Catalog | None, partitions: int, now_ms: int) -> Decider:
-    space = config.space.id if config.space.views else None
-    given = config.feed.model_dump()
-    proof = _proof(config, now_ms)
-    latest_ms = now_ms + round(1000 * config.stream.max_future)
-    settings = FeedSettings(**given, partitions=partitions, space=space, latest_ms=latest_ms, proof=proof)
-    spec = config.space_spec() if config.space.views else None
-    if catalog is None:
-        if settings.holdout_kinds:
-            raise UserError(
-                "feed.holdout_kinds: kinds are found by the vectors of a catalog, and none is configured",
-                "set catalog.path, or feed.holdout_kinds = 0",
-                EX_CONFIG,
-            )
-        return Decider(settings, SeenCandidates(seed=settings.seed), None, spec)
-    wanted, kinds = settings.holdout_kinds, None
-    if wanted:
-        kinds = HeldOutKinds(catalog, wanted, settings.kind_share, settings.seed)
-    return Decider(settings, CatalogCandidates(catalog.ids), frozenset(catalog.ids), spec, kinds)

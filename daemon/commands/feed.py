@@ -6,12 +6,21 @@ import difflib
 import sys
 import time
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from daemon.commands.common import ConfigOption, JsonOption, SetOption, flag, load, write_json
+from daemon.commands.common import (
+    ConfigOption,
+    JsonOption,
+    SetOption,
+    flag,
+    load,
+    start_role,
+    write_json,
+)
 from daemon.exits import EX_OK, EX_USAGE, UserError
 
 try:
@@ -84,6 +93,12 @@ def feed(
     skip: Annotated[
         int, typer.Option(min=0, metavar="N", help="Items an interrupted run has already fed.")
     ] = 0,
+    follow: Annotated[
+        bool, flag("--follow", "Follow feed.follow.sources for ever, as a role; `up` starts it too.")
+    ] = False,
+    exit_when_caught_up: Annotated[
+        bool, flag("--exit-when-caught-up", "With --follow: leave when everything there is was read.")
+    ] = False,
     explain: Annotated[
         bool, flag("--explain", "Show where and why something was dropped, and what to do.")
     ] = False,
@@ -115,6 +130,26 @@ def feed(
     """
     if show_mapping is not None:
         return _show(show_mapping)
+    if follow:
+        given = (
+            sources,
+            to,
+            catalog,
+            format_,
+            mapping,
+            rule,
+            source_name,
+            key,
+            skip,
+            explain,
+            dry_run,
+            json_,
+        )
+        numbers = (triplets_per_impression, random_negatives, holdout_share, ubi_click)
+        others = any(given) or any(one is not None for one in numbers)
+        return _follow(config, set_, exit_when_caught_up, others)
+    if exit_when_caught_up:
+        raise UserError("--exit-when-caught-up is for --follow", "leave it out", EX_USAGE)
     if not sources:
         raise UserError(
             "SOURCE is missing: no click log is given", "give a file, or - for standard input", EX_USAGE
@@ -155,6 +190,20 @@ def feed(
             {**head, "items": fed.run.items, "sent_again": fed.sent_again, **fed.run.committed.to_dict()}
         )
     return fed.code
+
+
+def _follow(config: Path | None, set_: list[str] | None, leave: bool, others: bool) -> int:
+    """Be the feed role."""
+    if others:
+        raise UserError(
+            "--follow takes what it does from the configuration alone",
+            "write sources and mapping in [feed.follow], the rest in [feed], [stream] and [catalog]",
+            EX_USAGE,
+        )
+    effective = start_role("feed", config, set_)
+    from daemon.follow.role import run
+
+    return run(effective, partial(load, config, set_), exit_when_caught_up=leave)
 
 
 def _show(name: str) -> int:

@@ -128,7 +128,7 @@ def up(
         bool, flag("--exit-when-caught-up", "End when all is learned and judged.")
     ] = False,
 ) -> int:
-    """Run learn, validate and serve together; restart what crashes.
+    """Run learn, validate and serve together, and feed where something is followed; restart what crashes.
 
     A role that cannot continue stays down alone.
     """
@@ -143,7 +143,8 @@ def up(
 
     http = effective.http
     doors = open_doors(effective)
-    served = () if exit_when_caught_up else (http.serve_port,)
+    follows = bool(effective.feed.follow.sources) and not exit_when_caught_up
+    served = () if exit_when_caught_up else (http.serve_port, *((http.feed_port,) if follows else ()))
     check_ports(http.host, (http.learn_port, http.validate_port, *served))
     log_format = effective.log.format
     prefix = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
@@ -163,6 +164,8 @@ def up(
         ]
         if not exit_when_caught_up:  # such a run has an end, and nobody to be served
             specs.append(RoleSpec("serve", ("serve", *shared)))
+        if follows:
+            specs.append(RoleSpec("feed", ("feed", "--follow", *shared)))
 
         def start(spec: RoleSpec) -> RoleProcess:
             return RoleProcess(

@@ -32,9 +32,10 @@ from streams.limits import MAX_MAP_ENTRIES, MAX_TEXT_BYTES
 if TYPE_CHECKING:
     from streams.event import SpaceSpec
 
-ROLE_PORTS = ("learn_port", "validate_port", "serve_port", "up_port")
+ROLE_PORTS = ("learn_port", "validate_port", "serve_port", "up_port", "feed_port")
 """The key of each process' port, in the order in which they are told of."""
 UP_PORT = 9104
+FEED_PORT = 9105
 _HOST_NAME = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 LEAST_TOKEN = 16
 """Characters of the shortest token that is taken: a shorter one can be guessed."""
@@ -64,6 +65,7 @@ class HttpConfig(Section):
     validate_port: Port = Field(9102, description="port of validate; 0 any free port, printed")
     serve_port: Port = Field(9103, description="port of serve; 0 any free port, printed")
     up_port: Port = Field(UP_PORT, description="port of up itself; 0 any free port, printed")
+    feed_port: Port = Field(FEED_PORT, description="port of feed --follow; 0 any free port, printed")
     hosts: Names = Field([], description="host names that serve answers to, besides addresses and localhost")
     token: SecretStr = Field(
         SecretStr(""),
@@ -85,10 +87,12 @@ class HttpConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _room_for_up(cls, given: Any) -> Any:
-        """Configurations from before `up` had a port may have given the usual one to a role."""
-        if isinstance(given, dict) and "up_port" not in given and UP_PORT in given.values():
-            return {**given, "up_port": 0}
+    def _room_for_younger_ones(cls, given: Any) -> Any:
+        """Configurations from before `up` and `feed` had ports may have given the usual ones to a role."""
+        if isinstance(given, dict):
+            for name, port in (("up_port", UP_PORT), ("feed_port", FEED_PORT)):
+                if name not in given and port in given.values():
+                    given = {**given, name: 0}
         return given
 
     @model_validator(mode="after")
@@ -449,6 +453,37 @@ class CheckpointsConfig(Section):
         return self
 
 
+class FollowConfig(Section):
+    """[feed.follow]: click logs that never end, read by `feed --follow`."""
+
+    sources: Names = Field(
+        [],
+        description="what is followed: files (paths and patterns such as logs/*.jsonl), topics of raw records"
+        " (log:PATH#TOPIC, kafka://HOST:PORT/TOPIC); with any, up starts feed too",
+    )
+    mapping: str = Field(
+        "", description="what rows mean, as feed --mapping; empty: records of our own shapes"
+    )
+    window: PositiveSeconds = Field(
+        120.0, description="how long a list waits for its clicks; later ones become corrections"
+    )
+    within: PositiveSeconds = Field(
+        1800.0, description="how long after a list its clicks may come where they do not name it"
+    )
+    lateness: Seconds = Field(30.0, description="how much out of order, in event time, records may come")
+    max_open: int = Field(
+        50_000, ge=1, description="most lists that wait; beyond it the oldest is closed early"
+    )
+    remembered: int = Field(50_000, ge=1, description="closed lists in which late clicks find their place")
+    bucket: Seconds = Field(
+        10.0, description="clicks of a session on one object for one query within this time are one"
+    )
+    bot_clicks: int = Field(
+        30, ge=1, description="a session with more clicks a minute is told of as a machine's; none is dropped"
+    )
+    path: str = Field("", description='folder of its checkpoints; empty: "feed" in checkpoints.path')
+
+
 class FeedConfig(Section):
     """[feed]: impressions -> triplets."""
 
@@ -494,6 +529,9 @@ class FeedConfig(Section):
     dedupe_window: int = Field(100_000, ge=0, description="impression ids remembered; 0 keeps duplicates")
     seed: int = Field(
         0, ge=0, lt=2**63, description="seed of the holdout split, the pairs kept and the negatives"
+    )
+    follow: FollowConfig = Field(
+        default_factory=lambda: FollowConfig.model_validate({}), description="click logs that never end"
     )
 
 

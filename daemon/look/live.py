@@ -10,6 +10,7 @@
 | `serve.requests` | questions/s, single and batches | 10 s |
 | `serve.latency_p50`, `serve.latency_p99` | seconds of a single question | 60 s |
 | `serve.dead.REASON` | item records refused since the role began | now |
+| `feed.records`, `feed.open` | raw records/s; lists that wait for clicks | 10 s; now |
 | `serve.fresh_p50.ALIAS`, `serve.fresh_p99.ALIAS` | seconds, event to first answer that used it | 60 s |
 
 A number that nothing is known of is left out. Statuses are of one process, oldest first.
@@ -208,6 +209,45 @@ class ServeStatus(_OfRole):
             yield name.format("p99"), seconds_taken.quantile(0.99)
 
 
+class FeedStatus(_OfRole):
+    """The status document of `feed --follow`; numbers count from when it began.
+
+    Impressions by fate, lists that wait for clicks (`open`), late clicks that were learned (`corrections`),
+    what came late by `what`, records left out by reason, what waits by source (bytes of files, records of
+    topics), `watermark`: Unix seconds up to which all came; `bot_share`: of the clicks, those that look like
+    a machine's; `chance_lists`: fed lists that say to be made by chance, `explored`: those where chance had
+    placed an object.
+    """
+
+    role: Literal["feed"] = "feed"
+    records: int = 0
+    impressions: dict[str, int] = {}
+    open: int = 0
+    corrections: int = 0
+    late: dict[str, int] = {}
+    dropped: dict[str, int] = {}
+    ignored: dict[str, int] = {}
+    behind: dict[str, int] = {}
+    watermark: float | None = None
+    bot_share: float = 0.0
+    chance_lists: int = 0
+    explored: int = 0
+
+    def line(self) -> str:
+        """The state of the role in one line, for a terminal."""
+        fed = self.impressions.get("training", 0) + self.impressions.get("holdout", 0)
+        explored = f", {self.explored / fed:.1%} explored" if fed and self.explored else ""
+        return (
+            f"running, {self.records:,} records, {fed:,} lists fed{explored}, {self.open:,} wait for clicks,"
+            f" {self.corrections:,} corrected; {self.bot_share:.1%} of the clicks look like a machine's"
+        )
+
+    def numbers(self, ago: Self, seconds: float, _minute: Self) -> Iterator[tuple[str, float | None]]:
+        """Live numbers, from this status and the one `seconds` before it."""
+        yield "records", (self.records - ago.records) / seconds if seconds > 0 else None
+        yield "open", self.open
+
+
 class SupervisedRole(BaseModel):
     """A role under `up`. state: starting, running, waiting (to be started again), down, finished; `exit`
     and `reason`: of its last failure, until it holds.
@@ -245,7 +285,7 @@ class UpStatus(_OfRole):
         yield from ()
 
 
-RoleStatus: TypeAlias = LearnStatus | ValidateStatus | ServeStatus | UpStatus
+RoleStatus: TypeAlias = LearnStatus | ValidateStatus | ServeStatus | FeedStatus | UpStatus
 Readings: TypeAlias = Sequence[tuple[float, RoleStatus]]
 """(Unix seconds, status) of one process, at least one."""
 STATUS: TypeAdapter[RoleStatus] = TypeAdapter(Annotated[RoleStatus, Field(discriminator="role")])

@@ -81,6 +81,8 @@ def collect(config: Config) -> dict[str, Any]:
     _collect_stream(config, newest, picture)
     http = config.http
     roles = {"learn": http.learn_port, "validate": http.validate_port, "serve": http.serve_port}
+    if config.feed.follow.sources:
+        roles["feed"] = http.feed_port
     asked = {role: status_at(http, port) for role, port in roles.items()}
     found: dict[str, RoleStatus] = {role: one for role, one in asked.items() if one and one.role == role}
     running = {role: one for role, one in found.items() if is_of(one, role, config.checkpoints.path)}

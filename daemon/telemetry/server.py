@@ -305,7 +305,7 @@ def status_of(registry: CollectorRegistry, health: Health) -> RoleStatus:
     """What the role whose numbers these are says of itself: the document of /status."""
     read = _Samples(registry)
     ((role, _),) = read.by("role", "tripletd_build_info").items()
-    values = {"learn": _learn, "validate": _validate, "serve": _serve, "up": _up}[role](read)
+    values = {"learn": _learn, "validate": _validate, "serve": _serve, "feed": _feed, "up": _up}[role](read)
     place = next(iter(read.by("checkpoints", "tripletd_place_info")), None)
     lost = read.by("how", "tripletd_folder_lost")
     who = {"role": role, "version": version(), "checkpoints": place, "began": health.began}
@@ -352,6 +352,24 @@ def _serve(read: _Samples) -> dict[str, Any]:
             | {"freshness": read.distribution("tripletd_event_to_served_seconds", alias=alias)}
             for alias in read.by("alias", "tripletd_serving")
         },
+    }
+
+
+def _feed(read: _Samples) -> dict[str, Any]:
+    fed = sum(read.by("draft", "tripletd_feed_drafts_total").values())
+    return {
+        "records": read.one("tripletd_feed_records_total"),
+        "impressions": read.by("fate", "tripletd_feed_impressions_total"),
+        "open": read.one("tripletd_feed_open_impressions"),
+        "corrections": read.one("tripletd_feed_corrections_total"),
+        "late": read.by("what", "tripletd_feed_late_total"),
+        "dropped": read.by("reason", "tripletd_feed_dropped_total"),
+        "ignored": read.by("reason", "tripletd_feed_ignored_total"),
+        "behind": read.by("source", "tripletd_feed_behind"),
+        "watermark": read.one("tripletd_feed_watermark_seconds") or None,
+        "bot_share": read.one("tripletd_feed_bot_share"),
+        "chance_lists": fed,
+        "explored": read.one("tripletd_feed_explored_total"),
     }
 
 

@@ -19,7 +19,7 @@ TRIPLETD = (sys.executable, "-P", "-m", "daemon")
 """-P: a folder called `checkpoints` or `streams` in the working directory must not be imported."""
 _NAME_WIDTH = 8
 _MOST_WORDS = 4096
-_COLOURS = {"learn": "36", "validate": "35", "serve": "33"}
+_COLOURS = {"learn": "36", "validate": "35", "serve": "33", "feed": "32"}
 
 
 class RoleProcess:

@@ -7,7 +7,7 @@ only through bounded memories: the ids already fed, and the impressions kept per
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container, Hashable, Iterator
+from collections.abc import Container, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -83,7 +83,8 @@ _NOTHING_MADE = Made(())
 class Decision:
     """The fate of one item.  `records` go to the topic of the fate (a correction's to training); `made` is of
     training and corrections; `ts` is
-    the time of what was kept, ms; `draft` what became of the draft of a signed list, "" for other lists."""
+    the time of what was kept, ms; `draft` what became of the draft of a signed list, "" for other lists;
+    `explored`: that chance had placed an object in it, which its id proves."""
 
     fate: Fate
     reason: str = ""
@@ -92,6 +93,7 @@ class Decision:
     made: Made = _NOTHING_MADE
     ts: int | None = None
     draft: str = ""
+    explored: bool = False
 
 
 class Decider:
@@ -116,6 +118,14 @@ class Decider:
         self._kinds = kinds
         self._seen = SeenIds(settings.dedupe_window)
         self._cap = QueryCap(settings.query_cap)
+
+    def begin_day(self) -> None:
+        """Of a log without an end, the cap per query is one per day."""
+        self._cap = QueryCap(self._settings.query_cap)
+
+    def see(self, shown: Sequence[str]) -> None:
+        """Be told of objects that an earlier run decided on: negatives are drawn from them too."""
+        self._candidates.see([ObjectRef(id=name) for name in shown])
 
     def decide(self, item: Item | LateClick) -> Decision:
         """The fate of the next item. A late click gives the events that set right what its list taught.
@@ -151,7 +161,10 @@ class Decider:
         except BadSignature as error:
             return _drop(reasons.BAD_SIGNATURE, str(error))
         decision = self._impression(impression)
-        return replace(decision, draft=draft) if decision.records else decision
+        if not decision.records:
+            return decision
+        explored = impression.draft is not None and impression.draft.explored is not None
+        return replace(decision, draft=draft, explored=explored)
 
     def _late(self, late: LateClick) -> Decision:
         """A late click on a list that had one is learned as a correction; else its list is decided anew."""

@@ -44,6 +44,7 @@ LOADED = (
     "daemon.learn.start",
     "daemon.validate.role",
     "daemon.serve.start",
+    "daemon.follow.role",
     "daemon.up.supervisor",
 )
 ABOVE = 200

@@ -21,6 +21,7 @@ from tests.harness.kill.failing_disk import failing_calls
 from tests.harness.kill.forks import Forks
 from tests.harness.kill.frozen import frozen_and_succeeded, started_together
 from tests.harness.kill.full_disk import full_disk
+from tests.harness.kill.joins import kill_joins
 from tests.harness.kill.learners import Process
 from tests.harness.kill.power_loss import power_lost
 from tests.harness.kill.random_kills import Plan, random_kills
@@ -73,6 +74,7 @@ def rows(asked: Arguments) -> Iterator[Row]:
         "restarts": lambda asked, stream: iter([_restarts]),
         "answers": _answers,
         "faults": lambda asked, stream: iter([_faults] if stream == "kafka" else []),
+        "joins": lambda asked, stream: iter([_joins]),
         "codecs": lambda asked, stream: iter([_codecs] if stream == "kafka" else []),
     }
     alone: dict[str, list[Experiment]] = {
@@ -106,6 +108,10 @@ def _kills(asked: Arguments, stream: str) -> Iterator[Experiment]:
         yield partial(_kill_broker_too, Plan(each, SPARSE, broker_share=0.5))
     else:
         yield partial(_kill_processes, Plan(each, SPARSE))
+
+
+def _joins(at: Place) -> list[Tally]:
+    return [kill_joins(at.folder, at.stream_in, at.forks, at.asked.kills, at.asked.seed)]
 
 
 def _kill(plan: Plan, at: Place) -> list[Tally]:

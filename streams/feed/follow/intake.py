@@ -48,7 +48,7 @@ class Lane:
             return self.topic.read(most, now)
         assert self.files is not None
         assert self.file is not None
-        return self.files.read(self.file, 1 if not self.file.newest else most, now)
+        return self.files.read(self.file, 1 if not self.file.offset else most, now)
 
     def saw(self, newest: int) -> None:
         """The latest time among the records that were read last."""
@@ -75,6 +75,7 @@ class Intake:
         self._files: dict[str, FollowedFiles] = {}
         self._topics: dict[str, Lane] = {}
         self._lanes: dict[str, Lane] = {}
+        self._unseen: dict[str, str] = {}
         self._looked = float("-inf")
         self._news_at: float | None = None
         for name in sources:
@@ -113,7 +114,7 @@ class Intake:
 
     def trouble(self) -> list[str]:
         """What cannot be read now, and why."""
-        return [one.trouble for one in self._all() if one.trouble]
+        return [*self._unseen.values(), *(one.trouble for one in self._all() if one.trouble)]
 
     def behind(self) -> dict[str, int]:
         """By source what waits: bytes of files, records of topics."""
@@ -164,7 +165,11 @@ class Intake:
         self._looked = now
         found: dict[str, Lane] = {}
         for name, files in self._files.items():
-            files.look(now)
+            try:
+                files.look(now)
+                self._unseen.pop(name, None)
+            except OSError as error:
+                self._unseen[name] = f"{name}: {error}"
             for one in files.files():
                 key = f"{name} {one.identity}"
                 found[key] = self._lanes.get(key) or Lane(files=files, file=one)

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from streams.feed import items as reasons
+from streams.feed.follow.bots import BotClicks
 from streams.feed.follow.join import EventTimeJoin
 from streams.feed.inputs import MAX_LINE_BYTES
 from streams.feed.items import BadItemError, Dropped, FeedError, Ignored, Placed
@@ -46,11 +47,16 @@ class RecordReader:
     """
 
     def __init__(
-        self, join: EventTimeJoin, options: ReaderOptions, mapping: ClickLogMapping | None = None
+        self,
+        join: EventTimeJoin,
+        options: ReaderOptions,
+        mapping: ClickLogMapping | None = None,
+        bot_clicks: int = 30,
     ) -> None:
         self.newest = 0
         self.latest_ms = options.now_ms
         self._join, self._options = join, options
+        self.bots = BotClicks(bot_clicks)
         self._rows = None if mapping is None else _rows(mapping, options, self)
 
     # What a mapping reads goes through here, so that its times are seen.
@@ -71,6 +77,7 @@ class RecordReader:
     def click(self, join: Any, place: str, clicked: str, ts: int) -> None:
         """A click that came by itself."""
         if self._in_time(place, ts):
+            self.bots.click(join, ts)
             self._join.click(join, place, clicked, ts)
 
     def take(self, records: Sequence[RawRecord]) -> None:
@@ -151,8 +158,7 @@ class RecordReader:
             join: Any = _text(said, "impression")
         else:
             join = (_text(said, "session"), _text(said, "query"))
-        if self._in_time(place, ts):
-            self._join.click(join, place, clicked, ts)
+        self.click(join, place, clicked, ts)
 
 
 _STRINGS, _NUMBERS = frozenset({str}), frozenset({int, float})

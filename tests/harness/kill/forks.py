@@ -55,6 +55,11 @@ class Forks:
         """Fold the ledger and die at a step of it; the exit code."""
         return self._on_the_ledger("fold", folder, name, nth, record)
 
+    def follow(self, config: Path, said: Path, fuse: list[Any] | None) -> int:
+        """A `feed --follow` up to the end of what there is, which may die at a step; its process id."""
+        order = {"fork": "follow", "path": str(config), "arguments": ["--exit-when-caught-up"], "fuse": fuse}
+        return int(self.ask({**order, "stderr": str(said)}))
+
     def _on_the_ledger(self, what: str, folder: Path, name: str, nth: int, record: Path | None) -> int:
         fuse = [name, nth, "die", record and str(record)]
         said = folder.parent / f"{what}.stderr"

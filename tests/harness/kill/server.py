@@ -1,8 +1,8 @@
 """Learners forked from a process that has everything loaded: they start in milliseconds.
 
 `python -m tests.harness.kill.server` reads one JSON order per line and answers each with one line:
-{"fork": "learn" | "judge" | "fold", ...} with the new process's id, {"wait": id, "seconds": s} with its exit
-code (or "none" when time is up).
+{"fork": "learn" | "judge" | "fold" | "follow", ...} with the new process's id, {"wait": id, "seconds": s}
+with its exit code (or "none" when time is up).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from checkpoints.local import LocalStore
 from checkpoints.retention import fold
 from daemon.cli import main
 from tests.harness.fork_server import load
+from tests.harness.kill.joins import put_fuse_in_follower
 from tests.harness.kill.points import Fuse, fused_disk, put_fuse_in
 
 
@@ -70,6 +71,11 @@ def obey(order: dict[str, Any]) -> None:
             ON_THE_LEDGER[order["fork"]](Path(order["path"]), fuse)
             code = 0
         else:
+            if order["fork"] == "follow":
+                if fuse is not None:
+                    put_fuse_in_follower(fuse)
+                code = main(["feed", "--follow", "--config", order["path"], *order["arguments"]])
+                return
             if fuse is not None:
                 put_fuse_in(fuse)
             code = main(["learn", "--config", order["path"], *order["arguments"]])

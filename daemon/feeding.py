@@ -1,0 +1,99 @@
+"""What feeding needs, once or for ever: the stream's topics, the catalog, and who decides about each list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+
+from daemon.catalogs import catalog_without_space, learner_catalog
+from daemon.config import Config
+from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, EX_USAGE, UserError
+from streams.address import Address
+from streams.catalog import Catalog
+from streams.errors import AddressError, TopicMissing
+from streams.feed.decide import Decider
+from streams.feed.kinds import HeldOutKinds
+from streams.feed.options import FeedSettings, ListProof
+from streams.feed.triplets import CatalogCandidates, SeenCandidates
+from streams.open import open_sink, prepare_topic
+
+
+def stream_address(config: Config) -> Address:
+    """Where to feed to; UserError (64 where it was typed, 78 from the configuration) for a bad address."""
+    try:
+        return config.stream.to_address()
+    except AddressError as error:
+        typed = config.origin_of("stream.address") in ("cli", "env")
+        raise UserError(str(error), code=EX_USAGE if typed else EX_CONFIG) from None
+
+
+def catalog_of_feed(config: Config, tell: Callable[[str], None]) -> Catalog | None:
+    """The catalog, checked against the space where views are configured."""
+    if not config.catalog.path:
+        return None
+    if not Path(config.catalog.path).exists():
+        raise UserError(
+            f"the catalog {config.catalog.path} does not exist",
+            "correct --catalog or catalog.path",
+            EX_CONFIG,
+        )
+    opened = learner_catalog if config.space.views else catalog_without_space
+    return opened(config, tell=tell)
+
+
+def prepare_both(address: Address, config: Config) -> int:
+    """The training and the holdout topic, those of an embedded log created where missing; the partitions."""
+    partitions = _prepared(address, _partitions(address, config), address)
+    _prepared(address.holdout, partitions, address)
+    return partitions
+
+
+def _prepared(topic: Address, partitions: int, stream: Address) -> int:
+    """The partitions of a topic of the stream that can be written to."""
+    try:
+        return prepare_topic(topic, partitions, "write").partitions
+    except TopicMissing as error:
+        remedy = f"create it with `tripletd topics create --to {stream}`, or correct the address"
+        raise UserError(f"{topic}: there is no such topic", remedy, EX_UNAVAILABLE) from error
+
+
+def _partitions(address: Address, config: Config) -> int:
+    """As configured; where that was left to the default, as many as the topic already has."""
+    if config.origin_of("stream.partitions") == "default" and address.scheme != "kafka":
+        with suppress(TopicMissing), closing(open_sink(address)) as sink:
+            return sink.identity().partitions
+    return config.stream.partitions
+
+
+def _proof(config: Config, now_ms: int) -> ListProof | None:
+    """How the ids of signed lists are checked; None where no key is configured."""
+    secret = config.interleaving.key.get_secret_value()
+    return ListProof(secret.encode(), now_ms - round(1000 * config.interleaving.max_age)) if secret else None
+
+
+def decider_of(
+    config: Config, catalog: Catalog | None, partitions: int, now_ms: int, *, endless: bool = False
+) -> Decider:
+    """Who decides by [feed]. Raises UserError.
+
+    Times past `now_ms` by more than stream.max_future are refused; of an endless log its reader does that.
+    """
+    space = config.space.id if config.space.views else None
+    given = config.feed.model_dump(exclude={"follow"})
+    proof = _proof(config, now_ms)
+    latest_ms = None if endless else now_ms + round(1000 * config.stream.max_future)
+    settings = FeedSettings(**given, partitions=partitions, space=space, latest_ms=latest_ms, proof=proof)
+    spec = config.space_spec() if config.space.views else None
+    if catalog is None:
+        if settings.holdout_kinds:
+            raise UserError(
+                "feed.holdout_kinds: kinds are found by the vectors of a catalog, and none is configured",
+                "set catalog.path, or feed.holdout_kinds = 0",
+                EX_CONFIG,
+            )
+        return Decider(settings, SeenCandidates(seed=settings.seed), None, spec)
+    wanted, kinds = settings.holdout_kinds, None
+    if wanted:
+        kinds = HeldOutKinds(catalog, wanted, settings.kind_share, settings.seed)
+    return Decider(settings, CatalogCandidates(catalog.ids), frozenset(catalog.ids), spec, kinds)

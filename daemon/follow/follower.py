@@ -1,0 +1,209 @@
+"""What the role does: read, join, decide, and at times make a checkpoint and write what was decided.
+
+The order makes the effect happen once. A checkpoint holds the state of the join, the places in the sources
+and the records that are to be written, together; only then are they written. A death before it changes
+nothing: the same lines are read again. A death after it finds the records in the checkpoint, and writes those
+that are not in the log yet.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from daemon.exits import EX_CONFIG, EX_DATAERR, UserError
+from daemon.follow.metrics import FollowMetrics
+from daemon.follow.outlet import HOLDOUT, TRAINING, FeedOutlet, Patience, Waiting, digest, packed, unpacked
+from streams.event import Impression
+from streams.feed.decide import Decider, Decision
+from streams.feed.follow.checkpoint import FeedCheckpoints
+from streams.feed.follow.intake import Intake
+from streams.feed.follow.join import EventTimeJoin, JoinSettings
+from streams.feed.follow.records import RecordReader
+from streams.feed.items import Item, LateClick
+from streams.feed.mapping.mapping import ClickLogMapping
+from streams.feed.options import ReaderOptions
+from streams.source import OutRecord
+
+READ_AT_ONCE = 1_000
+"""Records of one source that are read together."""
+DAY_MS = 86_400_000
+MOST_WAITING = 20_000
+"""Decided records that wait for a checkpoint."""
+LEAST_SECONDS, MOST_SHARE = 0.2, 0.1
+"""Between two checkpoints: so long, and so long that writing them takes no larger share of the time."""
+
+log = structlog.get_logger("tripletd.feed")
+
+
+@dataclass(frozen=True, slots=True)
+class FollowPlan:
+    """What is followed and how: the sources, the join, what rows mean, how far ahead times may be."""
+
+    sources: Sequence[str]
+    join: JoinSettings
+    lateness_ms: int
+    max_future_ms: int
+    mapping: ClickLogMapping | None = None
+    bot_clicks: int = 30
+
+
+class Follower:
+    """Goes on from the newest checkpoint, or begins; monotonic time comes with each call.
+
+    open_intake: the sources, from the places of a checkpoint. now_ms: the clock. Raises UserError for a
+    checkpoint of another stream.
+    """
+
+    def __init__(
+        self,
+        plan: FollowPlan,
+        *,
+        open_intake: Callable[[Any], Intake],
+        decider: Decider,
+        outlet: FeedOutlet,
+        checkpoints: FeedCheckpoints,
+        metrics: FollowMetrics,
+        patience: Patience,
+        now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+    ) -> None:
+        self._plan, self._decider, self._outlet, self._checkpoints = plan, decider, outlet, checkpoints
+        self._metrics, self._patience, self._now_ms = metrics, patience, now_ms
+        self._waiting: Waiting = []
+        self._there: set[bytes] = set()
+        self._saved_at, self._pause_s = float("-inf"), LEAST_SECONDS
+        self._changed, self._day = False, 0
+        said, notes = checkpoints.load()
+        for note in notes:
+            log.warning(note)
+        self._join = EventTimeJoin(plan.join) if said is None else self._restored(said)
+        self._reader = RecordReader(self._join, ReaderOptions(now_ms()), plan.mapping, plan.bot_clicks)
+        metrics.begins_with(self._join)
+        self.intake = open_intake({} if said is None else said["places"])
+        self._tell()
+
+    def step(self, now: float) -> bool:
+        """Read and join what is next, and decide what that closes; whether there was anything."""
+        found = self.intake.next(READ_AT_ONCE, now)
+        if found is not None:
+            lane, records = found
+            self._reader.latest_ms = self._now_ms() + self._plan.max_future_ms
+            self._reader.newest = 0
+            self._reader.take(records)
+            lane.saw(self._reader.newest)
+            self._metrics.records.inc(len(records))
+            self._changed = True
+        self._join.advance(self.intake.watermark(now))
+        self._decide()
+        self._tell()
+        return found is not None
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is time for a checkpoint: something changed, and the last one was long enough ago."""
+        if len(self._waiting) >= MOST_WAITING:
+            return True
+        return (self._changed or bool(self._waiting)) and now - self._saved_at >= self._pause_s
+
+    def commit(self) -> None:
+        """Make a checkpoint, then write what was decided. OSError: the checkpoint cannot be written."""
+        began = time.monotonic()
+        waiting, self._waiting = self._waiting, []
+        ends = self._patience(self._outlet.ends) if waiting else {}
+        size = self._checkpoints.save(
+            {
+                "stream": self._outlet.identity(),
+                "join": self._join.snapshot(),
+                "places": self.intake.places(),
+                "waiting": packed(waiting),
+                "ends": ends,
+            }
+        )
+        took = time.monotonic() - began
+        self._saved_at, self._pause_s = time.monotonic(), max(LEAST_SECONDS, took / MOST_SHARE)
+        self._changed = bool(waiting)  # the next one says that these were written
+        self._metrics.saved(size, took)
+        self._send(waiting)
+
+    def not_ready(self) -> str | None:
+        """Why nothing can be read from a source, None where all can."""
+        trouble = self.intake.trouble()
+        return f"a source cannot be read: {trouble[0]}" if trouble else None
+
+    def _send(self, waiting: Waiting) -> None:
+        fresh = (
+            [one for one in waiting if digest(one[1].value) not in self._there] if self._there else waiting
+        )
+        self._outlet.send(fresh, self._patience)
+        self._metrics.repeats.inc(len(waiting) - len(fresh))
+
+    def _restored(self, said: Any) -> EventTimeJoin:
+        """The join of a checkpoint, after what waits in it was written."""
+        try:
+            join = EventTimeJoin.restored(self._plan.join, said["join"])
+            waiting = unpacked(said["waiting"])
+            stream, ends = said["stream"], said["ends"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{self._checkpoints.folder}: its newest checkpoint does not say what it should ({error})",
+                "move the folder away to begin anew, at the beginning of every source",
+                EX_DATAERR,
+            ) from None
+        if list(stream) != self._outlet.identity():
+            raise UserError(
+                f"{self._checkpoints.folder} is of a feed into another stream, topic {stream[1]}",
+                "give it the stream that it knows, or move the folder away to feed all sources anew",
+                EX_CONFIG,
+            )
+        if ends:
+            self._there = self._patience(lambda: self._outlet.written(ends, self._patience))
+        self._send(waiting)
+        for one in join.lists():
+            self._decider.see(one.objects)
+        log.info(
+            "continuing",
+            lists=join.open_lists,
+            remembered=join.remembered_lists,
+            waiting=len(waiting),
+            already_there=len(self._there),
+        )
+        return join
+
+    def _decide(self) -> None:
+        day = self._join.watermark // DAY_MS
+        if day != self._day:
+            self._day = day
+            self._decider.begin_day()
+        for place, item in self._join.drained():
+            decision = self._decider.decide(item)
+            if isinstance(item, Impression):
+                self._reader.bots.closed(len(item.shown), len(item.clicked))
+            self._metrics.decided(item, decision)
+            self._changed = True
+            if decision.reason and decision.fate != "ignored":
+                log.debug(decision.reason, place=place, detail=decision.detail)
+            self._queue(place, item, decision)
+
+    def _queue(self, place: str, item: Item | LateClick, decision: Decision) -> None:
+        topic = HOLDOUT if decision.fate == "holdout" else TRAINING
+        most = self._outlet.max_record_bytes
+        for record in decision.records:
+            if _size(record) > most:
+                log.warning(
+                    "left out: the stream takes no record of this size", place=place, bytes=_size(record)
+                )
+                self._metrics.dropped("too_large")
+            else:
+                self._waiting.append((topic, record))
+
+    def _tell(self) -> None:
+        for note in self.intake.notes():
+            log.warning(note)
+        self._metrics.stands(self._join, self._reader.bots, self.intake.behind())
+
+
+def _size(record: OutRecord) -> int:
+    return len(record.value or b"") + len(record.key or b"")

@@ -1,0 +1,95 @@
+"""What the feed role tells of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
+
+from daemon.telemetry.metrics import add_build_info
+from streams.feed.decide import Decision
+from streams.feed.follow.bots import BotClicks
+from streams.feed.follow.join import CLOSED_EARLY, LATE_CLICK, LATE_IMPRESSION, EventTimeJoin
+from streams.feed.items import Item, LateClick
+
+FATES = ("training", "holdout", "dropped")
+LATE = (LATE_CLICK, LATE_IMPRESSION, CLOSED_EARLY)
+
+
+class FollowMetrics:
+    """Counters and gauges of one follower; `registry` goes to the HTTP server."""
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        count, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        self.records = count("tripletd_feed_records", "Raw records read")
+        self._lists = count("tripletd_feed_impressions", "Closed impressions by fate", ["fate"])
+        self._dropped = count(
+            "tripletd_feed_dropped", "Impressions and records dropped by reason", ["reason"]
+        )
+        self._ignored = count("tripletd_feed_ignored", "Clicks and records left out by reason", ["reason"])
+        self._events = count("tripletd_feed_triplets", "Triplets decided on")
+        self._corrections = count("tripletd_feed_corrections", "Late clicks learned as corrections")
+        self._late = count("tripletd_feed_late", "Late clicks and lists, lists closed early", ["what"])
+        self._drafts = count("tripletd_feed_drafts", "Fed lists of signed ids by what they proved", ["draft"])
+        self._explored = count("tripletd_feed_explored", "Fed lists in which chance had placed an object")
+        self.repeats = count("tripletd_feed_repeats", "Records not written again after a crash")
+        self._open = gauge("tripletd_feed_open_impressions", "Impressions that wait for clicks")
+        self._remembered = gauge("tripletd_feed_remembered", "Closed impressions kept for late clicks")
+        self._clicks = gauge("tripletd_feed_waiting_clicks", "Clicks that wait for the watermark")
+        self._watermark = gauge("tripletd_feed_watermark_seconds", "Event time up to which all came, Unix")
+        about = "What waits in a source: bytes of files, records of topics"
+        self._behind = gauge("tripletd_feed_behind", about, ["source"])
+        self._bot_share = gauge("tripletd_feed_bot_share", "Share of the clicks that look like a machine's")
+        self._size = gauge("tripletd_feed_checkpoint_bytes", "Size of the newest checkpoint")
+        self._seconds = count("tripletd_feed_checkpoint_seconds", "Time spent on checkpoints")
+        for fate in FATES:
+            self._lists.labels(fate)
+        for what in LATE:
+            self._late.labels(what)
+        self._seen = dict.fromkeys(LATE, 0)
+        ProcessCollector(registry=registry)
+        add_build_info(registry, "feed")
+
+    def begins_with(self, join: EventTimeJoin) -> None:
+        """What a checkpoint had counted before is not of this process."""
+        self._seen = {what: join.counts[what] for what in LATE}
+
+    def decided(self, item: Item | LateClick, decision: Decision) -> None:
+        """An item and its fate."""
+        if decision.fate == "ignored":
+            self._ignored.labels(decision.reason).inc()
+        elif decision.fate == "correction":
+            self._corrections.inc()
+        else:
+            self._lists.labels(decision.fate).inc()
+            if decision.fate == "dropped":
+                self.dropped(decision.reason)
+        if decision.fate in ("training", "correction"):
+            self._events.inc(len(decision.records))
+        if decision.draft:
+            self._drafts.labels(decision.draft).inc()
+        self._explored.inc(decision.explored)
+
+    def dropped(self, reason: str) -> None:
+        """Something was dropped."""
+        self._dropped.labels(reason).inc()
+
+    def saved(self, size: int, seconds: float) -> None:
+        """A checkpoint was written."""
+        self._size.set(size)
+        self._seconds.inc(seconds)
+
+    def stands(self, join: EventTimeJoin, bots: BotClicks, behind: Mapping[str, int]) -> None:
+        """How the join and the sources stand."""
+        self._open.set(join.open_lists)
+        self._remembered.set(join.remembered_lists)
+        self._clicks.set(join.waiting_clicks)
+        self._watermark.set(join.watermark / 1000)
+        for what in LATE:
+            self._late.labels(what).inc(join.counts[what] - self._seen[what])
+            self._seen[what] = join.counts[what]
+        for source, waits in behind.items():
+            self._behind.labels(source).set(waits)
+        self._bot_share.set(bots.of_bots / bots.clicks if bots.clicks else 0.0)
