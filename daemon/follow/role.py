@@ -163,6 +163,7 @@ def _intake(plan: FollowPlan, places: dict[str, object], config: Config) -> Inta
 def _loop(follower: Follower, runtime: RoleRuntime, exit_when_caught_up: bool) -> None:
     signals = runtime.signals
     readiness = ReadinessReporter(runtime.health, runtime.notifier, log, "following")
+    readiness.now("no source was looked at yet", loading=True)
     quiet = Quiet(REST_SECONDS, LONGEST_REST_SECONDS)
     while not signals.stopping:
         runtime.reloading.when(signals.take_reload_request())

@@ -15,7 +15,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from daemon.config.learners import LEARNERS, KernelKeys, KernelMapConfig, LearnerConfig, ViewKeys
-from daemon.config.schema import SECTIONS, CatalogColumns, WritesConfig
+from daemon.config.schema import SECTIONS, CatalogColumns, FollowConfig, WritesConfig
 from daemon.config.stream import KafkaConfig
 from daemon.config.values import AsDuration, AsSize, duration_text, size_text
 
@@ -52,6 +52,7 @@ _TABLES: Mapping[tuple[str, str], tuple[str, type[BaseModel]]] = {
     ("catalog", "columns"): ("[catalog.columns]", CatalogColumns),
     ("space", "views"): ("[space.views.NAME]", ViewKeys),
     ("serve", "writes"): ("[serve.writes]", WritesConfig),
+    ("feed", "follow"): ("[feed.follow]", FollowConfig),
 }
 """Keys that are tables of their own, with their headings."""
 _PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false", SecretStr: "secret"}

@@ -1,0 +1,183 @@
+"""`tripletd feed --follow` from the command line: what it writes, tells, refuses and goes on from."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daemon.exits import EX_CANTCREAT, EX_CONFIG, EX_OK, EX_USAGE
+from daemon.look.live import FeedStatus, role_status
+from tests.daemon.test_feed_command import events_of, impressions_of
+from tests.harness import forked
+from tests.harness.waiting import until
+
+COMMAND = [sys.executable, "-m", "daemon"]
+TS = 1_700_000_000_000
+CONFIG = """
+[stream]
+address = "log:{folder}/clicks.log"
+[checkpoints]
+path = "{folder}/checkpoints"
+[http]
+learn_port = 0
+validate_port = 0
+serve_port = 0
+up_port = 0
+feed_port = 0
+[log]
+format = "json"
+[feed]
+holdout_share = 0.3
+random_negatives = 0
+[feed.follow]
+sources = ["{folder}/raw/*.jsonl"]
+window = "5s"
+lateness = "1s"
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "tripletd.toml").write_text(CONFIG.format(folder=tmp_path))
+    return tmp_path
+
+
+def write(site: Path, *said: dict[str, Any], name: str = "one") -> None:
+    with (site / "raw" / f"{name}.jsonl").open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(one) + "\n" for one in said)
+
+
+def view(number: int) -> dict[str, Any]:
+    shown = [f"p{number + rank}" for rank in range(4)]
+    said = {"event": "impression", "impression": f"i{number}", "ts": TS + number * 1_000}
+    return {**said, "query": f"q{number}", "shown": shown}
+
+
+def click(number: int, rank: int = 2, after: int = 10) -> dict[str, Any]:
+    said = {"event": "click", "impression": f"i{number}", "ts": TS + number * 1_000 + after}
+    return {**said, "object": f"p{number + rank}"}
+
+
+def follow(site: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
+    command = [*COMMAND, "feed", "--follow", "--config", str(site / "tripletd.toml"), *words]
+    return forked.run(command, capture_output=True, check=False, timeout=120)
+
+
+def caught_up(site: Path) -> str:
+    done = follow(site, "--exit-when-caught-up")
+    assert done.returncode == EX_OK, done.stderr.decode()
+    return done.stderr.decode()
+
+
+def fed(site: Path) -> tuple[list[str], list[str]]:
+    """Ids of training events and of held-out lists."""
+    events = [event.id for event in events_of(f"log:{site}/clicks.log")]
+    return events, [one.id for one in impressions_of(site / "clicks.log")]
+
+
+def test_lists_and_clicks_that_come_apart_over_several_starts(site: Path) -> None:
+    for start in range(0, 60, 20):
+        write(site, *(view(number) for number in range(start, start + 20)), name="views")
+        write(site, *(click(number) for number in range(start, start + 20)), name="clicks")
+        caught_up(site)
+    write(site, view(100))
+    caught_up(site)
+    events, held = fed(site)
+    trained = {event.split("/")[0] for event in events}
+    assert len(events) == len(set(events)) == 2 * len(trained)
+    assert trained.isdisjoint(held)
+    assert trained | set(held) == {f"i{number}" for number in range(60)}
+    assert len(held) == len(set(held))
+
+
+def test_a_late_click_is_a_correction(site: Path) -> None:
+    (site / "tripletd.toml").write_text(
+        CONFIG.format(folder=site).replace("holdout_share = 0.3", "holdout_share = 0.0")
+    )
+    write(site, view(0), click(0, 3), view(50))
+    caught_up(site)
+    assert set(fed(site)[0]) == {"i0/3/0", "i0/3/1", "i0/3/2"}
+    write(site, click(0, 2, after=8_000))
+    caught_up(site)
+    caught_up(site)
+    assert sorted(fed(site)[0]) == sorted(["i0/3/0", "i0/3/1", "i0/3/2", "i0/2/0", "i0/2/1", "i0/2/3"])
+
+
+def test_it_runs_and_tells_until_it_is_stopped(site: Path) -> None:
+    command = [*COMMAND, "feed", "--follow", "--config", str(site / "tripletd.toml")]
+    with (site / "said").open("wb") as said:
+        process = forked.Popen(command, stderr=said)
+    try:
+        url = until(lambda: _url(site / "said"), seconds=60)
+        write(site, *(view(number) for number in range(20)), *(click(number) for number in range(10)))
+        write(site, {"event": "scroll"}, view(1))
+        until(lambda: len(fed(site)[0]) > 0 if (site / "clicks.log").exists() else False, seconds=60)
+        port = int(url.rpartition(":")[2])
+        status = role_status("127.0.0.1", port)
+        assert isinstance(status, FeedStatus)
+        assert status.not_ready is None
+        assert status.records == 32
+        assert "lists fed" in status.line()
+        with urllib.request.urlopen(f"{url}/metrics") as page:
+            told = page.read().decode()
+        assert 'tripletd_feed_ignored_total{reason="other_action"} 1.0' in told
+        second = follow(site)
+        assert second.returncode == EX_CANTCREAT
+        assert b"another `tripletd feed --follow`" in second.stderr
+    finally:
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(60) == EX_OK
+
+
+def _url(said: Path) -> str | None:
+    lines = [json.loads(line) for line in said.read_text().splitlines() if line.startswith("{")]
+    ready = any(line["event"] == "ready" for line in lines)
+    return next((line["url"] for line in lines if ready and "url" in line), None)
+
+
+def test_a_damaged_checkpoint_gives_way_and_nothing_is_written_twice(site: Path) -> None:
+    for start in range(0, 60, 20):
+        write(site, *(view(number) for number in range(start, start + 20)))
+        write(site, *(click(number) for number in range(start, start + 20)))
+        caught_up(site)
+    before = fed(site)
+    newest = max((site / "checkpoints" / "feed").glob("*.ckpt"))
+    newest.write_bytes(newest.read_bytes()[:-1])
+    assert "is damaged" in caught_up(site)
+    assert fed(site) == before
+
+
+def test_a_checkpoint_of_another_stream_is_refused(site: Path) -> None:
+    write(site, view(0), click(0), view(50))
+    caught_up(site)
+    refused = follow(site, "--set", f"stream.address=log:{site}/other.log")
+    assert refused.returncode == EX_CONFIG
+    assert b"another stream" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("clicks.jsonl",), EX_USAGE, b"configuration alone"),
+        (("--holdout-share", "0.0"), EX_USAGE, b"configuration alone"),
+        (("--set", "feed.follow.sources="), EX_CONFIG, b"names nothing to follow"),
+        (("--set", "feed.follow.mapping=nothing"), EX_CONFIG, b"feed.follow.mapping"),
+        (("--set", "feed.follow.sources=kafka:nothing"), EX_CONFIG, b"feed.follow.sources"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(
+    site: Path, words: tuple[str, ...], code: int, text: bytes
+) -> None:
+    refused = follow(site, *words)
+    assert refused.returncode == code, refused.stderr.decode()
+    assert text in refused.stderr
+    assert b"Traceback" not in refused.stderr
