@@ -52,7 +52,7 @@ class FollowPlan:
     bot_clicks: int = 30
 
 
-class Follower:
+class ClickFollower:
     """Goes on from the newest checkpoint, or begins; monotonic time comes with each call.
 
     open_intake: the sources, from the places of a checkpoint. now_ms: the clock. Raises UserError for a

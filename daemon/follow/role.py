@@ -13,7 +13,7 @@ import structlog
 from daemon.config.schema import Config
 from daemon.exits import EX_CANTCREAT, EX_CONFIG, EX_OK, EX_TEMPFAIL, EX_USAGE, UserError
 from daemon.feeding import catalog_of_feed, decider_of, prepare_both, stream_address
-from daemon.follow.follower import Follower, FollowPlan
+from daemon.follow.follower import ClickFollower, FollowPlan
 from daemon.follow.metrics import FollowMetrics
 from daemon.follow.outlet import FeedOutlet
 from daemon.retries import RETRY_SECONDS, until_available
@@ -56,11 +56,11 @@ def run(
         if address.scheme == "memory":
             raise UserError(f"{address} lives inside one process", "feed into a log or into Kafka", EX_USAGE)
         catalog = catalog_of_feed(config, log.info)
-        patience = Patience(runtime)
+        patience = PatientCalls(runtime)
         partitions = patience(lambda: prepare_both(address, config))
         outlet = patience(lambda: FeedOutlet(address, stack))
         now_ms = int(time.time() * 1000)
-        follower = Follower(
+        follower = ClickFollower(
             plan,
             open_intake=lambda places: _intake(plan, places, config),
             decider=decider_of(config, catalog, partitions, now_ms, endless=True),
@@ -86,7 +86,7 @@ def run(
     return EX_OK
 
 
-class Patience:
+class PatientCalls:
     """Calls again what raises StreamUnavailable, until it succeeds; told to stop, the error passes on."""
 
     def __init__(self, runtime: RoleRuntime) -> None:
@@ -160,7 +160,7 @@ def _intake(plan: FollowPlan, places: dict[str, object], config: Config) -> Inta
         raise UserError(f"feed.follow.mapping: {error.message}", error.remedy, EX_CONFIG) from None
 
 
-def _loop(follower: Follower, runtime: RoleRuntime, exit_when_caught_up: bool) -> None:
+def _loop(follower: ClickFollower, runtime: RoleRuntime, exit_when_caught_up: bool) -> None:
     signals = runtime.signals
     readiness = ReadinessReporter(runtime.health, runtime.notifier, log, "following")
     readiness.now("no source was looked at yet", loading=True)
