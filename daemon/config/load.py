@@ -341,6 +341,12 @@ def resolve_paths(config: Config) -> Config:
     }
     raw = resolved("serve.writes.folder", config.serve.writes.folder, _split_plain)
     serve["writes"] = config.serve.writes.model_copy(update={"folder": raw})
+    given = config.feed.follow
+    follow: dict[str, object] = {
+        "sources": [resolved("feed.follow.sources", one, _split_source) for one in given.sources],
+        "path": resolved("feed.follow.path", given.path, _split_plain),
+        "mapping": resolved("feed.follow.mapping", given.mapping, _split_mapping),
+    }
     judgments = resolved("validate.judgments", validate.judgments, _split_judgments)
     return replace(
         config,
@@ -350,6 +356,7 @@ def resolve_paths(config: Config) -> Config:
         validate=validate.model_copy(update={"judgments": judgments}),
         serve=config.serve.model_copy(update=serve),
         http=config.http.model_copy(update=http),
+        feed=config.feed.model_copy(update={"follow": given.model_copy(update=follow)}),
     )
 
 
@@ -365,6 +372,17 @@ def _split_plain(value: str) -> tuple[str, str, str]:
 def _split_judgments(value: str) -> tuple[str, str, str]:
     kind, colon, path = value.partition(":")
     return kind + colon, path, ""
+
+
+def _split_source(value: str) -> tuple[str, str, str]:
+    """A file or a pattern is a path, as is what an embedded log's address holds."""
+    is_address = value.startswith(("log:", "memory:", "kafka:"))
+    return _split_address(value) if is_address else ("", value, "")
+
+
+def _split_mapping(value: str) -> tuple[str, str, str]:
+    """A mapping that comes along has a name and no path."""
+    return ("", value, "") if value.endswith(".toml") else (value, "", "")
 
 
 def _split_address(value: str) -> tuple[str, str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon import feed
+from daemon import feeding
 from daemon.cli import main
 from daemon.exits import EX_UNAVAILABLE, EX_USAGE
 from streams.address import Address
@@ -32,7 +32,7 @@ def test_the_command_that_makes_a_missing_topic_names_the_stream(
             raise TopicMissing("gone")
         return Topic
 
-    monkeypatch.setattr(feed, "prepare_topic", prepare)
+    monkeypatch.setattr(feeding, "prepare_topic", prepare)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "clicks.jsonl").write_text('{"q": "a", "shown": ["b"], "clicked": [0]}\n')
     assert main(["feed", "clicks.jsonl", "--to", "kafka://host:9092/clicks"]) == EX_UNAVAILABLE

@@ -38,7 +38,7 @@ format = "json"
 holdout_share = 0.3
 random_negatives = 0
 [feed.follow]
-sources = ["{folder}/raw/*.jsonl"]
+sources = ["raw/*.jsonl"]
 window = "5s"
 lateness = "1s"
 """
