@@ -19,7 +19,7 @@ from daemon.replica.explore import VersionCache
 from daemon.replica.keys import SeenVerdicts
 from daemon.replica.replica import Replica
 from daemon.replica.settings import Flip, FollowSettings, Hooks, VersionSource, read_space, step_log_of
-from daemon.replica.vectors import NoVectorsError, VectorMaker, WantedVector
+from daemon.replica.vectors import GivenView, MadeVectors, NoVectorsError, VectorMaker, WantedVector
 from daemon.replica.view import ModelSpace, NotServing, ReplicaStatus
 from daemon.runtime.watchdog import BackgroundThread, end_all
 from daemon.serve.clicks import RecentClicks
@@ -39,10 +39,11 @@ from daemon.serve.query import (
 from daemon.serve.retrieve import AnnSettings, GuardResult, KeySettings, Observing, Searcher
 from daemon.serve.retrieve.explaining import Explainer
 from daemon.versions.forms import KeyedForm
-from learners.block import Block, DenseBlock, SparseBlock, concatenate
+from learners.block import Block, DenseBlock, Float32s, SparseBlock, concatenate
 from learners.maps import FittedSpaceMap
 from learners.search import kept_scores
 from streams.catalog_cache import Tell
+from streams.limits import MAX_MAGNITUDE
 from streams.open import open_source
 
 Record = Callable[[str, NDArray[np.float64], NDArray[np.int64]], None]
@@ -240,6 +241,13 @@ class Live:
         opened = self.opened
         if opened is None:
             raise _no_version()
+        if wanted == "folded" and (rows := _given_rows(queries, opened.vectors.views)) is not None:
+            try:
+                quick = opened.vectors.fold_given(opened.replicas[alias].read, rows)
+            except NotServing as error:
+                raise QueryError("not_serving", str(error), "alias", "ask again shortly", 503) from error
+            if quick is not None:
+                return _vector_answers(quick, list(_rows(quick.rows)))
         found = resolve(queries, opened.catalog.current, opened.catalog.space, opened.fitted)
         places = [place for place, one in enumerate(found) if not isinstance(one, QueryError)]
         mapped = concatenate([one for one in found if not isinstance(one, QueryError)]) if places else None
@@ -258,9 +266,7 @@ class Live:
         results: list[Numbers | QueryError] = [one if isinstance(one, QueryError) else [] for one in found]
         for place, row in zip(places, _rows(made.rows), strict=True):
             results[place] = row
-        views = [ViewPlace(one.name, one.start, one.dim, one.unit) for one in made.views]
-        about = made.similarity, made.symmetric, made.rows.dim
-        return VectorAnswers(made.model, made.formed, results, *about, views)
+        return _vector_answers(made, results)
 
     def sample_queries(self, most: int) -> list[Numbers] | None:
         """Folded queries of some objects, by the model that answers where none is named; None while there is
@@ -360,6 +366,21 @@ class Live:
 
 MOST_NUMBERS = 1 << 20
 """In the vectors of one answer: some 20 MB of JSON."""
+
+
+def _given_rows(queries: Sequence[Query], views: Sequence[GivenView]) -> Float32s | None:
+    """The given vectors of queries that have nothing else, float32 [n, dim]; None unless all are sound."""
+    dims = {None if one.only is None else len(one.only) for one in queries}
+    if len(views) != 1 or dims != {views[0].dim} or len(queries) * views[0].dim > MOST_NUMBERS:
+        return None
+    rows = np.array([one.only for one in queries], np.float32)
+    return rows if np.abs(rows).max() <= MAX_MAGNITUDE else None  # NaN is not
+
+
+def _vector_answers(made: MadeVectors, results: Sequence[Numbers | QueryError]) -> VectorAnswers:
+    views = [ViewPlace(one.name, one.start, one.dim, one.unit) for one in made.views]
+    about = made.similarity, made.symmetric, made.rows.dim
+    return VectorAnswers(made.model, made.formed, results, *about, views)
 
 
 def _no_version() -> QueryError:

@@ -12,10 +12,12 @@ import base64
 import http.client
 import json
 import multiprocessing
+import os
 import shutil
 import time
 from contextlib import closing
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,31 +37,35 @@ BODY = {"input": "a red dress for a party", "encoding_format": "base64"}
 
 def figures() -> list[Figure]:
     """The one figure, of a version that was learned; `latest_`: of one that is followed step by step, `doc_`:
-    of documents, which are passed on, `float_`: of queries as numbers."""
+    of documents, which are passed on, `float_`: of queries as numbers; `cpu_ms`: processor time of serve."""
     ours, theirs = multiprocessing.Pipe()
     upstream = multiprocessing.get_context("spawn").Process(target=_upstream, args=(theirs,), daemon=True)
     upstream.start()
     port = ours.recv()
-    more = f'[embeddings]\nupstream = "http://127.0.0.1:{port}/v1"\nmodels.shop = "texts"\n'
-    place = Place.make("embeddings", "dense", DIM, ITEMS, more=more)
+    settings = f'[embeddings]\nupstream = "http://127.0.0.1:{port}/v1"\nmodels.shop = "texts"\n'
+    place = Place.make("embeddings", "dense", DIM, ITEMS, more=settings)
     try:
         place.file.write_text(place.file.read_text().replace('map = "identity"\n', ""))
         _learn(place)
-        with place.running("serve"):
+        with place.running("serve") as process:
             asked = {
-                "": _added(place, port, "shop-query", BODY),
-                "latest_": _added(place, port, "shop-query@latest", BODY),
-                "doc_": _added(place, port, "shop-doc", BODY),
-                "float_": _added(place, port, "shop-query", BODY | {"encoding_format": "float"}),
+                name: _added(place, port, process.pid, model, BODY | more)
+                for name, model, more in (
+                    ("", "shop-query", {}),
+                    ("latest_", "shop-query@latest", {}),
+                    ("doc_", "shop-doc", {}),
+                    ("float_", "shop-query", {"encoding_format": "float"}),
+                )
             }
     finally:
         upstream.kill()
         shutil.rmtree(place.folder, ignore_errors=True)
-    detail = {
-        f"{name}p{share}_ms": round(float(np.percentile(added, share)), 3)
-        for name, added in asked.items()
-        for share in (50, 90, 99)
-    }
+    detail: dict[str, float] = {}
+    for name, (added, cpu_ms) in asked.items():
+        detail |= {
+            f"{name}p{share}_ms": round(float(np.percentile(added, share)), 3) for share in (50, 90, 99)
+        }
+        detail[f"{name}cpu_ms"] = round(cpu_ms, 3)
     return [Figure("embeddings_route_added_p99_ms", detail["p99_ms"], "ms", "asking directly", PAIRS, detail)]
 
 
@@ -76,17 +82,28 @@ def _learn(place: Place) -> None:
     Ledger(store).append({"kind": "PROMOTE", "version": number, "alias": "stable", "by": "bench"})
 
 
-def _added(place: Place, port: int, model: str, body: dict[str, str]) -> NDArray[np.float64]:
-    """Milliseconds that each pair differs by."""
+def _added(
+    place: Place, port: int, pid: int, model: str, body: dict[str, str]
+) -> tuple[NDArray[np.float64], float]:
+    """Milliseconds that each pair differs by, and those of processor time that serve took for a request."""
     direct = http.client.HTTPConnection("127.0.0.1", port)
     through = http.client.HTTPConnection("127.0.0.1", place.ports["serve"])
     added = []
-    for _ in range(WARM + PAIRS):
+    for number in range(WARM + PAIRS):
+        if number == WARM:
+            ran = _ran_s(pid)
         first = _asked(direct, {**body, "model": "texts"})
         added.append(_asked(through, {**body, "model": model}) - first)
+    cpu_ms = (_ran_s(pid) - ran) / PAIRS * 1e3
     direct.close()
     through.close()
-    return np.array(added[WARM:]) * 1e3
+    return np.array(added[WARM:]) * 1e3, cpu_ms
+
+
+def _ran_s(pid: int) -> float:
+    """Processor time of a process, those of its threads that have ended included."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _asked(connection: http.client.HTTPConnection, body: dict[str, str]) -> float:
