@@ -4,16 +4,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CORES := $(shell nproc)
 # Processes that run tests: one more than cores, because a third of their time they wait. Each needs, with what it starts,
 # up to two gigabytes.
-WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
+WORKERS ?= $(shell echo $$(($(CORES) + 1)))
 # One BLAS thread per process: on few shared cores two threads turn a 50 us product into milliseconds.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 # Hundreds of processes are started by the tests: each would compile the same sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check bench soak lint unit ready kafka chromium prometheus quality setup setup-photos clean help
+.PHONY: demo test check bench soak lint unit quick ready kafka chromium prometheus quality setup setup-photos clean help
 
 help:
 	@echo "make demo   learn from simulated clicks over real photos (a minute or two)"
@@ -34,15 +35,19 @@ demo: $(STAMP)
 
 # Checks take one core and run beside the tests, which leave one idle for a third of the time. What they find is told
 # when they find it, and at the end.
+define beside_lint
+@mkdir -p .cache; \
+{ $(MAKE) --no-print-directory lint > .cache/lint.txt 2>&1 || { cat .cache/lint.txt; exit 1; }; } & checks=$$!; \
+$(MAKE) --no-print-directory $(1); tested=$$?; \
+wait $$checks; linted=$$?; cat .cache/lint.txt; exit $$((tested | linted))
+endef
+
 test: $(STAMP)
-	@mkdir -p .cache; \
-	{ $(MAKE) --no-print-directory lint > .cache/lint.txt 2>&1 || { cat .cache/lint.txt; exit 1; }; } & checks=$$!; \
-	$(MAKE) --no-print-directory unit; tested=$$?; \
-	wait $$checks; linted=$$?; cat .cache/lint.txt; exit $$((tested | linted))
+	$(call beside_lint,unit)
 
 # What to run before every commit: no broker, no browser, no process of its own.
-check: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --quick --durations=30 tests
+check: $(STAMP)
+	$(call beside_lint,quick)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -52,6 +57,10 @@ lint: $(STAMP)
 
 unit: ready
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=30 tests
+
+# These wait for nothing: one worker for each core.
+quick: $(STAMP)
+	$(BIN)/python -m pytest -n $(CORES) --dist loadgroup --quick --durations=30 tests
 
 # Brokers, a browser, Prometheus' tools, and every kernel compiled; quick when all is there. One after the other: two
 # would wait for the same lock of the system's packages.

@@ -40,6 +40,9 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).with_name("results.json")
 LIMIT_S = 120.0
 NOT_SWAPPED = -1
+TIMEOUT, DIED = "timeout", "the process of the tests died"
+UNSAID = (TIMEOUT, DIED)
+"""Ends without the name of a test; Python that was to be compiled may be too slow."""
 COPIED = ("daemon", "streams", "learners", "checkpoints", "tripletd.py", "tests", "deploy", "docs",
           "pyproject.toml", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "Makefile")  # fmt: skip
 LIBRARIES = (
@@ -168,12 +171,17 @@ def _run(one: Mutation, copy: Path, cache: Path, loaded: Loaded) -> dict[str, An
         place.path.write_text(place.after, encoding="utf-8")
         compile(place.after, str(place.path), "exec")
         tests = words(one, copy)
-        if loaded.plain and not loaded.passes(tests, place):
-            return {"end": "not plain", "by": "", "seconds": 0}
+        if loaded.plain:
+            left_out = loaded.left_out(tests, place)
+            if left_out is None:
+                return {"end": "not plain", "by": "", "seconds": 0}
+            tests += left_out
         end, by = loaded.test(tests, place.path, place.before, place.after)
         if end == "not swapped":
             _keep_machine_code(place, cache, one.compiled)
             end, by = _forked(partial(_import_and_test, copy, cache, tests))
+        if loaded.plain and (end != "killed" or by in UNSAID):
+            end = "not plain"
     finally:
         place.path.write_text(place.before, encoding="utf-8")
         for stale in place.path.parent.glob(f"__pycache__/{place.path.stem}.*.pyc"):
@@ -259,15 +267,15 @@ def _environment(copy: Path, cache: Path) -> dict[str, str]:
 
 
 class _First:
-    """Notes the first test that failed."""
+    """Notes the tests that failed, one to a line: the first, unless pytest is told to go on."""
 
     def __init__(self) -> None:
         self.failed = ""
         self.passed = 0
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        if report.failed and not self.failed:
-            self.failed = report.nodeid
+        if report.failed:
+            self.failed += f"\n{report.nodeid}" if self.failed else str(report.nodeid)
         self.passed += report.passed and report.when == "call"
 
     def pytest_collectreport(self, report: Any) -> None:
@@ -279,7 +287,7 @@ class Loaded:
     """A process with the unchanged product and all tests loaded; its forks swap functions and run tests."""
 
     def __init__(self, copy: Path, cache: Path, words: Sequence[str], plain: bool = False) -> None:
-        self.plain, self._known = plain, dict[str, bool]()
+        self.plain, self._known = plain, dict[str, list[str] | None]()
         orders, self._orders = os.pipe()
         self._answers, answers = os.pipe()
         self._pid = os.fork()
@@ -310,12 +318,14 @@ class Loaded:
         end, by = json.loads(self._told.readline())
         return end, by
 
-    def passes(self, words: list[str], place: Place) -> bool:
-        """Whether these tests pass where nothing is mutated."""
+    def left_out(self, words: list[str], place: Place) -> list[str] | None:
+        """pytest's words by which the tests are left out that fail where nothing is mutated; None where that
+        is not known."""
         key = json.dumps(words)
         if key not in self._known:
-            end, _ = self.test(words, place.path, place.before, place.before)
-            self._known[key] = end == "survived"
+            _, by = self.test([*words, "--maxfail=0"], place.path, place.before, place.before)
+            failed = [word for name in by.split("\n") if name for word in ("--deselect", name)]
+            self._known[key] = None if by in UNSAID else failed
         return self._known[key]
 
     def close(self) -> None:
@@ -366,7 +376,7 @@ def _pytest(words: Sequence[str], copy: Path) -> dict[str, Any]:
     first = _First()
     options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--rootdir", str(copy)]
     limit = f"--timeout={LIMIT_S:.0f}"
-    code = pytest.main([*words, *options, limit], plugins=[first])
+    code = pytest.main([*options, *words, limit], plugins=[first])
     return {"failed": first.failed, "passed": first.passed, "exit": int(code)}
 
 
@@ -391,14 +401,14 @@ def _forked(work: Callable[[], dict[str, Any]]) -> tuple[str, str]:
             os.killpg(child, signal.SIGKILL)
             os.waitpid(child, 0)
             os.close(answer)
-            return "killed", "timeout"
+            return "killed", TIMEOUT
         time.sleep(0.02)
     with open(answer, encoding="utf-8") as said:
         text = said.read()
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)  # what a failed test left running
     if not text:
-        return "killed", "the process of the tests died"
+        return "killed", DIED
     found = json.loads(text)
     if found["failed"]:
         return "killed", found["failed"]

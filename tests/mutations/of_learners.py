@@ -86,7 +86,7 @@ MATRICES = (
        ("def _up_to_projections(", "info.projected.append(done)", "pass")),
     _m("distance.m-is-one-side", "def pairs_dense(", "(q - c) + (q - s)", "(q - c) + (q - c)", f"{DISTANCE} -k lego"),
     _m("distance.e-sign", "def pairs_dense(", "c - s\n", "s - c\n", f"{DISTANCE} -k lego"),
-    _m("distance.refused-keeps-norms", "def pairs_dense(", "sums[row, :], errors[row, :] = 0.0, 0.0", "sums[row, :], errors[row, :] = 1.0, 1.0", EVENTS + " -k lego"),
+    _m("distance.refused-keeps-norms", "def pairs_dense(", "sums[row, :], errors[row, :] = 0.0, 0.0", "sums[row, :], errors[row, :] = np.nan, np.nan", EVENTS + " -k lego"),
     _m("distance.squares", "def squares(self)", "self.norms[:, 2] ** 2) / 2", "self.norms[:, 2] ** 2)", DISTANCE),
     _m("delayed.step-weight", "def step_dense(", "C * weight", "C", DISTANCE),
     _m("lego.after-half", "def _after(", "1.0 - 0.5 * size * k", "1.0 + 0.5 * size * k", DISTANCE),
@@ -125,7 +125,7 @@ DIAGONALS = (
        ("violations, eta, alpha = rounds[0]", "eta * weight * values[place]", "eta * values[place]")),
     _m("soml.products-lost-entry", "place += np.uint64(product != 0)", "product != 0", "product > 0", SOML,
        ("np.float64(in_clicked[i]) - np.float64(in_skipped[i])", "product != 0", "product > 0")),
-    _m("soml.meet-moves-both", "def _meet(", "j += np.uint64(theirs <= mine)", "j += np.uint64(theirs < mine)", SOML),
+    _m("soml.meet-moves-both", "def _meet(", "i += np.uint64(mine <= theirs)", "i += np.uint64(mine < theirs)", SOML),
     _m("soml.verdict-degenerate", "an accepted event: updated is a violating round", "not np.isfinite(margin) or not np.isfinite(rounded)", "margin == np.inf", f"{SOML} {EVENTS} -k 'soml or largest'"),
     _m("soml.sound-index", "faults = np.int32(indices[first] < 0)", "indices[last - one] >= dim", "indices[last - one] > dim", f"{SOML} {EVENTS} -k 'soml or malformed'"),
 )

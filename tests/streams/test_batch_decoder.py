@@ -299,7 +299,7 @@ def test_valid_events_round_trip_and_agree(original):
     check_agreement(value)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(events, st.data())
 def test_mutated_events_agree(original, data):
     value = bytearray(encode_event(original))
@@ -325,7 +325,7 @@ plain = st.recursive(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(["v", "id", "ts", "q", "c", "s", "w", "src", "imp", "prop", "sp", "key", "z"]), plain

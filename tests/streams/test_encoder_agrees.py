@@ -125,7 +125,7 @@ def outcome(function, item):
         return None
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(EVENTS)
 def test_an_event_is_refused_exactly_when_its_bytes_would_be(event):
     raw = unchecked(event)
@@ -133,7 +133,7 @@ def test_an_event_is_refused_exactly_when_its_bytes_would_be(event):
     assert outcome(encode_event, event) == (raw if readable else None)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(impressions())
 def test_an_impression_is_refused_exactly_when_its_bytes_would_be(impression):
     raw = unchecked(impression)

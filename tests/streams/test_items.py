@@ -149,13 +149,13 @@ near = st.dictionaries(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(value=near | trees, key=st.none() | st.just(b"a"))
 def test_any_msgpack_is_an_item_or_poison(value, key):
     outcome(msgpack.packb(value, strict_types=False), key)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     value=st.binary(max_size=60), case=st.sampled_from(VALID), cut=st.integers(0, 60), at=st.integers(0, 200)
 )

@@ -122,7 +122,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     x=json_values,
     views=st.none() | st.dictionaries(st.text(max_size=3) | st.just("x"), json_values, max_size=3),
