@@ -14,12 +14,16 @@ import pytest
 import trustme
 from prometheus_client import CollectorRegistry
 
+from daemon.client import NotKeptError, WriteClient
 from daemon.exits import EX_CONFIG, UserError
 from daemon.look.live import role_status
 from daemon.runtime.tls import ReloadedTls, TlsFiles, client_context
 from daemon.runtime.tokens import Gate, TokenFile, add_token
+from daemon.serve.http import Writes
+from daemon.serve.writes.queue import WriteMetrics, WriteQueue
 from daemon.telemetry import Health, serve_http
 from daemon.telemetry.metrics import add_build_info
+from tests.daemon.serve.http.test_writes import Kept
 from tests.daemon.serve.http.toy import HOST, read_all, running
 
 
@@ -170,6 +174,21 @@ def test_a_role_asks_another_one_by_the_certificate_that_both_have(files: Files,
         assert found.role == "up"
         assert role_status(HOST, server.port) is None
         assert role_status(HOST, server.port, client_context(others.files())) is None
+
+
+def test_the_client_of_writes_trusts_the_authority_that_it_is_given(files: Files, tmp_path: Path) -> None:
+    kept, metrics, authority = Kept(), WriteMetrics(CollectorRegistry()), tmp_path / "ca.pem"
+    files.ca.cert_pem.write_to_path(str(authority))
+    queue = WriteQueue(kept, 10, metrics)
+    with running(context=ReloadedTls(files.files()).context, writes=Writes(queue, metrics)) as served:
+        url = f"https://localhost:{served.port}"
+        with closing(WriteClient(url, cafile=str(authority))) as server:
+            server.click(server.impression("lamp", ["o1", "o2"]), "o2")
+        with pytest.raises(NotKeptError, match="certificate verify failed") as failed:
+            WriteClient(url).click("l1", "o2")
+        assert failed.value.status == 0
+    queue.close()
+    assert [record["event"] for record in kept.records] == ["impression", "click"]
 
 
 @pytest.mark.parametrize(
