@@ -172,8 +172,8 @@ class CarriedError:
     """How far carried scores are from those of the form made anew; 0, 0 and 1 are exact.
 
     fold: ||S(t) q - S q|| / ||S q|| over all sampled queries together. norms: the largest relative error of
-    an item's norm sqrt(S(p, p)), 0 where scores use none. overlap: mean share of the exact top k
-    that is in the carried top k.
+    an item's norm sqrt(S(p, p)), 0 where scores use none. overlap: mean share of the exact top 10
+    that is in the carried top 10.
     """
 
     fold: float
@@ -181,8 +181,12 @@ class CarriedError:
     overlap: float
 
 
+TOP = 10
+"""Of each sampled query, of which `overlap` tells."""
+
+
 def carried_error(
-    folded: Float32s, norms_then: Float32s, exact: FoldingForm, sample: tuple[Block, Block], k: int = 10
+    folded: Float32s, norms_then: Float32s, exact: FoldingForm, sample: tuple[Block, Block]
 ) -> CarriedError:
     """Compare a carried form with the exact one of the same W, as they are used: new folds, older norms.
 
@@ -202,7 +206,7 @@ def carried_error(
         norms = float(np.max(np.abs(roots[used] / exact_roots[used] - 1), initial=0))
         for found, squares in ((scores, norms_then), (exact_scores, exact_norms)):
             apply_terms(exact, found, terms_of(exact, squares))
-    return CarriedError(fold, norms, _overlap(scores, exact_scores, min(k, len(items))))
+    return CarriedError(fold, norms, _overlap(scores, exact_scores, min(TOP, len(items))))
 
 
 def _overlap(scores: Float32s, exact: Float32s, k: int) -> float:
