@@ -24,7 +24,7 @@ from daemon.runtime.watchdog import Pulse
 from daemon.serve.http.batching import Batcher, Searching
 from daemon.serve.http.embeddings import EmbeddingEndpoints, Scoring
 from daemon.serve.http.errors import JSON, Problem, from_failure
-from daemon.serve.http.guard import AllowedHosts, RequestGuard, TokenGuard
+from daemon.serve.http.guard import AllowedHosts, AllowedOrigins, CrossOrigin, RequestGuard, TokenGuard
 from daemon.serve.http.indexed import Asking, FindingInIndex, IndexedAnswers
 from daemon.serve.http.limits import HttpLimits, HttpMetrics, RequestBodies
 from daemon.serve.http.offload import BoundedThreads
@@ -41,7 +41,7 @@ from daemon.serve.http.schemas import (
 from daemon.serve.http.similar import SimilarEndpoints
 from daemon.serve.http.upstream import Upstream, UpstreamSettings
 from daemon.serve.http.vectors import MakingVectors, VectorEndpoints
-from daemon.serve.http.writes import AllowedOrigins, CrossOrigin, ImpressionLog, WriteEndpoints
+from daemon.serve.http.writes import ImpressionLog, WriteEndpoints
 from daemon.serve.interleave import ListMaker
 from daemon.serve.query import AnsweringModel
 from daemon.serve.store import StoreActions

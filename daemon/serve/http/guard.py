@@ -1,4 +1,4 @@
-"""Who is answered: the middleware around the whole application, the host names, the token.
+"""Who is answered: the middleware around the whole application, the host names, the origins, the token.
 
 Host names: a web page may ask the server that its own name leads to, and its author decides where that
 is: today his own machine, a moment later 127.0.0.1 or an address behind a firewall (C. Jackson, A. Barth,
@@ -25,6 +25,7 @@ from ipaddress import ip_address
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from daemon.runtime.tokens import ASK, METRICS, Gate, Grant
@@ -41,8 +42,9 @@ PROBES = frozenset({"/livez", "/readyz", "/startupz"})
 
 _FIELD = "Authorization"
 _GRANT = "tripletd.grant"
-_ASK_THEMSELVES = ("/v1/impressions", "/v1/clicks")
-"""Their token may stand in the body."""
+WRITE_PATHS = ("/v1/impressions", "/v1/clicks")
+"""Pages write to these: their token may stand in the body."""
+_PREFLIGHT_S = 600
 _BY_KEY = ("/v1/similar", "/v1/similar/batch")
 """Questions that name a key, and so are open to a token that is limited to keys."""
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@?#\s]+?)\.?(?::\d{1,5})?", re.IGNORECASE)
@@ -89,6 +91,64 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+class AllowedOrigins:
+    """The origins whose pages may write; a page of this very server may as well, and what names no origin is
+    no browser. origins: such as "https://shop.example.org"; "*" for all."""
+
+    def __init__(self, origins: Iterable[str] = ()) -> None:
+        self._origins = frozenset(origins)
+
+    def know(self, origin: str, headers: Headers) -> bool:
+        """Whether a page of this origin may write."""
+        own = origin.partition("://")[2] == headers.get("host")
+        return own or ANY in self._origins or origin in self._origins
+
+    def check(self, headers: Headers) -> str | None:
+        """The origin, None where none is named. Raises Problem 403."""
+        origin = headers.get("origin")
+        if origin is None:
+            return None
+        if not self.know(origin, headers):
+            remedy = "add its origin to serve.writes.origins and restart serve"
+            raise Problem(403, "unknown_origin", "pages of this origin may not write", "Origin", remedy)
+        return origin
+
+
+class CrossOrigin:
+    """ASGI middleware of the paths that pages write to: answers what browsers ask first, and lets pages of
+    allowed origins read answers (Fetch standard, CORS protocol). No credentials: a token is no cookie."""
+
+    def __init__(self, app: ASGIApp, origins: AllowedOrigins) -> None:
+        self._app, self._origins = app, origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] not in WRITE_PATHS:
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        origin = self._origins.check(headers)
+
+        async def told(message: Message) -> None:
+            if origin is not None and message["type"] == "http.response.start":
+                sent = MutableHeaders(scope=message)
+                sent["Access-Control-Allow-Origin"] = origin
+                sent.add_vary_header("Origin")
+            await send(message)
+
+        if scope["method"] == "OPTIONS" and origin and "access-control-request-method" in headers:
+            allowed = {
+                "Access-Control-Allow-Methods": "POST",
+                "Access-Control-Allow-Headers": "Authorization, Content-Type",
+                "Access-Control-Max-Age": str(_PREFLIGHT_S),
+            }
+            await Response(status_code=204, headers=allowed)(scope, receive, told)
+            return
+        try:
+            await self._app(scope, receive, told)
+        except Problem as problem:  # a page may read what was wrong, too
+            await problem.response()(scope, receive, told)
 
 
 class RequestGuard:
@@ -148,7 +208,7 @@ class RequestGuard:
         """What reads is let in here, with the first look at a request; what writes asks by itself. Raises
         Problem."""
         path = scope["path"]
-        if path in PROBES or path in _ASK_THEMSELVES or path.startswith("/v1/models/"):
+        if path in PROBES or path in WRITE_PATHS or path.startswith("/v1/models/"):
             return None
         wanted = METRICS if path in GUARDED else ASK
         reads = scope["method"] in ("GET", "HEAD")

@@ -2,7 +2,8 @@
 
 A page writes with `navigator.sendBeacon`: it can set no header, and sends text/plain, for which a browser
 asks nobody beforehand. So the token may stand in the body, the type of the body is not looked at, and the
-origin that a browser names is compared here, not only in what is answered to a browser that asks first.
+origin that a browser names is compared (`AllowedOrigins`), not only in what is answered to a browser that
+asks first.
 """
 
 from __future__ import annotations
@@ -10,88 +11,26 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from pydantic import BaseModel
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from daemon.runtime.tokens import CLICK
 from daemon.serve.http.errors import JSON, RETRY_AFTER_S, Problem
-from daemon.serve.http.guard import TokenGuard, check_key
+from daemon.serve.http.guard import AllowedOrigins, TokenGuard, check_key
 from daemon.serve.http.limits import RequestBodies
 from daemon.serve.http.schemas import Accepted, ClicksRequest, ImpressionsRequest
 from daemon.serve.writes.queue import NotWritten, WriteMetrics, WriteQueue
 from daemon.serve.writes.records import SpoolRecord, click_record, impression_record
 
-PATHS = ("/v1/impressions", "/v1/clicks")
 LOG_WAIT_S = 1.0
 """An answer waits this long for its own record; after that it goes out and says that it was not logged."""
 FULL_RETRY_S = 60
 """Where there is no room, somebody has to make some."""
-_PREFLIGHT_S = 600
 _ID_BYTES = 16
-_ANY = "*"
-
-
-class AllowedOrigins:
-    """The origins whose pages may write; a page of this very server may as well, and what names no origin is
-    no browser. origins: such as "https://shop.example.org"; "*" for all."""
-
-    def __init__(self, origins: Iterable[str] = ()) -> None:
-        self._origins = frozenset(origins)
-
-    def know(self, origin: str, headers: Headers) -> bool:
-        """Whether a page of this origin may write."""
-        own = origin.partition("://")[2] == headers.get("host")
-        return own or _ANY in self._origins or origin in self._origins
-
-    def check(self, headers: Headers) -> str | None:
-        """The origin, None where none is named. Raises Problem 403."""
-        origin = headers.get("origin")
-        if origin is None:
-            return None
-        if not self.know(origin, headers):
-            remedy = "add its origin to serve.writes.origins and restart serve"
-            raise Problem(403, "unknown_origin", "pages of this origin may not write", "Origin", remedy)
-        return origin
-
-
-class CrossOrigin:
-    """ASGI middleware of the paths that pages write to: answers what browsers ask first, and lets pages of
-    allowed origins read answers (Fetch standard, CORS protocol). No credentials: a token is no cookie."""
-
-    def __init__(self, app: ASGIApp, origins: AllowedOrigins) -> None:
-        self._app, self._origins = app, origins
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] not in PATHS:
-            await self._app(scope, receive, send)
-            return
-        headers = Headers(scope=scope)
-        origin = self._origins.check(headers)
-
-        async def told(message: Message) -> None:
-            if origin is not None and message["type"] == "http.response.start":
-                sent = MutableHeaders(scope=message)
-                sent["Access-Control-Allow-Origin"] = origin
-                sent.add_vary_header("Origin")
-            await send(message)
-
-        if scope["method"] == "OPTIONS" and origin and "access-control-request-method" in headers:
-            allowed = {
-                "Access-Control-Allow-Methods": "POST",
-                "Access-Control-Allow-Headers": "Authorization, Content-Type",
-                "Access-Control-Max-Age": str(_PREFLIGHT_S),
-            }
-            await Response(status_code=204, headers=allowed)(scope, receive, told)
-            return
-        try:
-            await self._app(scope, receive, told)
-        except Problem as problem:  # a page may read what was wrong, too
-            await problem.response()(scope, receive, told)
 
 
 class ImpressionLog:
