@@ -144,7 +144,7 @@ def ask_store(table: PhotoTable, photos: Photos, form: ServedForm, rows: npt.NDA
     examples: list[tuple[str, list[str], list[str]]] = []
     with table.index() as index:
         for row, scores, own, folded in asked:
-            found = _Found(index, photos.ids, row)
+            found = _FoundPhotos(index, photos.ids, row)
             by_own, by_folded = found.all(own), found.all(folded)
             near = found.near(folded)
             shares.append(len(set(near[:TOP].tolist()) & set(by_folded[:TOP].tolist())) / TOP)
@@ -184,7 +184,7 @@ def _vectors(photos: Photos, form: ServedForm, queries: Block) -> list[list[list
     return found
 
 
-class _Found:
+class _FoundPhotos:
     """Rows that the database finds for one photo, best first, int64 [any]; itself left out."""
 
     def __init__(self, index: PgVectorIndex, ids: Sequence[str], row: int) -> None:
