@@ -55,8 +55,8 @@ def require_postgres() -> None:
 @dataclass(frozen=True, slots=True)
 class AskedStore:
     """What a database gave. version: of PostgreSQL and of pgvector. ways: name -> (mAP, P@10), the served
-    lists among them. recall: share of the exact first 10 that the index found, folded. example: a photo, and
-    the classes of its first 10 by its own vector, and folded and put in order."""
+    lists among them. recall: share of the exact first 10 that the index found, folded. example: the
+    photo that gained most, and the classes of its first 10 by its own vector, and folded and put in order."""
 
     version: str
     photos: int
@@ -141,7 +141,7 @@ def ask_store(table: PhotoTable, photos: Photos, form: ServedForm, rows: npt.NDA
     asked = zip(rows.tolist(), exact, *_vectors(photos, form, queries), strict=True)
     pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in (OWN, FOLDED, RESCORED, SERVED)}
     shares: list[float] = []
-    examples: list[tuple[str, list[str], list[str]]] = []
+    most, example = -TOP - 1, ("", list[str](), list[str]())
     with table.index() as index:
         for row, scores, own, folded in asked:
             found = _FoundPhotos(index, photos.ids, row)
@@ -158,14 +158,15 @@ def ask_store(table: PhotoTable, photos: Photos, form: ServedForm, rows: npt.NDA
             }
             for name, places in lists.items():
                 pairs[name].append(_pair(photos.labels[places] == photos.labels[row]))
-            if not examples:
-                before, after = (photos.labels[lists[name][:TOP]].tolist() for name in (OWN, RESCORED))
-                examples.append((f"{photos.ids[row]} ({photos.labels[row]})", before, after))
+            before, after = (photos.labels[lists[name][:TOP]].tolist() for name in (OWN, RESCORED))
+            label = str(photos.labels[row])
+            if (gain := after.count(label) - before.count(label)) > most:
+                most, example = gain, (f"{photos.ids[row]} ({label})", before, after)
     ways: dict[str, tuple[float, float]] = {}
     for name, values in pairs.items():
         ap, p10 = np.mean(values, axis=0).tolist()
         ways[name] = ap, p10
-    return AskedStore(table.version, len(photos.ids), len(rows), ways, float(np.mean(shares)), examples[0])
+    return AskedStore(table.version, len(photos.ids), len(rows), ways, float(np.mean(shares)), example)
 
 
 def _vectors(photos: Photos, form: ServedForm, queries: Block) -> list[list[list[float]]]:

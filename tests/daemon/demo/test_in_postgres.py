@@ -69,7 +69,9 @@ def test_the_same_sql_finds_more_of_the_class(postgres: Postgres, tmp_path: Path
     assert SQL in text
     assert "with pgvector 0." in text
     assert f"{found.ways[OWN][0]:.3f}" in text
-    assert "p0 (class 0) finds, with its own vector: class" in text
+    photo, before, after = found.example
+    assert f"{photo} finds, with its own vector: class" in text
+    assert after.count(photo[-8:-1]) > before.count(photo[-8:-1]) + 2
     written = json.loads((tmp_path / "pgvector.json").read_text())
     assert written["folded_rescored_vs_served"] == found.ratio
 

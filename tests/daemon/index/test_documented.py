@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,13 @@ import numpy as np
 import psycopg
 import pytest
 
+from daemon.catalogs import learner_catalog
 from daemon.cli import main
+from daemon.config import load_config
 from daemon.config.index import IndexConfig
 from daemon.exits import EX_OK
 from daemon.index import open_index
+from streams.items import Display, unpack_display
 from tests.daemon.index.test_served import hits, ranked, units
 from tests.daemon.models.test_vectors import Shop, post
 from tests.daemon.test_own_ranking import OBJECTS, Roles, given
@@ -97,3 +102,30 @@ def test_the_requests_are_those_that_the_server_sends(store: str) -> None:
     written = blocks("json")[place].replace("FOLDED", "[3.0, 4.0]").replace("UNIT", "[0.6, 0.8]")
     assert json.loads(written) == json.loads(sent[0].content)
     assert f"`POST {sent[0].url.path}`" in SECTION
+
+
+def test_objects_of_a_table_come_as_the_file_that_the_database_writes(
+    tmp_path: Path, postgres: Postgres
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "your-own-data.md").read_text()
+    (command,) = re.findall(r"```\n(psql .*?)```", page, re.DOTALL)
+    rows = units()
+    tags = [["lamps", 'a "b", c'], [], *[["red"]] * (OBJECTS - 2)]
+    names = [f"Näme, {number}" for number in range(OBJECTS)]
+    postgres.table("items", rows, tags=tags, more={"name": names})
+    postgres.execute(
+        "ALTER TABLE items RENAME id TO sku", "INSERT INTO items VALUES ('none', NULL, '{}', 'x')"
+    )
+    psql = postgres.server.bin_path / "psql"
+    environment = {**os.environ, "DATABASE": postgres.uri, "PATH": f"{psql.parent}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-ec", command], check=True, cwd=tmp_path, env=environment, timeout=60)
+    (mapping,) = re.findall(r"```toml\n(\[space.*?\[catalog.columns\].*?)```", page, re.DOTALL)
+    mapping = mapping.replace("products.parquet", "items.csv").replace("dim = 384", "dim = 8")
+    mapping = re.sub("tags = .*", 'tags = ["tags"]', mapping)
+    (tmp_path / "tripletd.toml").write_text(mapping)
+    catalog = learner_catalog(load_config(tmp_path / "tripletd.toml", environ={}))
+    assert catalog is not None
+    assert catalog.ids == [f"o{number}" for number in range(OBJECTS)]
+    np.testing.assert_array_equal(catalog.views["text"].values, rows)
+    assert catalog.shown is not None
+    assert unpack_display(catalog.shown[0]) == Display("Näme, 0", tags=("lamps", 'a "b", c'))
