@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -29,6 +30,9 @@ from streams.source import Quiet
 
 REST_SECONDS, LONGEST_REST_SECONDS = 0.02, 0.25
 """Between two looks at the sources: after something came, and after long silence."""
+COLLECT = (100_000, 50, 1_000)
+"""Thresholds of the garbage collector: what waits in a join is alive and has no cycles, so looking through it
+often finds nothing."""
 FOLDER = "feed"
 """Of the checkpoint folder, where feed.follow.path names none."""
 
@@ -70,6 +74,8 @@ def run(
             patience=patience,
         )
         stack.enter_context(closing(follower.intake))
+        gc.freeze()
+        gc.set_threshold(*COLLECT)
         runtime.signals.finish_first()
         runtime.started()
         try:

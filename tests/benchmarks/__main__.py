@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks [NAME ...]`: measure, print, and write results.json beside this file.
 
 Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps, items, carried, soml,
-soml_kafka, omks_maps, oks, dense, feed, start, catalog, embeddings; all of them without any.
+soml_kafka, omks_maps, oks, dense, feed, join, start, catalog, embeddings; all of them without any.
 `kafka`, `soml_kafka` and `freshness` start a broker (Java 17). Vowpal Wabbit is measured where the
 interpreter that runs this has it, or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit);
 PyTorch where the interpreter has it (pip install torch).
@@ -25,6 +25,7 @@ from tests.benchmarks import (
     first_start,
     freshness,
     items_rate,
+    join_rate,
     kafka_path,
     oks_step,
     omks_maps,
@@ -42,7 +43,19 @@ from tests.benchmarks.harness import Figure, record
 COMMAND = "make bench"
 NAMES = (
     *("step", "decode", "path", "kafka", "checkpoints", "steps", "topk", "freshness", "swaps", "items"),
-    *("carried", "soml", "soml_kafka", "omks_maps", "oks", "dense", "feed", "start", "catalog", "embeddings"),
+    *(
+        "carried",
+        "soml",
+        "soml_kafka",
+        "omks_maps",
+        "oks",
+        "dense",
+        "feed",
+        "join",
+        "start",
+        "catalog",
+        "embeddings",
+    ),
 )
 
 
@@ -70,6 +83,7 @@ def main(names: list[str]) -> int:
         "oks": oks_step.figures,
         "dense": dense_step.figures,
         "feed": feed_rows.figures,
+        "join": join_rate.figures,
         "start": first_start.figures,
         "catalog": catalog_start.figures,
         "embeddings": embeddings_route.figures,

@@ -84,7 +84,7 @@ def test_who_waits_for_a_role_is_told_when_it_has_finished() -> None:
 
 def test_up_serves_what_it_learns_and_stops_with_0(tmp_path: Path) -> None:
     config = tmp_path / "tripletd.toml"
-    config.write_text(CONFIG)
+    config.write_text(f'{CONFIG}feed_port = 0\n[feed.follow]\nsources = ["*.raw"]\n')
     (tmp_path / "clicks.jsonl").write_text(clicks(20))
     assert main(["feed", str(tmp_path / "clicks.jsonl"), "--config", str(config)]) == EX_OK
     with (tmp_path / "up.log").open("wb") as log:
@@ -92,12 +92,12 @@ def test_up_serves_what_it_learns_and_stops_with_0(tmp_path: Path) -> None:
         running = subprocess.Popen(words, cwd=ROOT, stderr=log)
     try:
         told = Role(running, tmp_path / "up.log")
-        until(lambda: {"learn", "validate", "serve"} <= told.ready(), told.said)
+        until(lambda: {"learn", "validate", "serve", "feed"} <= told.ready(), told.said)
         assert told.stop() == EX_OK
     finally:
         running.kill()
         running.wait()
-    assert all(f'"role": "{role}", "event": "stopped"' in told.said() for role in ("learn", "serve"))
+    assert all(f'"role": "{role}", "event": "stopped"' in told.said() for role in ("learn", "serve", "feed"))
 
 
 def test_a_taken_port_is_told_before_anything_is_started(

@@ -9,8 +9,7 @@ of the impression, which then joins the clicks of a session and query to its lis
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
@@ -31,8 +30,7 @@ IMPRESSION, CLICK = "impression", "click"
 _CLOUD = "ce_"
 
 
-@dataclass(frozen=True, slots=True)
-class RawRecord:
+class RawRecord(NamedTuple):
     """One record: what messages call it, and its bytes; `headers` are those of a topic's record."""
 
     place: str

@@ -113,8 +113,11 @@ class ObjectRefs:
 
     def all(self, names: Sequence[str]) -> tuple[ObjectRef, ...]:
         """The objects of these ids."""
-        known = self._refs.get
-        return tuple([known(name) or self.of(name) for name in names])
+        known = self._refs
+        try:
+            return tuple([known[name] for name in names])
+        except KeyError:
+            return tuple([self.of(name) for name in names])
 
     def of(self, name: str) -> ObjectRef:
         """The object of this id."""
