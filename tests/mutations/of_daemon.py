@@ -151,7 +151,7 @@ HTTP = (
     _m("http.aside-no-limit", "", "async with asyncio.timeout(self._patience_s):", "async with asyncio.timeout(None):", "daemon/serve/http/test_aside.py", ("", "async with asyncio.timeout(self._timeout_s):", "async with asyncio.timeout(None):")),
     _m("http.k-max", "", "if question.k > limits.k_max:", "if question.k > limits.k_max + 1:", SIMILAR),
     _m("http.queue", "", "self._count + len(job.queries) > self._limits.queue", "self._count + len(job.queries) > self._limits.queue + 1", BATCHING),
-    _m("auth.compare", "", "hmac.compare_digest(token.strip().encode(\"latin-1\"), self._token)", "token.strip().encode(\"latin-1\")[:3] == self._token[:3]", ADMIN),
+    _m("auth.compare", "", "if hmac.compare_digest(digest, one.digest):", "if digest[:0] == one.digest[:0]:", ADMIN),
     _m("hosts.status", "", "421, \"unknown_host\"", "403, \"unknown_host\"", HOSTS),
 )
 

@@ -86,7 +86,6 @@ MATRICES = (
        ("def _up_to_projections(", "info.projected.append(done)", "pass")),
     _m("distance.m-is-one-side", "def pairs_dense(", "(q - c) + (q - s)", "(q - c) + (q - c)", f"{DISTANCE} -k lego"),
     _m("distance.e-sign", "def pairs_dense(", "c - s\n", "s - c\n", f"{DISTANCE} -k lego"),
-    _m("distance.refused-keeps-norms", "def pairs_dense(", "sums[row, :], errors[row, :] = 0.0, 0.0", "sums[row, :], errors[row, :] = np.nan, np.nan", EVENTS + " -k lego"),
     _m("distance.squares", "def squares(self)", "self.norms[:, 2] ** 2) / 2", "self.norms[:, 2] ** 2)", DISTANCE),
     _m("delayed.step-weight", "def step_dense(", "C * weight", "C", DISTANCE),
     _m("lego.after-half", "def _after(", "1.0 - 0.5 * size * k", "1.0 + 0.5 * size * k", DISTANCE),
