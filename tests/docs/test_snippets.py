@@ -130,3 +130,14 @@ def test_texts_go_in_through_one_base_url() -> None:
         assert left["query"] == [2.0, 1.0, 8.5, 4.0]
         left = run("docs/one-base-url.md", "rerank", **known)
         assert sorted(map(str, left["best"])) == sorted(map(str, left["documents"]))
+
+
+def test_queries_of_another_model_come_to_the_old_space() -> None:
+    chance = np.random.default_rng(2)
+    turned = np.linalg.qr(chance.standard_normal((12, 12)))[0]
+    new = chance.standard_normal((300, 12))
+    new /= np.linalg.norm(new, axis=1, keepdims=True)
+    old, known = new @ turned[:, :8], {"pairs_new": new[:200], "query_new": new[250]}
+    moved = run("docs/one-base-url.md", "linalg.solve", pairs_old=old[:200], **known)["moved"]
+    assert np.argmax(old @ moved) == np.argmax(old @ old[250])
+    assert moved @ old[250] > 0.98 * np.linalg.norm(moved) * np.linalg.norm(old[250])
