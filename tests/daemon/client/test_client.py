@@ -104,7 +104,7 @@ def model(shop: Shop) -> Iterator[Model]:
 
 def test_the_three_lines_of_the_docstring_in_a_process_of_their_own(shop: Shop) -> None:
     shop.promote(2)
-    doc = daemon.client.__doc__ or ""
+    doc = (daemon.client.__doc__ or "").partition("`follow` needs")[0]  # what follows is about a server
     lines = [line.strip() for line in doc.splitlines() if line.startswith("    ")]
     assert len(lines) == 3
     program = [
