@@ -102,8 +102,8 @@ class EmbeddingEndpoints:
 
     async def embeddings(self, request: Request) -> Response:
         """POST /v1/embeddings"""
-        upstream = self._configured()
         async with self._bodies.read(request, EmbeddingsRequest) as wanted:
+            upstream = self._configured()
             asked = asked_model(wanted.model, self._models, None)
             body = wanted.model_dump(exclude_unset=True) | {"model": asked.upstream}
             if asked.side == "doc":
@@ -128,8 +128,8 @@ class EmbeddingEndpoints:
 
     async def rerank(self, request: Request) -> Response:
         """POST /v1/rerank"""
-        upstream = self._configured()
         async with self._bodies.read(request, RerankRequest) as wanted:
+            upstream = self._configured()
             asked = asked_model(wanted.model, self._models, "query")
             alias = known_alias(asked.alias, self._aliases, "model")
             if len(wanted.documents) > self._limits.k_max:

@@ -290,7 +290,7 @@ Shown = Annotated[
     Field(min_length=1, max_length=MAX_SHOWN, fail_fast=True, json_schema_extra={"uniqueItems": True}),
     AfterValidator(_each_once),
 ]
-Time = Annotated[Whole, Field(ge=0, le=MAX_TS)]
+Time = Annotated[int, Field(ge=0, le=MAX_TS), BeforeValidator(_whole)]
 Chance = Annotated[float, Field(gt=0, le=1)]
 _TIME = "Unix milliseconds; the server's clock if left out, which no visitor can set wrong"
 _TOKEN = "the token for writing, where no header can be set"  # noqa: S105 - it says what the field is for
@@ -432,7 +432,9 @@ class RerankRequest(Request):
     )
     query: _Text
     documents: list[_Text | GivenDocument] = Field(min_length=1, max_length=MAX_LIST, fail_fast=True)
-    top_n: Annotated[Whole, Field(ge=1)] | None = Field(None, description="most results; all if left out")
+    top_n: Annotated[int, Field(ge=1), BeforeValidator(_whole)] | None = Field(
+        None, description="most results; all if left out"
+    )
     return_documents: bool = False
 
 

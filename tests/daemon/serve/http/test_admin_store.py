@@ -40,7 +40,7 @@ def test_promote_and_rollback_move_stable_with_one_entry_each(served: Served, sh
     assert (status, told["kind"], told["before"], told["after"]) == (200, "PROMOTE", 0, 2)
     assert stable(shelf) == 2
     (entry,) = shelf.ledger.entries()
-    assert (entry.n, entry.reason, entry.by) == (told["entry"], "better", "HTTP from 127.0.0.1")
+    assert (entry.n, entry.reason, entry.by) == (told["entry"], "better", "http.token by HTTP from 127.0.0.1")
     assert change(served, "rollback", {})[1]["after"] == 0
     assert stable(shelf) == 0
 
