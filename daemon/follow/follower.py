@@ -17,7 +17,7 @@ import structlog
 
 from daemon.exits import EX_CONFIG, EX_DATAERR, UserError
 from daemon.follow.metrics import FollowMetrics
-from daemon.follow.outlet import HOLDOUT, TRAINING, FeedOutlet, Patience, Waiting, digest, packed, unpacked
+from daemon.follow.outlet import HOLDOUT, TRAINING, FeedOutlet, Retry, Waiting, digest, packed, unpacked
 from streams.event import Impression
 from streams.feed.decide import Decider, Decision
 from streams.feed.follow.checkpoint import FeedCheckpoints
@@ -68,11 +68,11 @@ class ClickFollower:
         outlet: FeedOutlet,
         checkpoints: FeedCheckpoints,
         metrics: FollowMetrics,
-        patience: Patience,
+        retry: Retry,
         now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
         self._plan, self._decider, self._outlet, self._checkpoints = plan, decider, outlet, checkpoints
-        self._metrics, self._patience, self._now_ms = metrics, patience, now_ms
+        self._metrics, self._retry, self._now_ms = metrics, retry, now_ms
         self._waiting: Waiting = []
         self._there: set[bytes] = set()
         self._saved_at, self._pause_s = float("-inf"), LEAST_SECONDS
@@ -112,7 +112,7 @@ class ClickFollower:
         """Make a checkpoint, then write what was decided. OSError: the checkpoint cannot be written."""
         began = time.monotonic()
         waiting, self._waiting = self._waiting, []
-        ends = self._patience(self._outlet.ends) if waiting else {}
+        ends = self._retry(self._outlet.ends) if waiting else {}
         size = self._checkpoints.save(
             {
                 "stream": self._outlet.identity(),
@@ -137,7 +137,7 @@ class ClickFollower:
         fresh = (
             [one for one in waiting if digest(one[1].value) not in self._there] if self._there else waiting
         )
-        self._outlet.send(fresh, self._patience)
+        self._outlet.send(fresh, self._retry)
         self._metrics.repeats.inc(len(waiting) - len(fresh))
 
     def _restored(self, said: Any) -> EventTimeJoin:
@@ -159,7 +159,7 @@ class ClickFollower:
                 EX_CONFIG,
             )
         if ends:
-            self._there = self._patience(lambda: self._outlet.written(ends, self._patience))
+            self._there = self._retry(lambda: self._outlet.written(ends, self._retry))
         self._send(waiting)
         for one in join.lists():
             self._decider.see(one.objects)

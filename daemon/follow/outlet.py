@@ -27,7 +27,7 @@ Ends = dict[str, dict[str, int]]
 """Per topic and partition (as text), one past the newest record."""
 
 Result = TypeVar("Result")
-Patience = Callable[[Callable[[], Any]], Any]
+Retry = Callable[[Callable[[], Any]], Any]
 """Calls again what raises StreamUnavailable, until it succeeds or the role is told to stop."""
 
 
@@ -59,20 +59,20 @@ class FeedOutlet:
             for name, source in self._sources.items()
         }
 
-    def send(self, waiting: Waiting, patience: Patience) -> None:
+    def send(self, waiting: Waiting, retry: Retry) -> None:
         """Write all, in their order; durable when it returns. Holdout first, as `SinkOutlet` does."""
         for name in (HOLDOUT, TRAINING):
             records = [record for topic, record in waiting if topic == name]
             if records:
-                patience(partial(self._sinks[name].send, records))
+                retry(partial(self._sinks[name].send, records))
 
-    def written(self, since: Mapping[str, Mapping[str, int]], patience: Patience) -> set[bytes]:
+    def written(self, since: Mapping[str, Mapping[str, int]], retry: Retry) -> set[bytes]:
         """What lies behind these ends, as digests."""
         found: set[bytes] = set()
         for name, source in self._sources.items():
             begins = {int(partition): end for partition, end in since.get(name, {}).items()}
             if begins:
-                found |= patience(partial(_digests, source, begins))
+                found |= retry(partial(_digests, source, begins))
         return found
 
 

@@ -60,9 +60,9 @@ def run(
         if address.scheme == "memory":
             raise UserError(f"{address} lives inside one process", "feed into a log or into Kafka", EX_USAGE)
         catalog = catalog_of_feed(config, log.info)
-        patience = PatientCalls(runtime)
-        partitions = patience(lambda: prepare_both(address, config))
-        outlet = patience(lambda: FeedOutlet(address, stack))
+        retry = RetriedCalls(runtime)
+        partitions = retry(lambda: prepare_both(address, config))
+        outlet = retry(lambda: FeedOutlet(address, stack))
         now_ms = int(time.time() * 1000)
         follower = ClickFollower(
             plan,
@@ -71,7 +71,7 @@ def run(
             outlet=outlet,
             checkpoints=checkpoints,
             metrics=metrics,
-            patience=patience,
+            retry=retry,
         )
         stack.enter_context(closing(follower.intake))
         gc.freeze()
@@ -92,7 +92,7 @@ def run(
     return EX_OK
 
 
-class PatientCalls:
+class RetriedCalls:
     """Calls again what raises StreamUnavailable, until it succeeds; told to stop, the error passes on."""
 
     def __init__(self, runtime: RoleRuntime) -> None:
