@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-CORES := $(shell nproc)
+# nproc believes OMP_NUM_THREADS, which is 1 below and in every make that this one starts.
+CORES := $(shell env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)
 # Processes that run tests: one more than cores, because a third of their time they wait. Each needs, with what it starts,
 # up to two gigabytes.
 WORKERS ?= $(shell echo $$(($(CORES) + 1)))
