@@ -12,7 +12,7 @@ from typing import Annotated, Any, Protocol, runtime_checkable
 import typer
 
 import tripletd
-from daemon.commands import check, demo, feed, index, items, look, models, replay, run, tokens, topics
+from daemon.commands import check, clicks, demo, feed, index, items, look, models, replay, run, tokens, topics
 from daemon.exits import EX_OK, EX_SOFTWARE, EX_USAGE, INTERRUPTED, UserError, report, tell
 from daemon.runtime.logs import notice_on_stderr
 
@@ -67,6 +67,7 @@ for _name, _group, _panel in (
     ("index", index, "Run"),
     ("topics", topics, "Start here"),
     ("tokens", tokens, "Run"),
+    ("clicks", clicks, "Look"),
     ("models", models, "Look"),
 ):
     app.add_typer(_group.app, name=_name, rich_help_panel=_panel)

@@ -1,0 +1,121 @@
+"""`tripletd clicks bias` from the command line: the curve, what it was found from, and why there is none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daemon.cli import main
+from streams.event import EITHER, Draft, DraftModel, ObjectRef
+from streams.signed_lists import SignedList, sign_list
+
+SECRET = "0123456789abcdef0123456789abcdef"
+OBJECTS = [f"p{number}" for number in range(9)]
+RANKS = 4
+
+
+def lists(count: int, how: str, seed: int = 0) -> list[dict[str, Any]]:
+    """Lists of users who examine rank r with 1 / r: shuffled, always the same, or the same but for a random
+    object in a random place, signed."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for number in range(count):
+        order = rng.permutation(9)[:RANKS] if how == "shuffled" else np.arange(RANKS)
+        slot, eligible = int(rng.integers(RANKS)), 9 - RANKS
+        if how == "explored":
+            order[slot] = RANKS + rng.integers(eligible)
+        shown = [OBJECTS[at] for at in order]
+        name = f"{how}-{seed}-{number}"
+        if how == "explored":
+            draft = Draft((DraftModel("stable", 3, 100),), (EITHER,) * RANKS, slot)
+            said = SignedList(1_700_000_000_000, draft)
+            nonce = number.to_bytes(3, "little")
+            name = sign_list(SECRET.encode(), said, ObjectRef("q"), shown, eligible=eligible, nonce=nonce)
+        clicked = np.flatnonzero(rng.random(RANKS) < 0.8 / np.arange(1, RANKS + 1)).tolist()
+        line = {"id": name, "ts": 1_700_000_000_000, "q": "q", "shown": shown, "clicked": clicked, "src": how}
+        found.append(line)
+    return found
+
+
+def written(path: Path, lines: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(path)
+
+
+def test_shuffled_lists_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = written(tmp_path / "a.jsonl", [*lists(2_000, "shuffled"), *lists(1_000, "same")])
+    assert main(["clicks", "bias", log, "--shuffled", "shuffled"]) == 0
+    said = capsys.readouterr().out
+    assert "0 explored lists, 0 interleaved, 2,000 shuffled: 66.7% of the places" in said
+    rows = [line.split() for line in said.splitlines() if line.strip()[:1].isdigit()]
+    assert [row[:2] for row in rows] == [[str(rank), "3,000"] for rank in range(1, RANKS + 1)]
+    assert [float(row[3]) for row in rows] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], rel=0.15)
+    assert rows[0][5] == "█" * 30
+    assert 12 <= len(rows[1][5]) <= 18
+
+
+def test_explored_lists_count_where_their_ids_prove_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explored = lists(4_000, "explored")
+    forged = {**explored[0], "q": "another", "clicked": [0]}
+    log = written(tmp_path / "a.jsonl", [forged, *explored, explored[1]])
+    words = ["clicks", "bias", log, "--json", "--ranks", "5"]
+    monkeypatch.setenv("TRIPLETD_INTERLEAVING__KEY", SECRET)
+    assert main(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["method"], found["lists"], found["explored"]) == ("chance", 4_000, 4_000)
+    assert found["dropped"] == {"bad_signature": 1, "duplicate": 1}
+    assert found["curve"][:RANKS] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], rel=0.25)
+    assert found["curve"][RANKS] is None
+    assert found["shown"] == [4_000] * RANKS + [0]
+    monkeypatch.delenv("TRIPLETD_INTERLEAVING__KEY")
+    assert main(words) == 0
+    unproved = json.loads(capsys.readouterr().out)
+    assert (unproved["method"], unproved["explored"], unproved["unchecked"]) == ("moves", 0, 4_000)
+
+
+def test_lists_that_never_vary_are_refused_with_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = written(tmp_path / "a.jsonl", lists(500, "same"))
+    assert main(["clicks", "bias", log]) == 65
+    said = capsys.readouterr()
+    assert "0 of 4 pairs of query and object; they have 0.0% of the clicks" in said.out
+    assert "no curve can be told; by chance: 0 clicks compare ranks with the first" in said.err
+    assert "--shuffled" in said.err
+    assert main(["clicks", "bias", log, "--json"]) == 65
+    found = json.loads(capsys.readouterr().out)
+    assert (found["method"], found["curve"]) == (None, None)
+    assert found["refused"] in said.err
+
+
+def test_what_leaves_lists_without_a_click_out_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clicked = [line for line in lists(2_000, "shuffled") if line["clicked"]]
+    assert main(["clicks", "bias", written(tmp_path / "a.jsonl", clicked), "--shuffled", "shuffled"]) == 0
+    assert "every list has a click" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"q": "a", "c": "b", "s": "c"}\n', "triplets do not tell places"),
+        ('{"shown": ["a"], "clicked": []}\n', "no shown list was found: missing_id 1"),
+        ("what is this\n", "--format"),
+        (None, "does not exist"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_remedy(
+    tmp_path: Path, text: str | None, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.jsonl"
+    if text is not None:
+        path.write_text(text)
+    assert main(["clicks", "bias", str(path)]) == 65
+    assert said in capsys.readouterr().err
