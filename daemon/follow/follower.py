@@ -24,7 +24,6 @@ from streams.feed.follow.checkpoint import FeedCheckpoints
 from streams.feed.follow.intake import Intake
 from streams.feed.follow.join import EventTimeJoin, JoinSettings
 from streams.feed.follow.records import RecordReader
-from streams.feed.items import Item, LateClick
 from streams.feed.mapping.mapping import ClickLogMapping
 from streams.feed.options import ReaderOptions
 from streams.source import OutRecord
@@ -181,13 +180,13 @@ class ClickFollower:
             decision = self._decider.decide(item)
             if isinstance(item, Impression):
                 self._reader.bots.closed(len(item.shown), len(item.clicked))
-            self._metrics.decided(item, decision)
+            self._metrics.decided(decision)
             self._changed = True
             if decision.reason and decision.fate != "ignored":
                 log.debug(decision.reason, place=place, detail=decision.detail)
-            self._queue(place, item, decision)
+            self._queue(place, decision)
 
-    def _queue(self, place: str, item: Item | LateClick, decision: Decision) -> None:
+    def _queue(self, place: str, decision: Decision) -> None:
         topic = HOLDOUT if decision.fate == "holdout" else TRAINING
         most = self._outlet.max_record_bytes
         for record in decision.records:

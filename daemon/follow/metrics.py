@@ -11,7 +11,6 @@ from daemon.telemetry.metrics import add_build_info
 from streams.feed.decide import Decision
 from streams.feed.follow.bots import BotClicks
 from streams.feed.follow.join import CLOSED_EARLY, LATE_CLICK, LATE_IMPRESSION, EventTimeJoin
-from streams.feed.items import Item, LateClick
 
 FATES = ("training", "holdout", "dropped")
 LATE = (LATE_CLICK, LATE_IMPRESSION, CLOSED_EARLY)
@@ -56,8 +55,8 @@ class FollowMetrics:
         """What a checkpoint had counted before is not of this process."""
         self._seen = {what: join.counts[what] for what in LATE}
 
-    def decided(self, item: Item | LateClick, decision: Decision) -> None:
-        """An item and its fate."""
+    def decided(self, decision: Decision) -> None:
+        """The fate of an item."""
         if decision.fate == "ignored":
             self._ignored.labels(decision.reason).inc()
         elif decision.fate == "correction":

@@ -14,7 +14,7 @@ from typing import Literal
 from streams.codec import encode_event, encode_impression
 from streams.event import Event, Impression, ObjectRef, SpaceSpec
 from streams.feed import items as reasons
-from streams.feed.items import Dropped, Ignored, Item, LateClick
+from streams.feed.items import Dropped, Ignored, Item, LateClick, UnclickedList
 from streams.feed.kinds import HeldOutKinds
 from streams.feed.options import FeedSettings
 from streams.feed.triplets import Candidates, Made, as_impression, make_correction, make_events, without
@@ -42,12 +42,16 @@ class SeenIds:
         """From the oldest on."""
         return iter(self._ids)
 
-    def add(self, name: Hashable) -> None:
-        """Remember an id; one already there keeps its age."""
-        if self._size and name not in self._ids:
-            self._ids[name] = None
-            if len(self._ids) > self._size:
-                self._ids.popitem(last=False)
+    def add(self, name: Hashable) -> bool:
+        """Remember an id; one already there keeps its age. Whether it was not there."""
+        ids = self._ids
+        if name in ids:
+            return False
+        if self._size:
+            ids[name] = None
+            if len(ids) > self._size:
+                ids.popitem(last=False)
+        return True
 
 
 class QueryCap:
@@ -125,9 +129,9 @@ class Decider:
 
     def see(self, shown: Sequence[str]) -> None:
         """Be told of objects that an earlier run decided on: negatives are drawn from them too."""
-        self._candidates.see([ObjectRef(id=name) for name in shown])
+        self._candidates.see_ids(shown)
 
-    def decide(self, item: Item | LateClick) -> Decision:
+    def decide(self, item: Item | LateClick | UnclickedList) -> Decision:
         """The fate of the next item. A late click gives the events that set right what its list taught.
 
         The reasons are looked at in this order: malformed, duplicate, in_the_future, bad_signature, no_click,
@@ -141,7 +145,7 @@ class Decider:
         if known_by in self._seen:
             return _drop(reasons.DUPLICATE, f"id {item.id!r}")
         try:
-            decision = self._new(item)
+            decision = self._unclicked(item) if isinstance(item, UnclickedList) else self._new(item)
         except Poison as poison:
             malformed = "" if poison.reason == reasons.IN_THE_FUTURE else reasons.MALFORMED
             return _drop(malformed + poison.reason, poison.detail)
@@ -165,6 +169,14 @@ class Decider:
             return decision
         explored = impression.draft is not None and impression.draft.explored is not None
         return replace(decision, draft=draft, explored=explored)
+
+    def _unclicked(self, item: UnclickedList) -> Decision:
+        """What `_new` says of its impression, which is made only where its signature is to be checked."""
+        if is_signed(item.id):
+            return self._new(item.impression())
+        self._check_time(item.ts)
+        self._candidates.see_ids(item.shown)
+        return _no_click(len(set(item.shown)))
 
     def _late(self, late: LateClick) -> Decision:
         """A late click on a list that had one is learned as a correction; else its list is decided anew."""
@@ -235,7 +247,7 @@ class Decider:
     def _impression(self, impression: Impression) -> Decision:
         self._candidates.see(impression.shown)
         if not impression.clicked:
-            return _drop(reasons.NO_CLICK, f"{len(impression.shown)} shown")
+            return _no_click(len(impression.shown))
         if self._is_unknown(impression.query):
             return _unknown("query", impression.query)
         unknown = self._unknown_ranks(impression)
@@ -307,6 +319,10 @@ class Decider:
 
 def _drop(reason: str, detail: str) -> Decision:
     return Decision("dropped", reason, detail)
+
+
+def _no_click(shown: int) -> Decision:
+    return _drop(reasons.NO_CLICK, f"{shown} shown")
 
 
 def _unknown(field: str, ref: ObjectRef) -> Decision:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
-from streams.event import Event, Impression
+from streams.event import Event, Impression, ObjectRef
 from streams.poison import REASONS as POISON
 
 
@@ -34,11 +35,36 @@ class LateClick:
     rank: int
 
 
+class UnclickedList(NamedTuple):
+    """A list that was closed without a click. Most are, and nothing is learned from them: it stands for the
+    impression until somebody needs that. `shown` are ids in their order, at least one; a repeat counts once.
+    """
+
+    id: str
+    ts: int
+    query: str
+    shown: Sequence[str]
+    source: str | None
+    key: str | None
+
+    def impression(self) -> Impression:
+        """The whole of it."""
+        return Impression(
+            id=self.id,
+            ts=self.ts,
+            query=ObjectRef(id=self.query),
+            shown=tuple([ObjectRef(id=name) for name in dict.fromkeys(self.shown)]),
+            clicked=(),
+            source=self.source,
+            key=self.key,
+        )
+
+
 Item = Event | Impression | Dropped | Ignored
 Placed = tuple[str, Item]
 """("file:line", item); for a binary file ("file:byte n", item)."""
-PlacedOrLate = tuple[str, Item | LateClick]
-"""What following gives; late clicks are only there."""
+PlacedOrLate = tuple[str, Item | LateClick | UnclickedList]
+"""What following gives; the last two are only there."""
 
 
 class BadItemError(Exception):

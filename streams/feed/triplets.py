@@ -45,6 +45,10 @@ class Candidates(Protocol):
         """Be told of the objects of one impression."""
         ...
 
+    def see_ids(self, shown: Sequence[str]) -> None:
+        """The same for objects by their ids alone."""
+        ...
+
 
 class CatalogCandidates:
     """All objects of a catalog, by id: every one is as likely."""
@@ -61,6 +65,9 @@ class CatalogCandidates:
 
     def see(self, shown: Sequence[ObjectRef]) -> None:
         """Nothing to learn: the catalog is complete."""
+
+    def see_ids(self, shown: Sequence[str]) -> None:
+        """Nothing to learn either."""
 
 
 class SeenCandidates:
@@ -92,15 +99,23 @@ class SeenCandidates:
             if key not in self._members:
                 self._offer(key, item)
 
-    def _offer(self, key: bytes, item: ObjectRef) -> None:
+    def see_ids(self, shown: Sequence[str]) -> None:
+        """The same for objects by their ids alone."""
+        for name in shown:
+            key = name.encode()
+            if key not in self._members:
+                self._offer(key, name)
+
+    def _offer(self, key: bytes, item: ObjectRef | str) -> None:
         # Negated: heapq keeps its smallest entry in front, the one to give way is the largest hash.
-        entry = (-_hash(self._salt, key), key, item)
-        if len(self._heap) < self._size:
-            heapq.heappush(self._heap, entry)
-        elif entry[0] > self._heap[0][0]:
+        place, full = -_hash(self._salt, key), len(self._heap) >= self._size
+        if full and place <= self._heap[0][0]:
+            return
+        entry = (place, key, ObjectRef(id=item) if isinstance(item, str) else item)
+        if full:
             del self._members[heapq.heapreplace(self._heap, entry)[1]]
         else:
-            return
+            heapq.heappush(self._heap, entry)
         self._members[key] = None
 
 

@@ -10,8 +10,9 @@ import fcntl
 import os
 import re
 from hashlib import sha256
+from operator import methodcaller
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgpack
 
@@ -50,8 +51,9 @@ class FeedCheckpoints:
         return None, notes
 
     def save(self, said: Any) -> int:
-        """Make a checkpoint durable, and remove those before the last `KEPT`; its size in bytes."""
-        packed: bytes = msgpack.packb(said, unicode_errors="surrogatepass")
+        """Make a checkpoint durable, and remove those before the last `KEPT`; its size in bytes. `said` is
+        what `pack` takes."""
+        packed = pack(said)
         temporary = self.folder / "new.tmp"
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as file:
@@ -84,6 +86,21 @@ class FeedCheckpoints:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+class Packable(Protocol):
+    """What a checkpoint holds beside plain data."""
+
+    def plain(self) -> Any:
+        """Itself as plain data."""
+        ...
+
+
+def pack(said: Any) -> bytes:
+    """Plain data in msgpack, and in it `Packable`s: asked one by one, so that what many thousands of them say
+    is never there all at once."""
+    packed: bytes = msgpack.packb(said, default=methodcaller("plain"), unicode_errors="surrogatepass")
+    return packed
 
 
 def _unpacked(data: bytes) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -122,7 +122,7 @@ class FollowedFiles:
             return [] if told else [RawRecord(place, None)]
         if not end:
             return None
-        records = list(_lines(one, chunk[:end], most))
+        records = _lines(one, chunk[:end], most)
         self._note_head(one)
         return records
 
@@ -202,16 +202,18 @@ def _digest(descriptor: int, size: int) -> str:
     return blake2b(os.pread(descriptor, size, 0), digest_size=8).hexdigest()
 
 
-def _lines(one: FollowedFile, block: bytes, most: int) -> Iterator[RawRecord]:
+def _lines(one: FollowedFile, block: bytes, most: int) -> list[RawRecord]:
     """Whole lines of a block that ends with one; the file's offset is behind the last one given."""
-    path, offset = one.path, one.offset
+    before, offset = f"{one.path}:byte ", one.offset
     end = offset + len(block)
+    found = []
     for line in block.split(b"\n", most)[:most]:
         if offset == end:  # behind the last line
             break
         if one.skipping:
             one.skipping = False
         elif line and not line.isspace():
-            yield RawRecord(f"{path}:byte {offset}", line)
+            found.append(RawRecord(f"{before}{offset}", line))
         offset += len(line) + 1
     one.offset = offset
+    return found

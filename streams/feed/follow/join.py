@@ -22,7 +22,7 @@ from streams.event import Impression
 from streams.feed import items as reasons
 from streams.feed.decide import SeenIds
 from streams.feed.items import Ignored, LateClick, PlacedOrLate
-from streams.feed.mapping.window import Numbers, ObjectRefs, OpenImpression, Said
+from streams.feed.mapping.window import NOTHING_CLICKED, Numbers, ObjectRefs, OpenImpression, Said
 
 CLOSED_EARLY, LATE_CLICK, LATE_IMPRESSION = "closed_early", "late_click", "late_impression"
 """What is counted beside the fates of items: a list that had to make room; a click whose list was closed; a
@@ -53,6 +53,12 @@ class JoinedImpression(OpenImpression):
 
     is_closed: bool = False
 
+    def plain(self) -> tuple[Any, ...]:
+        """Itself as plain data, for a checkpoint."""
+        said, clicked = self.said, sorted(self.clicked) if self.clicked else ()
+        told = (said.id, said.join, said.place, said.ts, said.query, said.source, said.key, said.rank)
+        return (told, self.objects, self.positions, self.chances, clicked)
+
 
 class PendingClick(NamedTuple):
     """A click that waits for the watermark; `number` keeps the order of those of one time."""
@@ -75,7 +81,7 @@ class EventTimeJoin:
         self.done: list[PlacedOrLate] = []
         self.counts: Counter[str] = Counter()
         self.watermark = 0
-        self._settings, self._refs = settings, refs or ObjectRefs()
+        self._settings, self._refs = settings, ObjectRefs() if refs is None else refs
         self._lists: dict[str, JoinedImpression] = {}
         self._closed: OrderedDict[str, None] = OrderedDict()
         self._by_join: dict[Hashable, list[JoinedImpression]] = {}
@@ -110,30 +116,36 @@ class EventTimeJoin:
         """A list, or a piece of one: objects, best place first unless positions say it, and those clicked."""
         one = self._lists.get(said.id)
         if one is None:
-            self._open(JoinedImpression(said), objects, positions, chances, clicked)
+            one = JoinedImpression(said)
+            one.add(said, objects, positions, chances)
+            if clicked:
+                one.clicked |= {*clicked}
+            self._open(one)
         elif one.is_closed:
             detail = f"impression {said.id[:80]!r} was closed before this came"
             self.done.append((said.place, Ignored(reasons.AFTER_WINDOW, detail)))
         else:
             one.add(said, objects, positions, chances)
-            one.clicked.update(clicked)
+            if clicked:
+                one.clicked |= {*clicked}
 
     def shown_whole(
         self, said: Said, objects: list[str], chances: Numbers = (), clicked: Sequence[str] = ()
     ) -> None:
-        """A list of which there are no further pieces: its id, a second time, is a repeat."""
+        """A list of which there are no further pieces: its id, a second time, is a repeat. The join keeps
+        `objects` as they are."""
         if said.id in self._lists:
             self.done.append((said.place, Ignored(reasons.DUPLICATE, f"id {said.id[:80]!r}")))
         else:
-            self._open(JoinedImpression(said), objects, (), chances, clicked)
+            hits = frozenset(clicked) if clicked else NOTHING_CLICKED
+            self._open(JoinedImpression(said, objects, (), chances, hits))
 
     def click(self, join: Hashable, place: str, clicked: str, ts: int) -> None:
         """A click; `join` is a text that names its list, or what its list and it have in common."""
         repeat = (join, clicked, ts // self._settings.bucket_ms)
-        if repeat in self._repeats:
+        if not self._repeats.add(repeat):
             self._ignore(place, reasons.REPEATED_CLICK, clicked, "it was clicked just before")
             return
-        self._repeats.add(repeat)
         self._number += 1
         click = PendingClick(ts, self._number, join, clicked, place)
         if ts <= self.watermark:
@@ -161,23 +173,15 @@ class EventTimeJoin:
         done, self.done = self.done, []
         return done
 
-    def _open(
-        self,
-        one: JoinedImpression,
-        objects: list[str],
-        positions: Numbers,
-        chances: Numbers,
-        clicked: Sequence[str],
-    ) -> None:
+    def _open(self, one: JoinedImpression) -> None:
         said = one.said
-        one.add(said, objects, positions, chances)
-        one.clicked.update(clicked)
         self._lists[said.id] = one
         if said.join != said.id:
             self._by_join.setdefault(said.join, []).append(one)
         self._number += 1
         deadline = said.ts + self._settings.window_ms
-        self.counts[LATE_IMPRESSION] += deadline <= self.watermark
+        if deadline <= self.watermark:
+            self.counts[LATE_IMPRESSION] += 1
         heapq.heappush(self._deadlines, (deadline, self._number, said.id))
         if len(self._deadlines) > self._settings.most_open:
             self.counts[CLOSED_EARLY] += 1  # clicks of its that wait find it closed, and are corrections
@@ -186,7 +190,7 @@ class EventTimeJoin:
     def _close(self, name: str) -> None:
         one = self._lists[name]
         one.is_closed = True
-        self.done.append((one.said.place, one.item(self._refs)))
+        self.done.append((one.said.place, one.item_or_unclicked(self._refs)))
         self._closed[name] = None
         if len(self._closed) > self._settings.remembered:
             self._forget(self._closed.popitem(last=False)[0])
@@ -211,11 +215,11 @@ class EventTimeJoin:
             why = f"it was clicked in impression {one.said.id[:80]!r} before"
             self._ignore(click.place, reasons.REPEATED_CLICK, click.clicked, why)
         elif not one.is_closed:
-            one.clicked.add(click.clicked)
+            one.clicked |= {click.clicked}
         else:
             self.counts[LATE_CLICK] += 1
             before = one.item(self._refs)
-            one.clicked.add(click.clicked)
+            one.clicked |= {click.clicked}
             if isinstance(before, Impression):
                 self.done.append((click.place, LateClick(before, _rank_of(before, click.clicked))))
 
@@ -236,16 +240,15 @@ class EventTimeJoin:
         self.done.append((place, Ignored(reason, f"object {clicked[:80]!r}: {why}")))
 
     def snapshot(self) -> dict[str, Any]:
-        """All of it as plain data, after `drained`: what `restored` goes on from."""
+        """All of it as `checkpoint.pack` takes it, after `drained`: what `restored` goes on from."""
         assert not self.done
         return {
             "watermark": self.watermark,
             "number": self._number,
             "counts": dict(self.counts),
-            "closed": [_packed(self._lists[name]) for name in self._closed],
+            "closed": [self._lists[name] for name in self._closed],
             "open": [
-                (deadline, number, _packed(self._lists[name]))
-                for deadline, number, name in sorted(self._deadlines)
+                (deadline, number, self._lists[name]) for deadline, number, name in sorted(self._deadlines)
             ],
             "clicks": [tuple(one) for one in sorted(self._clicks)],
             "repeats": list(self._repeats),
@@ -280,17 +283,12 @@ class EventTimeJoin:
     def _known(self, packed: Sequence[Any], *, is_closed: bool) -> JoinedImpression:
         (name, join, place, ts, query, source, key, rank), objects, positions, chances, clicked = packed
         said = Said(name, _hashable(join), place, ts, query, source, key, rank)
-        one = JoinedImpression(said, objects, positions, chances, set(clicked), is_closed)
+        hits = frozenset(clicked) if clicked else NOTHING_CLICKED
+        one = JoinedImpression(said, objects, positions, chances, hits, is_closed)
         self._lists[name] = one
         if said.join != name:
             self._by_join.setdefault(said.join, []).append(one)
         return one
-
-
-def _packed(one: JoinedImpression) -> tuple[Any, ...]:
-    said = one.said
-    told = (said.id, said.join, said.place, said.ts, said.query, said.source, said.key, said.rank)
-    return (told, one.objects, one.positions, one.chances, sorted(one.clicked))
 
 
 def _hashable(value: Any) -> Any:

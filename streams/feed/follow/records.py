@@ -120,25 +120,27 @@ class RecordReader:
             self._join.done.append((place, Ignored(reasons.OTHER_ACTION, detail)))
 
     def _impression(self, said: Mapping[str, Any], place: str) -> None:
-        name = _text(said, "impression" if "impression" in said else "id")
-        query = _text(said, "query" if "query" in said else "q")
+        get = said.get
+        name = get("impression")
+        if type(name) is not str or not name:
+            name = _text(said, "impression" if "impression" in said else "id")
+        query = get("query")
+        if type(query) is not str or not query:
+            query = _text(said, "query" if "query" in said else "q")
         ts = _time(said)
-        shown = said.get("shown")
-        if type(shown) is not list or not set(map(type, shown)) <= _STRINGS or "" in shown:
+        shown = get("shown")
+        if type(shown) is not list or not _are_ids(shown):
             raise BadItemError(reasons.WRONG_TYPE, "shown is not a list of ids")
         if not shown:
             raise BadItemError(reasons.NO_SHOWN, "shown is empty")
-        get = said.get
         chances = get("propensity") or get("prop") or ()
-        if chances and (type(chances) is not list or len(chances) != len(shown)):
-            raise BadItemError(reasons.BAD_PROPENSITY, f"not a list of {len(shown)} numbers")
-        if not set(map(type, chances)) <= _NUMBERS:
-            raise BadItemError(reasons.BAD_PROPENSITY, "propensity holds something that is no number")
+        if chances:
+            _check_chances(chances, len(shown))
         session = _text(said, "session") if "session" in said else None
-        source = next((_text(said, field) for field in ("source", "src") if field in said), None)
+        source = _text(said, "source") if "source" in said else _text(said, "src") if "src" in said else None
         key = _text(said, "key") if "key" in said else None
         if self._in_time(place, ts):
-            options = self._options
+            options, clicked = self._options, get("clicked")
             told = Said(
                 name,
                 name if session is None else (session, query),
@@ -148,18 +150,23 @@ class RecordReader:
                 source or options.source,
                 key or options.key,
             )
-            self._join.shown_whole(told, shown, chances, _clicked(get("clicked"), shown))
+            self._join.shown_whole(told, shown, chances, _clicked(clicked, shown) if clicked else ())
 
     def _own_click(self, said: Mapping[str, Any], place: str) -> None:
-        clicked, ts = _text(said, "object"), _time(said)
-        if "impression" in said:
-            join: Any = _text(said, "impression")
-        else:
-            join = (_text(said, "session"), _text(said, "query"))
+        clicked = said.get("object")
+        if type(clicked) is not str or not clicked:
+            clicked = _text(said, "object")
+        ts = _time(said)
+        join: Any = said.get("impression")
+        if type(join) is not str or not join:
+            if "impression" in said:
+                join = _text(said, "impression")
+            else:
+                join = (_text(said, "session"), _text(said, "query"))
         self.click(join, place, clicked, ts)
 
 
-_STRINGS, _NUMBERS = frozenset({str}), frozenset({int, float})
+_NUMBERS = frozenset({int, float})
 
 
 class _RecordRows(LineRows):
@@ -192,7 +199,7 @@ def _document(record: RawRecord) -> dict[str, Any]:
     if value is None:
         raise BadItemError(reasons.NOT_JSON, f"the record is empty, or longer than {MAX_LINE_BYTES} bytes")
     try:
-        said = from_json(value)
+        said = from_json(value, cache_strings="keys")  # looking for each id costs more than its memory
     except ValueError:
         said = json_map(value)  # says what is wrong with it
     if type(said) is not dict:
@@ -239,10 +246,25 @@ def _time(said: Mapping[str, Any]) -> int:
     return timestamp(value)
 
 
+def _are_ids(values: list[Any]) -> bool:
+    """Whether all are texts, and none is empty."""
+    try:
+        "".join(values)  # several times faster than to ask each for its type
+    except TypeError:
+        return False
+    return "" not in values
+
+
+def _check_chances(chances: Any, shown: int) -> None:
+    """Refuse what is not one number for each of so many objects."""
+    if type(chances) is not list or len(chances) != shown:
+        raise BadItemError(reasons.BAD_PROPENSITY, f"not a list of {shown} numbers")
+    if not set(map(type, chances)) <= _NUMBERS:
+        raise BadItemError(reasons.BAD_PROPENSITY, "propensity holds something that is no number")
+
+
 def _clicked(value: Any, shown: list[str]) -> Sequence[str]:
     """The ids of what was clicked, given as ranks or ids."""
-    if not value:
-        return ()
     if type(value) is not list:
         raise BadItemError(reasons.WRONG_TYPE, "clicked is not a list of ranks or ids")
     found = []

@@ -19,9 +19,10 @@ from typing import Protocol
 from streams.event import Impression, ObjectRef
 from streams.feed import items as reasons
 from streams.feed.decide import SeenIds
-from streams.feed.items import Dropped, Ignored, Item, Placed
+from streams.feed.items import Dropped, Ignored, Item, Placed, UnclickedList
 
 Numbers = Sequence[float | None]
+NOTHING_CLICKED: frozenset[str] = frozenset()
 
 CLOSED = 200_000
 """Impressions that left the window are remembered, so many by their ids and join keys: some 50 MB."""
@@ -46,13 +47,16 @@ class Said:
 
 @dataclass(slots=True, eq=False)
 class OpenImpression:
-    """An impression under way; `positions` and `chances` (propensities) go with `objects`, or are empty."""
+    """An impression under way; `positions` and `chances` (propensities) go with `objects`, or are empty.
+
+    Most have none of these two and no click, and many thousands wait at a time: what is empty is shared.
+    """
 
     said: Said
     objects: list[str] = field(default_factory=list)
-    positions: list[float | None] = field(default_factory=list)
-    chances: list[float | None] = field(default_factory=list)
-    clicked: set[str] = field(default_factory=set)
+    positions: Numbers = ()
+    chances: Numbers = ()
+    clicked: frozenset[str] = NOTHING_CLICKED
 
     def add(self, said: Said, objects: list[str], positions: Numbers, chances: Numbers) -> None:
         """Take in a piece."""
@@ -63,10 +67,12 @@ class OpenImpression:
             return
         if said.rank != own.rank:
             own.rank = said.rank
-            self.objects, self.positions, self.chances = [], [], []
+            self.objects, self.positions, self.chances = [], (), ()
         self.objects += objects
-        self.positions += positions
-        self.chances += chances
+        if positions:
+            self.positions = [*self.positions, *positions]
+        if chances:
+            self.chances = [*self.chances, *chances]
 
     def item(self, refs: ObjectRefs) -> Item:
         """The impression, or why there is none."""
@@ -75,17 +81,13 @@ class OpenImpression:
             return Dropped(reasons.MISSING_FIELD, f"impression {said.id[:80]!r} has no query")
         if not self.objects:
             return Dropped(reasons.NO_SHOWN, f"impression {said.id[:80]!r} shows nothing")
-        objects, chances = self.objects, self.chances
-        if any(at is not None for at in self.positions):
-            places = [math.inf if at is None else at for at in self.positions]
-            order = sorted(range(len(objects)), key=places.__getitem__)
-            objects = [objects[at] for at in order]
-            chances = [chances[at] for at in order] if chances else chances
+        objects, chances = self._ordered()
         if len(set(objects)) < len(objects):
             first = {one: at for at, one in reversed(list(enumerate(objects)))}
             chances = [chances[at] for at in sorted(first.values())] if chances else chances
             objects = list(dict.fromkeys(objects))
-        clicked = tuple(at for at, one in enumerate(objects) if one in self.clicked) if self.clicked else ()
+        hits = self.clicked
+        clicked = tuple([at for at, one in enumerate(objects) if one in hits]) if hits else ()
         propensity: tuple[float, ...] | None = None
         if chances:
             propensity = tuple(one for one in chances if one is not None and 0 < one <= 1)
@@ -102,30 +104,41 @@ class OpenImpression:
             key=said.key,
         )
 
+    def item_or_unclicked(self, refs: ObjectRefs) -> Item | UnclickedList:
+        """The same, where nobody clicked and nothing can be wrong with it without its objects made."""
+        said = self.said
+        if self.clicked or self.chances or not said.query or not self.objects:
+            return self.item(refs)
+        return UnclickedList(said.id, said.ts, said.query, self._ordered()[0], said.source, said.key)
 
-class ObjectRefs:
+    def _ordered(self) -> tuple[list[str], Numbers]:
+        """Objects and chances by the positions of the objects; those without one come last."""
+        objects, chances, positions = self.objects, self.chances, self.positions
+        if positions and any(at is not None for at in positions):
+            places = [math.inf if at is None else at for at in positions]
+            order = sorted(range(len(objects)), key=places.__getitem__)
+            objects = [objects[at] for at in order]
+            chances = [chances[at] for at in order] if chances else chances
+        return objects, chances
+
+
+class ObjectRefs(dict[str, ObjectRef]):
     """Objects by their ids, made once while they are seen often."""
 
     _MOST = 100_000
 
-    def __init__(self) -> None:
-        self._refs: dict[str, ObjectRef] = {}
-
     def all(self, names: Sequence[str]) -> tuple[ObjectRef, ...]:
         """The objects of these ids."""
-        known = self._refs
-        try:
-            return tuple([known[name] for name in names])
-        except KeyError:
-            return tuple([self.of(name) for name in names])
+        return tuple(map(self.__getitem__, names))
 
     def of(self, name: str) -> ObjectRef:
         """The object of this id."""
-        found = self._refs.get(name)
-        if found is None:
-            if len(self._refs) >= self._MOST:
-                self._refs.clear()
-            found = self._refs[name] = ObjectRef(id=name)
+        return self[name]
+
+    def __missing__(self, name: str) -> ObjectRef:
+        if len(self) >= self._MOST:
+            self.clear()
+        found = self[name] = ObjectRef(id=name)
         return found
 
 
@@ -222,7 +235,8 @@ class JoinWindow:
         else:
             self._open.move_to_end(said.id)
         one.add(said, objects, positions, chances)
-        one.clicked.update(clicked)
+        if clicked:
+            one.clicked |= {*clicked}
 
     def click(self, join: Hashable, place: str, clicked: str, ts: int) -> None:
         """A click that came by itself."""
@@ -271,7 +285,7 @@ class JoinWindow:
         if clicked in one.clicked:
             detail = f"object {clicked[:80]!r} of impression {one.said.id[:80]!r}"
             self.done.append((click.place, Ignored(reasons.REPEATED_CLICK, detail)))
-        one.clicked.add(clicked)
+        one.clicked |= {clicked}
 
     def _best(self, click: WaitingClick, clicked: str, same: list[OpenImpression]) -> OpenImpression | None:
         fits = [one for one in same if self._in_time(click, one) and clicked in one.objects]

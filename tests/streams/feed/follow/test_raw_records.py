@@ -11,7 +11,7 @@ from streams.event import Impression
 from streams.feed import items as reasons
 from streams.feed.follow.join import EventTimeJoin, JoinSettings
 from streams.feed.follow.records import RawRecord, RecordReader
-from streams.feed.items import Dropped, FeedError, Ignored
+from streams.feed.items import Dropped, FeedError, Ignored, UnclickedList
 from streams.feed.mapping.mapping import read_mapping
 from streams.feed.options import ReaderOptions
 
@@ -28,7 +28,8 @@ def read(*said: Any, mapping: str = "", headers: tuple[tuple[str, bytes], ...] =
     values = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in said]
     reader.take([RawRecord(f"r{number}", one, headers) for number, one in enumerate(values)])
     join.finish()
-    return [item for _, item in join.drained()]
+    items = [item for _, item in join.drained()]
+    return [item.impression() if isinstance(item, UnclickedList) else item for item in items]
 
 
 def one(*said: Any, **more: Any) -> Impression:
