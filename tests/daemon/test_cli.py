@@ -63,7 +63,7 @@ def tripletd(
         (("check", "--set", "learner"), EX_USAGE, "section.key=value"),
         (("check", "--config", "none.toml"), EX_CONFIG, "none.toml: no such file"),
         (("learn", "--set", "learner.C=0"), EX_CONFIG, "learner.C: found 0"),
-        (("learn",), EX_CONFIG, "no view is configured"),
+        (("learn", *FREE), EX_CONFIG, "no view is configured"),
         (("up", "--set", "log.level=loud"), EX_CONFIG, "log.level"),
         (("models", "list"), EX_UNAVAILABLE, "no such folder"),
         (("curves",), EX_UNAVAILABLE, "no such folder"),
