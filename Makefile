@@ -6,9 +6,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # nproc believes OMP_NUM_THREADS, which is 1 below and in every make that this one starts.
 CORES := $(shell env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)
-# Processes that run tests: one more than cores, because a third of their time they wait. Each needs, with what it starts,
+# Processes that run tests: two more than cores, because a third of their time they wait. Each needs, with what it starts,
 # up to two gigabytes.
-WORKERS ?= $(shell echo $$(($(CORES) + 1)))
+WORKERS ?= $(shell echo $$(($(CORES) + 2)))
 # One BLAS thread per process: on few shared cores two threads turn a 50 us product into milliseconds.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1

@@ -18,6 +18,12 @@ OBJECTS = [f"p{number}" for number in range(9)]
 RANKS = 4
 
 
+@pytest.fixture(autouse=True)
+def no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is printed into a pipe is as long as it is; processes that run tests side by side set a width."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 def lists(count: int, how: str, seed: int = 0) -> list[dict[str, Any]]:
     """Lists of users who examine rank r with 1 / r: shuffled, always the same, or the same but for a random
     object in a random place, signed."""

@@ -150,7 +150,7 @@ def test_the_reason_is_a_sentence():
     assert told.startswith("power 1.5 with 1 of your own ranking, no longer power 1.5 with 0.2 of your own")
 
 
-STREAMS, LISTS, BETWEEN, FORMS = 1_000, 100, 20, 5
+STREAMS, LISTS, BETWEEN, FORMS = 2_000, 100, 20, 5
 
 
 def forms_without_preference(rng):
@@ -162,7 +162,7 @@ def forms_without_preference(rng):
     return shown, forms, lists
 
 
-def test_of_a_thousand_streams_in_which_forms_compete_at_most_one_in_twenty_is_promoted():
+def test_of_two_thousand_streams_in_which_forms_compete_at_most_one_in_twenty_is_promoted():
     """A version every 20 lists, in the form chosen by the lists before; and, beside it, chosen by the lists
     that it is bet on, which is what must not be done.
     """

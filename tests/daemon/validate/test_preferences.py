@@ -130,7 +130,7 @@ def _mean_rank_of(scores, chosen, weights):
     return (weights * ranks).sum() / weights.sum()
 
 
-STREAMS = 2_000
+STREAMS = 10_000
 LISTS = 150
 
 
@@ -146,7 +146,7 @@ def streams_without_preference(rng):
     return (other, shown, lists) if rng.random() < 0.5 else (shown, other, lists)
 
 
-def test_of_two_thousand_streams_looked_at_after_each_list_at_most_one_in_twenty_is_promoted():
+def test_of_ten_thousand_streams_looked_at_after_each_list_at_most_one_in_twenty_is_promoted():
     """Beside it the same streams under a fixed threshold: one-sided, at two deviations, from 20 lists on."""
     rng = np.random.default_rng(5)
     told = np.zeros((STREAMS, LISTS))
