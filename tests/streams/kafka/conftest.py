@@ -6,6 +6,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -100,10 +101,13 @@ def leave(before):
         assert not thread.is_alive(), thread.name
 
 
-def sockets() -> int:
-    """How many sockets this process has open."""
-    links = [os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
-    return sum(os.path.exists(link) and os.readlink(link).startswith("socket:") for link in links)
+def sockets() -> set[str]:
+    """The sockets that this process has open, each by a name that no other gets while it is."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # closed since
+            found.add(os.readlink(os.path.join("/proc/self/fd", name)))
+    return {target for target in found if target.startswith("socket:")}
 
 
 @pytest.fixture
