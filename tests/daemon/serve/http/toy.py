@@ -95,7 +95,7 @@ class ToySearcher:
             elif query.only is not None and len(query.only) != DIM:
                 results.append(QueryError("wrong_dim", f"has {len(query.only)} numbers, the view {DIM}", "x"))
             elif query.only is not None:
-                results.append([2 * one for one in query.only.tolist()])
+                results.append([(2 if wanted == "folded" else 1) * one for one in query.only.tolist()])
             elif isinstance(query.x, Mapping):
                 results.append(dict(query.x))
             else:
