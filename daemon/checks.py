@@ -6,15 +6,19 @@ import errno
 import os
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import tripletd
+from checkpoints.entries import LATEST
 from daemon.config import Config
 from daemon.config.learners import DissimKeys, LegoKeys, OasisKeys, SomlDaKeys, SomlTgKeys, SupportKeys
 from daemon.config.schema import ROLE_PORTS
 from daemon.exits import CheckFinding, as_user_error
 from daemon.text import size
+from daemon.versions.algorithms import Columns, algorithm_of
+from daemon.versions.forms import CARRIED, HELD, VERSIONS, KeyedForms
 
 _REMEDIES = {"stream.address": "correct stream.address, or see that what it names can be used from here"}
 """Where an error's own words name no remedy apart."""
@@ -59,14 +63,13 @@ def _space(config: Config) -> Iterator[CheckFinding]:
 
 
 def _learner(config: Config) -> Iterator[CheckFinding]:
-    from daemon.versions import memory
     from learners.multikernel.form import MOST_OBJECTS
     from learners.psd import MAX_FULL_DIM
 
-    dim = memory.mapped_dim(config)
+    dim = mapped_dim(config)
     if not dim:
         return
-    needed, there = memory.learner_bytes(config), memory.memory_available()
+    needed, there = learner_bytes(config), memory_available()
     yield CheckFinding("learner", "ok", f"at most {dim:,} dimensions, {size(needed)} of state")
     learner = config.learner
     projects = isinstance(learner, OasisKeys | DissimKeys) and learner.psd_every
@@ -115,7 +118,7 @@ def _stream(config: Config) -> Iterator[CheckFinding]:
 
     address = config.stream.to_address()
     if address.scheme == "kafka":
-        from daemon.topics.check import check_broker
+        from daemon.topics.topics import check_broker
 
         yield from check_broker(config)
         return
@@ -207,7 +210,6 @@ def _checkpoints(config: Config) -> Iterator[CheckFinding]:
 
 
 def _serve(config: Config) -> Iterator[CheckFinding]:
-    from daemon.versions import memory
 
     items = 0
     path = config.serve.catalog or config.catalog.path
@@ -217,8 +219,8 @@ def _serve(config: Config) -> Iterator[CheckFinding]:
         items = len(serving_catalog(config, whole=bool(config.serve.catalog)) or ())
         if config.serve.catalog:
             yield CheckFinding("serve.catalog", "ok", f"{items:,} objects")
-    if memory.mapped_dim(config):
-        needed, there = memory.serving_bytes(config, items), memory.memory_available()
+    if mapped_dim(config):
+        needed, there = serving_bytes(config, items), memory_available()
         yield CheckFinding(
             "serve.aliases", "ok", f"{', '.join(config.serve.aliases)}: {size(needed)} of buffers"
         )
@@ -269,3 +271,65 @@ _CHECKS: dict[str, Callable[[Config], Iterator[CheckFinding]]] = {
     "serve": _serve,
     "http": _http,
 }
+
+
+def mapped_dim(config: Config) -> int:
+    """Most dimensions of the views together, after their maps."""
+    return sum(width for view in config.space.views.values() for width in view.widths())
+
+
+def mapped_columns(config: Config) -> Columns:
+    """The columns of each view, or of each kernel of a view where it has several, at their widest."""
+    columns: dict[str, range] = {}
+    start = 0
+    for name, view in config.space.views.items():
+        widths = view.widths()
+        for place, width in enumerate(widths):
+            columns[name if len(widths) == 1 else f"{name}/{place}"] = range(start, start + width)
+            start += width
+    return columns
+
+
+def learner_bytes(config: Config) -> int:
+    """Memory of the learner's state. Raises ConfigError for settings that do not suit the views."""
+    algorithm, columns = algorithm_of(config.learner.algorithm, config.keys), mapped_columns(config)
+    algorithm.settings(config.learner, columns)
+    return algorithm.state_bytes(config.learner, columns, mapped_dim(config))
+
+
+def form_bytes(config: Config, items: int = 0) -> int:
+    """Memory of a version's form besides the learner's state, with what it keeps of so many items."""
+    algorithm = algorithm_of(config.learner.algorithm, config.keys)
+    kind, dim = algorithm.forms, mapped_dim(config)
+    if algorithm.form_bytes is not None and config.serving.psd != "off":
+        return algorithm.form_bytes(config.learner, mapped_columns(config), dim, items)
+    if kind.has_matrix(config.serving, dim):
+        return 4 * dim * dim
+    refers_to_none = kind.kept and kind.follows in {HELD, VERSIONS}
+    return learner_bytes(config) if refers_to_none else 0  # to none of the learner's arrays
+
+
+def serving_bytes(config: Config, items: int = 0) -> int:
+    """Memory of the buffers of serve: two sides per alias, each the learner's state, its form and what that
+    keeps of so many items; and for `latest`, followed by steps, one more state, and what carries a form on or
+    is made to take its place. Of single keys the models that are held, each with its form.
+    """
+    kind = algorithm_of(config.learner.algorithm, config.keys).forms
+    state, dim, own = learner_bytes(config), mapped_dim(config), form_bytes(config, items)
+    needed = 2 * (state + own) * len(config.serve.aliases)
+    if isinstance(kind, KeyedForms):
+        one = state // config.keys.slots
+        matrix = 4 * dim * dim if kind.inner.has_matrix(config.serving, dim) else 0
+        needed += min(config.serve.key_models, config.keys.slots) * (one + matrix)
+    if LATEST in config.serve.aliases and config.steps.enabled and kind.follows != VERSIONS:
+        needed += state + own * {CARRIED: 2, HELD: 1}.get(kind.follows, 0)
+    return needed
+
+
+def memory_available() -> int | None:
+    """Bytes that can be had without swapping, as the kernel estimates; None where it does not tell."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return 1024 * int(line.split()[1])
+    return None

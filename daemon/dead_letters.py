@@ -20,11 +20,10 @@ import structlog
 from daemon.retries import BACKGROUND_RETRY_SECONDS, RETRY_SECONDS, until_available
 from daemon.runtime.watchdog import BackgroundThread, Pulse
 from daemon.text import moment
-from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable, TopicMissing
 from streams.open import open_sink, open_source, prepare_topic
 from streams.poison import DeadLetter, dead_letter_record, parse_dead_letter
-from streams.source import Headers, OutRecord, Sink, Source
+from streams.source import Address, Headers, OutRecord, Sink, Source
 
 ROOM_FOR_HEADERS = 64 * 1024
 """What a dead letter adds to the refused record: its place, reason and detail, all of bounded length."""

@@ -21,7 +21,6 @@ from daemon.exits import EX_DATAERR, EX_OK, EX_TEMPFAIL, EX_USAGE, UserError
 from daemon.feeding import catalog_of_feed, decider_of, prepare_both, stream_address
 from daemon.retries import RetryingSink
 from daemon.topics.retention import retain_after_feed
-from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable
 from streams.feed.decide import Decision
 from streams.feed.formats import read_sources
@@ -29,6 +28,7 @@ from streams.feed.items import NO_SECRET, PROVED, TOO_LATE, FeedError, Placed, r
 from streams.feed.options import ReaderOptions
 from streams.feed.run import Account, FeedRun, NoOutlet, SinkOutlet
 from streams.open import open_sink
+from streams.source import Address
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,7 +9,6 @@ from pathlib import Path
 from daemon.catalogs import catalog_without_space, learner_catalog
 from daemon.config import Config
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, EX_USAGE, UserError
-from streams.address import Address
 from streams.catalog import Catalog
 from streams.errors import AddressError, TopicMissing
 from streams.feed.decide import Decider
@@ -17,6 +16,7 @@ from streams.feed.kinds import HeldOutKinds
 from streams.feed.options import FeedSettings, ListProof
 from streams.feed.triplets import CatalogCandidates, SeenCandidates
 from streams.open import open_sink, prepare_topic
+from streams.source import Address
 
 
 def stream_address(config: Config) -> Address:

@@ -18,12 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from streams import poison
-from streams.catalog import Catalog
+from streams.catalog import Catalog, RawParts, Resolver, RoleColumns, build_role
 from streams.event import Float32Array, Int64Array, SpaceSpec
 from streams.ids import UInt64Array, hash_ids
 from streams.limits import MAX_KEY_BYTES, MAX_VALUE_BYTES
 from streams.poison import DeadLetter, Poison
-from streams.resolve import RawParts, Resolver, RoleColumns, build_role
 from streams.source import RecordBatch
 from streams.wire import read_event
 

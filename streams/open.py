@@ -15,13 +15,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from streams.address import Address
 from streams.errors import AddressError, TopicMissing
 from streams.log import database as log_topics
 from streams.log.database import compact as log_compact
 from streams.log.database import retain as log_retain
 from streams.log.source import LogSink, LogSource
-from streams.source import Sink, Source, TopicIdentity
+from streams.source import Address, Sink, Source, TopicIdentity
 
 
 @cache

@@ -36,8 +36,7 @@ def judge(
     The verdict is kept beside the version, and counts for it and for later ones until these have their own.
     """
     from daemon.index import open_index
-    from daemon.index.verdict import choose_mode
-    from daemon.index.verdicts import keep_verdict
+    from daemon.index.verdicts import choose_mode, keep_verdict
     from daemon.models.decide import number_of
     from daemon.validate.store_modes import judge_store
 

@@ -33,7 +33,7 @@ def add(
     set_: SetOption = None,
 ) -> int:
     """Make a token and print it, this once: the file keeps its hash alone. Roles take it within a second."""
-    from daemon.runtime.tokens import add_token
+    from daemon.runtime.doors import add_token
 
     token = add_token(_file(config, set_), name, scope, key or ())
     sys.stdout.write(token + "\n")
@@ -43,7 +43,7 @@ def add(
 @app.command("list")
 def list_(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOption = False) -> int:
     """Who has a token, and for what."""
-    from daemon.runtime.tokens import SCOPES, read_tokens
+    from daemon.runtime.doors import SCOPES, read_tokens
 
     kept = read_tokens(_file(config, set_))
     rows: list[dict[str, Any]] = [
@@ -72,7 +72,7 @@ def list_(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOpti
 @app.command("remove")
 def remove(name: NameArgument, *, config: ConfigOption = None, set_: SetOption = None) -> int:
     """Take a token back: within a second it opens nothing."""
-    from daemon.runtime.tokens import remove_token
+    from daemon.runtime.doors import remove_token
 
     remove_token(_file(config, set_), name)
     return EX_OK

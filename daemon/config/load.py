@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, SecretStr, TypeAdapter, ValidationError
 
 from daemon.config.learners import LEARNERS, LearnerConfig, ViewKeys, all_keys, learner_keys, owner, owners
 from daemon.config.schema import SECTIONS, Config, ExposedFile, ValueOrigin
-from daemon.config.stream import KafkaConfig, StreamConfig
+from daemon.config.services import KafkaConfig, StreamConfig
 from daemon.config.values import Section
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from daemon.config.embeddings import EmbeddingsConfig
-from daemon.config.index import IndexConfig
 from daemon.config.learners import CapsKeys, KeysConfig, LearnerConfig, OasisKeys, ViewKeys
-from daemon.config.stream import StreamConfig
+from daemon.config.services import IndexConfig, StreamConfig
 from daemon.config.values import (
     Bytes,
     JudgmentsSetting,

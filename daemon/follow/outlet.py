@@ -12,10 +12,9 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeVar
 
-from streams.address import Address
 from streams.errors import OffsetExpired, StreamUnavailable
 from streams.open import open_sink, open_source
-from streams.source import GrowingSource, OutRecord, Source
+from streams.source import Address, GrowingSource, OutRecord, Source
 
 TRAINING, HOLDOUT = "training", "holdout"
 READ_AT_ONCE = 5_000

@@ -1,16 +1,14 @@
-"""The adapter that [index] configures. To add a store: one file beside this one, and its name here."""
+"""The adapter that [index] configures. To add a store: a class as in `rest.py`, and its name here."""
 
 from __future__ import annotations
 
 import base64
 from typing import Any
 
-from daemon.config.index import IndexConfig
-from daemon.index.elastic import ElasticField, ElasticIndex
+from daemon.config.services import IndexConfig
 from daemon.index.pgvector import PgTable, PgVectorIndex
 from daemon.index.protocol import VectorIndex
-from daemon.index.qdrant import QdrantCollection, QdrantIndex
-from daemon.index.rest import RestStore
+from daemon.index.rest import ElasticField, ElasticIndex, QdrantCollection, QdrantIndex, RestStore
 
 
 def open_index(config: IndexConfig, transport: Any = None) -> VectorIndex | None:

@@ -17,14 +17,13 @@ import structlog
 from checkpoints import Ledger, VersionStore, fold, fold_history, protected, prune
 from checkpoints.manifest import Manifest
 from checkpoints.store import CheckpointError
-from daemon.config.stream import StreamConfig
+from daemon.config.services import StreamConfig
 from daemon.learn.publishing import Fence
 from daemon.runtime.watchdog import BackgroundThread, Pulse
 from daemon.topics.retention import learned_twice, retain_topics
-from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable
 from streams.partitions import OpenTransactions
-from streams.source import HeldBack, Source
+from streams.source import Address, HeldBack, Source
 
 log = structlog.get_logger("tripletd.learn")
 

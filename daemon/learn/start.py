@@ -18,9 +18,8 @@ from daemon.learn.housekeeping import Housekeeper, VersionCleanup
 from daemon.learn.loop import Halts, LearnLoop, PoisonGate, remember_poison
 from daemon.learn.observe import Observer, StreamReadiness
 from daemon.learn.publishing import Cadence, Fence, PlaceWatch, Publishing, take_place
-from daemon.learn.reader import PollSize, Reader, learned_up_to
+from daemon.learn.reader import Inputs, PollSize, Reader, learned_up_to, open_inputs
 from daemon.learn.resume.fitting import Fitted, fit_map
-from daemon.learn.resume.inputs import Inputs, open_inputs
 from daemon.learn.resume.origin import LearnOptions, RunOrigin, find_origin
 from daemon.learn.state import Snapshot
 from daemon.learn.step import Assembler

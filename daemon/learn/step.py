@@ -22,12 +22,11 @@ from learners.block import Block, TripletBatch
 from learners.caps import NAMES, REASONS, learn_capped
 from learners.maps import FittedSpaceMap
 from learners.outcome import Outcome, Reason, StepInfo
-from streams.catalog import Catalog
+from streams.catalog import Catalog, RoleColumns
 from streams.compiled.hashing import hash_each
 from streams.decode import BatchDecoder, DecodedBatch
 from streams.event import Column, DenseColumn
 from streams.poison import DeadLetter
-from streams.resolve import RoleColumns
 from streams.source import RecordBatch
 
 

@@ -22,8 +22,7 @@ from daemon.replica.view import ModelId, View
 from daemon.versions.forms import KeyedForm
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, as_block
 from learners.forms.carried import CarriedForm
-from learners.forms.embedding import Embedding, Root, root_of
-from learners.forms.given import GivenForm, given_form
+from learners.forms.embedding import Embedding, GivenForm, Root, given_form, root_of
 from learners.forms.quadratic import DiagonalForm, FoldingForm, by_distance, inverse_roots
 from learners.forms.serving import learned_of
 from learners.maps import FittedSpaceMap
@@ -121,8 +120,8 @@ class VectorMaker:
 
     def fold_given(self, read: ReadView, rows: Float32s) -> MadeVectors | None:
         """`make` of folded queries from their given vectors, float32 [n, dim], of the space's only view, by a
-        form that was taken back to these (`learners.forms.given`): to rounding the same, in a fraction of the
-        time. None where a model has none, or none yet: the first who asks has it made, beside."""
+        form that was taken back to these (`learners.forms.embedding`): to rounding the same, in a fraction of
+        the time. None where a model has none, or none yet: the first who asks has it made, beside."""
         with read() as view:
             model, formed = view.model, view.formed
             with self._lock:

@@ -1,17 +1,355 @@
-"""What every port of a process is behind: TLS, tokens, and the rule that nothing is open by oversight."""
+"""What every port of a process is behind: TLS, tokens, and the rule that nothing is open by oversight.
+
+TLS is one context of the standard library, 1.2 at least, with the library's own choice of ciphers. Client
+certificates admit, they do not tell who asks: that is said by tokens.
+
+A token is 256 random bits, so one SHA-256 of it is all that a file needs to hold. A slow hash (scrypt,
+argon2) protects secrets that people choose, by making each guess dear; nobody guesses 256 bits, and it would
+cost every request tens of milliseconds and megabytes.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
 import ssl
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
+
+import structlog
 
 from daemon.config.schema import UNPROTECTED, Config, HttpConfig
-from daemon.exits import EX_CONFIG, UserError
+from daemon.exits import EX_CANTCREAT, EX_CONFIG, EX_DATAERR, EX_USAGE, UserError
 from daemon.runtime.logs import get_logger
-from daemon.runtime.tls import ReloadedTls, TlsFiles, client_context
-from daemon.runtime.tokens import Gate, TokenFile
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files. certificate: ours, with those that lead to its authority. key: its private key, "" where it
+    is in the same file. client_ca: authorities of client certificates, which all then need; "" for none.
+    """
+
+    certificate: str
+    key: str = ""
+    client_ca: str = ""
+
+
+class ReloadedTls:
+    """`context` for every port of the process; `reload` reads the files again."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self.context = _context(files)
+
+    def reload(self) -> None:
+        """Take the files over for handshakes from now on. Raises UserError 78, and then nothing changes.
+
+        Authorities of clients are added; one that was taken out is trusted until a restart.
+        """
+        _context(self._files)  # whether they are whole and go together: a failed load would leave a mixture
+        _load(self.context, self._files)
+
+
+def client_context(files: TlsFiles) -> ssl.SSLContext:
+    """For a process that asks another one with the same files: it trusts that certificate alone, whatever
+    name it has, and shows it where clients have to show one."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False  # it asks by address, and knows the certificate itself
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    _read(lambda: context.load_verify_locations(files.certificate), files.certificate)
+    if files.client_ca:
+        own = partial(context.load_cert_chain, files.certificate, files.key or None, _no_password)
+        _read(own, files.certificate, files.key)
+    return context
+
+
+def _context(files: TlsFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    if files.client_ca:
+        context.verify_mode = ssl.CERT_REQUIRED
+    _load(context, files)
+    return context
+
+
+def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
+    _read(
+        lambda: context.load_cert_chain(files.certificate, files.key or None, _no_password),
+        files.certificate,
+        files.key,
+    )
+    if files.client_ca:
+        _read(lambda: context.load_verify_locations(files.client_ca), files.client_ca)
+
+
+def _no_password() -> str:
+    """Nobody is there to type one, and OpenSSL would ask at the terminal."""
+    raise ValueError("the key is encrypted")
+
+
+def _read(load: Callable[[], object], *paths: str) -> None:
+    """Load what is in these files. Raises UserError naming the file."""
+    remedy = "http.tls_certificate, tls_key and tls_client_ca name PEM files; a key has no password"
+    named = " and ".join(filter(None, paths))
+    try:
+        load()
+    except FileNotFoundError:
+        gone = next((path for path in paths if path and not Path(path).exists()), named)
+        raise UserError(f"{gone} is not there", remedy, EX_CONFIG) from None
+    except ssl.SSLError as error:
+        said = (error.reason or str(error)).lower().replace("_", " ")
+        raise UserError(f"{named} cannot be used for TLS: {said}", remedy, EX_CONFIG) from None
+    except OSError as error:
+        raise UserError(f"{named} cannot be read: {error.strerror}", remedy, EX_CONFIG) from None
+    except ValueError as error:
+        raise UserError(f"{named} cannot be used for TLS: {error}", remedy, EX_CONFIG) from None
+
+
+ASK, CLICK, PROMOTE, METRICS = SCOPES = ("ask", "click", "promote", "metrics")
+"""Questions and the page; impressions and clicks; names and versions; numbers and status of a role."""
+KEYED_SCOPES = frozenset((ASK, CLICK))
+"""What can be limited to keys: the others are about all of them."""
+PREFIX = "tpd_"
+"""Of every token made here, so that a search for leaked secrets finds one."""
+LOOK_SECONDS = 1.0
+"""How soon a changed file counts."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+log = structlog.get_logger("tripletd.tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a token opens. name: who it was given to, for the ledger. keys: None for all."""
+
+    name: str
+    scopes: frozenset[str]
+    keys: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptToken:
+    """A token as its file has it. digest: SHA-256 of the token. added: when, ISO 8601."""
+
+    grant: Grant
+    digest: bytes
+    added: str
+
+
+class TokenFile:
+    """The tokens of a file as they are now: it is looked at again at most every `LOOK_SECONDS`.
+
+    A file that is gone opens nothing. One that cannot be read, or holds something else, changes nothing and
+    is logged: a slip of the hand shuts nobody out.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path, self._clock = path, clock
+        self._lock = threading.Lock()
+        self._mark = _mark(path)
+        self._tokens: Sequence[KeptToken] = read_tokens(path)
+        self._looked = clock()
+
+    def tokens(self) -> Sequence[KeptToken]:
+        """All of them."""
+        if self._clock() - self._looked >= LOOK_SECONDS:
+            self.reload()
+        return self._tokens
+
+    def reload(self) -> None:
+        """Read the file again if it is another one."""
+        with self._lock:
+            self._looked, mark = self._clock(), _mark(self._path)
+            if mark == self._mark:
+                return
+            self._mark = mark
+            if mark is None:
+                self._tokens = ()
+                log.error("the file of tokens is gone: nobody is let in", path=str(self._path))
+                return
+            try:
+                self._tokens = read_tokens(self._path)
+            except UserError as error:
+                log.error("the file of tokens is not taken over, the old ones stay", problem=str(error))
+            else:
+                log.info("tokens read again", count=len(self._tokens))
+
+
+class Gate:
+    """Which token opens what. file: tokens of all kinds, None where there is none: then questions and metrics
+    need none. single: that of `http.token`, "" for none; writes: that of `serve.writes.token`.
+    """
+
+    def __init__(self, file: TokenFile | None = None, single: str = "", writes: str = "") -> None:
+        self._file = file
+        self._fixed: list[KeptToken] = []
+        if single:
+            scopes = SCOPES if file is not None else (PROMOTE,)
+            self._fixed.append(
+                KeptToken(Grant("http.token", frozenset(scopes)), digest_of(single.encode()), "")
+            )
+        if writes:
+            grant = Grant("serve.writes.token", frozenset((CLICK,)))
+            self._fixed.append(KeptToken(grant, digest_of(writes.encode()), ""))
+        self.needed = frozenset(SCOPES if file is not None else (PROMOTE, CLICK) if writes else (PROMOTE,))
+        """Scopes that need a token."""
+        self.shut = frozenset(() if file is not None or single else (PROMOTE,))
+        """Scopes of them for which there can be none."""
+
+    def __repr__(self) -> str:
+        return "Gate(...)"
+
+    def grant(self, token: bytes) -> Grant | None:
+        """What a token opens, None for one that is not known. The time it takes tells nothing: hashes are
+        compared, each whole, and all of them."""
+        digest, found = digest_of(token), None
+        for one in (*self._fixed, *(self._file.tokens() if self._file is not None else ())):
+            if hmac.compare_digest(digest, one.digest):
+                found = one.grant
+        return found
+
+    def reload(self) -> None:
+        """Read the file again now."""
+        if self._file is not None:
+            self._file.reload()
+
+
+def digest_of(token: bytes) -> bytes:
+    """What is kept of a token."""
+    return hashlib.sha256(token).digest()
+
+
+def read_tokens(path: Path) -> list[KeptToken]:
+    """The tokens of a file. Raises UserError 78 where it cannot be read or is something else."""
+    try:
+        raw = json.loads(path.read_bytes())
+        return [_token(one) for one in raw["tokens"]]
+    except OSError as error:
+        remedy = "make one with `tripletd tokens add`, or correct http.tokens"
+        raise UserError(f"{path} cannot be read: {error.strerror}", remedy, EX_CONFIG) from None
+    except (ValueError, KeyError, TypeError) as error:
+        message = f"{path} is no file of tokens: {type(error).__name__}: {error}"
+        raise UserError(
+            message, "put it back, or make another with `tripletd tokens add`", EX_CONFIG
+        ) from None
+
+
+def add_token(path: Path, name: str, scopes: Collection[str], keys: Collection[str] = ()) -> str:
+    """Put a new token into the file, which is made where there is none; the token, told this once.
+
+    Raises UserError: 64 for a name that is taken or unfit, scopes that there are not, or keys that do not go
+    with them; 73 where the file cannot be written.
+    """
+    if not _NAME.fullmatch(name):
+        raise UserError(
+            f"{name[:80]!r} is no name", "use letters, digits, dots, dashes, underscores", EX_USAGE
+        )
+    unknown = sorted(set(scopes) - set(SCOPES))
+    if unknown or not scopes:
+        found = f"there is no scope {unknown[0]!r}" if unknown else "a token without a scope opens nothing"
+        raise UserError(found, f"use --scope with {', '.join(SCOPES)}", EX_USAGE)
+    whole = sorted(set(scopes) - KEYED_SCOPES)
+    if keys and whole:
+        message = f"the scope {whole[0]} is about all keys"
+        raise UserError(message, "give --key with the scopes ask and click alone", EX_USAGE)
+    token = PREFIX + secrets.token_urlsafe(32)
+    grant = Grant(name, frozenset(scopes), frozenset(keys) if keys else None)
+    added = datetime.now(UTC).isoformat(timespec="seconds")
+    with _changing(path) as tokens:
+        if any(one.grant.name == name for one in tokens):
+            remedy = f"choose another name, or remove it first: tripletd tokens remove {name}"
+            raise UserError(f"there is a token called {name}", remedy, EX_USAGE)
+        tokens.append(KeptToken(grant, digest_of(token.encode()), added))
+    return token
+
+
+def remove_token(path: Path, name: str) -> None:
+    """Take a token out of the file. Raises UserError: 65 where there is none of that name."""
+    with _changing(path) as tokens:
+        kept = [one for one in tokens if one.grant.name != name]
+        if len(kept) == len(tokens):
+            raise UserError(f"there is no token called {name[:80]}", "see `tripletd tokens list`", EX_DATAERR)
+        tokens[:] = kept
+
+
+@contextmanager
+def _changing(path: Path) -> Iterator[list[KeptToken]]:
+    """The tokens of a file, which are written back at the end; one change at a time."""
+    try:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            tokens = read_tokens(path) if path.exists() else []
+            yield tokens
+            _write(path, tokens)
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        message = f"{path} cannot be written: {error.strerror}"
+        raise UserError(message, "correct http.tokens, or the rights of its folder", EX_CANTCREAT) from None
+
+
+def _write(path: Path, tokens: Sequence[KeptToken]) -> None:
+    rows = []
+    for one in tokens:
+        row: dict[str, Any] = {"name": one.grant.name, "sha256": one.digest.hex()}
+        row["scopes"] = [scope for scope in SCOPES if scope in one.grant.scopes]
+        if one.grant.keys is not None:
+            row["keys"] = sorted(one.grant.keys)
+        rows.append({**row, "added": one.added})
+    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+    mode = path.stat().st_mode & 0o640 if path.exists() else 0o600
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            json.dump({"tokens": rows}, file, indent=2)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    except BaseException:
+        with suppress(OSError):
+            new.unlink()
+        raise
+
+
+def _token(row: dict[str, Any]) -> KeptToken:
+    digest, scopes, keys = bytes.fromhex(row["sha256"]), frozenset(row["scopes"]), row.get("keys")
+    if len(digest) != hashlib.sha256().digest_size:
+        raise ValueError("a sha256 has 64 hexadecimal digits")
+    if not isinstance(row["scopes"], list) or not scopes <= set(SCOPES):
+        raise ValueError(f"scopes are a list of {', '.join(SCOPES)}")
+    if keys is not None and (not isinstance(keys, list) or not scopes <= KEYED_SCOPES):
+        raise ValueError("keys are a list, and go with the scopes ask and click alone")
+    if not isinstance(row["name"], str) or not _NAME.fullmatch(row["name"]):
+        raise ValueError("a name has letters, digits, dots, dashes and underscores")
+    grant = Grant(row["name"], scopes, None if keys is None else frozenset(map(str, keys)))
+    return KeptToken(grant, digest, str(row.get("added", "")))
+
+
+def _mark(path: Path) -> tuple[int, int, int] | None:
+    """What another content changes; None where there is no file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,14 +21,13 @@ from daemon.index.verdicts import KeptVerdicts
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime_without_server
 from daemon.serve.http import HttpLimits, HttpServer, Parts, Writes, create_app, serve
 from daemon.serve.http.upstream import UpstreamSettings
-from daemon.serve.indexed import IndexSearch
+from daemon.serve.indexed import IndexSearch, StoreRecall
 from daemon.serve.lists import SignedLists
 from daemon.serve.live import FreshnessWatcher, Live
 from daemon.serve.metrics import FRESHNESS_EDGES, GuardMetrics, IndexMetrics, KeyAnswerMetrics, ServeMetrics
 from daemon.serve.page.routes import page_routes
 from daemon.serve.page.sources import live_series, page_sources
 from daemon.serve.store import StoreActions
-from daemon.serve.store_recall import StoreRecall
 from daemon.serve.writes.queue import WriteMetrics, WriteQueue
 from daemon.serve.writes.spool import Spool, SpoolBounds, SpoolFolder, SpoolTopic
 from daemon.telemetry.metrics import add_place

@@ -10,12 +10,12 @@ from contextlib import closing, suppress
 
 from checkpoints import CheckpointError, Manifest, VersionStore
 from daemon.config.schema import Config, StepsConfig
-from daemon.config.stream import StreamConfig
+from daemon.config.services import StreamConfig
 from daemon.exits import UserError
 from daemon.versions.storage import open_for_reading
-from streams.address import Address
 from streams.errors import StreamError, TopicMissing
 from streams.open import open_sink, retain
+from streams.source import Address
 
 Warn = Callable[[str], None]
 

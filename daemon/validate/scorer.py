@@ -28,9 +28,8 @@ from learners.forms.quadratic import (
     terms_of,
 )
 from learners.maps import FittedSpaceMap
-from streams.catalog import Catalog
+from streams.catalog import Catalog, Resolver, gather_objects
 from streams.event import Impression, ObjectRef, SpaceSpec
-from streams.resolve import Resolver, gather_objects
 
 
 def check_impression(impression: Impression, space: SpaceSpec, catalog: Catalog | None) -> None:

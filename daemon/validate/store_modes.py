@@ -1,4 +1,4 @@
-"""What held-out lists say of each mode of a store that is not ours (`daemon.index.verdict`), as that store
+"""What held-out lists say of each mode of a store that is not ours (`daemon.index.verdicts`), as that store
 answers: every held-out query is asked, and an object that is not among its candidates is behind those that
 are, whatever its score would be.
 
@@ -18,7 +18,7 @@ from checkpoints import VersionStore
 from daemon.config.schema import Config
 from daemon.exits import EX_TEMPFAIL, EX_UNAVAILABLE, EX_USAGE, UserError
 from daemon.index import StoreError, VectorIndex
-from daemon.index.verdict import JUDGED, IndexVerdict, ModeVerdict
+from daemon.index.verdicts import JUDGED, IndexVerdict, ModeVerdict
 from daemon.replica.vectors import NoVectorsError, VectorMaker, WantedVector
 from daemon.replica.view import ModelId, View
 from daemon.telemetry import ValidateMetrics

@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streams.catalog import Catalog
+from streams.catalog import Catalog, RoleColumns
 from streams.compiled.compile import BYTES, LONGS, SPANS, inlined, kernel
 from streams.compiled.hashing import fill_slots
 from streams.compiled.scan import scan
 from streams.event import UNNAMED_VIEW, Column, DenseColumn, Float32Array, Int64Array, SpaceSpec, SparseColumn
 from streams.limits import MAX_KEY_BYTES
-from streams.resolve import RoleColumns
 
 from numba import types  # isort: skip
 

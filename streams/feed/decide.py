@@ -11,6 +11,7 @@ from collections.abc import Container, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from streams.catalog import check_features
 from streams.codec import encode_event, encode_impression
 from streams.event import Event, Impression, ObjectRef, SpaceSpec
 from streams.feed import items as reasons
@@ -20,7 +21,6 @@ from streams.feed.options import FeedSettings
 from streams.feed.triplets import Candidates, Made, as_impression, make_correction, make_events, without
 from streams.partitions import is_holdout, partition_of, route_key
 from streams.poison import Poison
-from streams.resolve import check_features
 from streams.signed_lists import BadSignature, is_signed, read_signed
 from streams.source import OutRecord
 

@@ -1,4 +1,5 @@
-"""Which format a source is in, and the items of several sources."""
+"""Which format a source is in, what is said of one that nobody has mapped yet, and the items of several
+sources."""
 
 from __future__ import annotations
 
@@ -9,15 +10,15 @@ from typing import Any
 
 from streams.feed.inputs import Input
 from streams.feed.items import FeedError, Placed
-from streams.feed.mapping.mapping import load_mapping
-from streams.feed.mapping.unknown import unmapped_lines, unmapped_table
+from streams.feed.mapping.mapping import load_mapping, recipes
+from streams.feed.mapping.rows import RowSource, column_list
 from streams.feed.options import FORMATS, IMPRESSIONS, MSGPACK, RELEVANCE, TRIPLETS, UBI, ReaderOptions
 from streams.feed.parse import unwrapped
 from streams.feed.readers.mapped import read_mapped
 from streams.feed.readers.native import read_binary, read_impressions, read_triplets
 from streams.feed.readers.relevance import read_relevance
 from streams.feed.readers.ubi import read_ubi
-from streams.tables import is_table
+from streams.tables import Table, TableError, is_table
 
 UBI_QUERIES, UBI_EVENTS = "ubi-queries", "ubi-events"
 """The two sides of UBI, as `detect` tells them apart."""
@@ -122,3 +123,39 @@ def _by_fields(fields: dict[str, Any]) -> str | None:
     if {"user_query", "query_response_hit_ids", "query_id"} & set(document):
         return UBI_QUERIES
     return None
+
+
+_FIELDS_TOLD = 20
+
+
+def unmapped_table(path: str) -> FeedError:
+    """For a table that is fed without a mapping."""
+    try:
+        table = Table(path)
+        fits = [name for name in recipes() if not RowSource(path, load_mapping(name)).missing]
+    except TableError as error:
+        return FeedError(error.message, error.remedy)
+    said = f"{path} is a table, and nothing says what its columns mean: {column_list(table)}"
+    return FeedError(said, _remedy(fits))
+
+
+def unmapped_lines(name: str, line: bytes, formats: str) -> FeedError:
+    """For a file whose first line is that of no format known."""
+    message = f"{name}: its first line is not that of any format known"
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict) or not fields:
+        return FeedError(message, formats)
+    told = ", ".join(list(unwrapped(fields))[:_FIELDS_TOLD])
+    return FeedError(f"{message}; it has the fields {told}", f"{formats}, or {_remedy([])}")
+
+
+def _remedy(fits: list[str]) -> str:
+    if fits:
+        return f"it looks like that of {' or '.join(fits)}: add --mapping {fits[0]}"
+    return (
+        "say it in a TOML file: --mapping FILE.toml; "
+        f"--show-mapping NAME prints one to begin with ({', '.join(recipes())})"
+    )

@@ -16,7 +16,6 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.protocol.consumer import IsolationLevel, OffsetSpec
 from kafka.structs import OffsetAndMetadata
 
-from streams.address import Address
 from streams.errors import LogMismatch, PartitionsAdded, StreamError, StreamUnavailable, TopicMissing
 from streams.kafka.clients.protocol import recreated
 from streams.kafka.connect import (
@@ -31,7 +30,7 @@ from streams.kafka.connect import (
     stream_error,
 )
 from streams.partitions import Bounds
-from streams.source import HeldBack, TopicIdentity
+from streams.source import Address, HeldBack, TopicIdentity
 
 T = TypeVar("T")
 

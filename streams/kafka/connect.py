@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar
 
 from kafka import errors
 
-from streams.address import Address, KafkaSettings
 from streams.errors import RecordRefused, StreamError, StreamRefused, StreamUnavailable, TopicMissing
 from streams.kafka.probe import answering
+from streams.source import Address, KafkaSettings
 
 T = TypeVar("T")
 

@@ -12,10 +12,10 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from streams.address import Address
 from streams.errors import LogMismatch, StreamUnavailable
 from streams.kafka.clients.protocol import ConsumerClient, CorruptBatch, Fetched, OutOfRange, Overfull
 from streams.partitions import Bounds
+from streams.source import Address
 
 _SLICE_S = 0.2
 

@@ -16,9 +16,9 @@ from kafka.protocol.admin import CreateTopicsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from streams.address import Address, KafkaSettings
 from streams.errors import StreamError, StreamRefused, StreamUnavailable, TopicMissing
 from streams.kafka.probe import AtOnce, NoAnswer, Probe, trusting_context, uses_tls
+from streams.source import Address, KafkaSettings
 
 Need = Literal["read", "write", "create"]
 

@@ -19,8 +19,8 @@ import kafka.admin  # noqa: F401  with it, every module that defines answers
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import ApiVersionsRequest
 
-from streams.address import Address, KafkaSettings
 from streams.errors import StreamRefused, StreamUnavailable
+from streams.source import Address, KafkaSettings
 
 _LARGEST_ANSWER = 8 * 1024 * 1024
 

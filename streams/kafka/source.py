@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 
-from streams.address import Address
 from streams.errors import PartitionMissing, RecordRefused
 from streams.kafka.admin import Admin, TopicWatch
 from streams.kafka.clients.protocol import (
@@ -35,7 +34,7 @@ from streams.kafka.damage import (
 from streams.kafka.preflight import preflight
 from streams.limits import MAX_POLL_BYTES, MAX_RECORD_BYTES
 from streams.partitions import Bounds, assigned, check_positions, place_records, record_bytes
-from streams.source import UNKNOWN, HeldBack, OutRecord, RecordBatch, TopicIdentity
+from streams.source import UNKNOWN, Address, HeldBack, OutRecord, RecordBatch, TopicIdentity
 
 
 class Connection:

@@ -15,13 +15,12 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import AuthorizationError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
-from streams.address import Address
 from streams.errors import LogMismatch, StreamUnavailable, TopicMissing
 from streams.kafka.admin import Admin
 from streams.kafka.connect import milliseconds, settings_of
 from streams.kafka.preflight import preflight
 from streams.partitions import Bounds
-from streams.source import HeldBack, TopicIdentity
+from streams.source import Address, HeldBack, TopicIdentity
 
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 """The largest batch that the training and holdout topics take: a record of 1 MiB, with room to spare."""

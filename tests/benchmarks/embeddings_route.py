@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 
 from checkpoints import Ledger, VersionStore
 from checkpoints.local import LocalStore
-from streams.address import parse_address
 from streams.open import ensure_topic, open_sink
-from streams.source import OutRecord
+from streams.source import OutRecord, parse_address
 from tests.benchmarks.feeder import event
 from tests.benchmarks.harness import Figure
 from tests.benchmarks.places import Place

@@ -15,11 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from streams.address import KafkaSettings, parse_address
 from streams.codec import encode_event
 from streams.event import Event, ObjectRef
 from streams.open import open_sink
-from streams.source import OutRecord
+from streams.source import KafkaSettings, OutRecord, parse_address
 
 EVERY_S = 0.01
 """Between two sends: what became due since the last one goes in one batch."""

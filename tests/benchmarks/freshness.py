@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daemon.look.live import Distribution, ServeStatus
-from streams.address import Address, parse_address
 from streams.open import TopicLimits, create_topic, create_topics, open_source
+from streams.source import Address, parse_address
 from streams.steps.codec import Joiner
 from streams.steps.segment import RankOneSteps, Triplets
 from tests.benchmarks.harness import Figure

@@ -21,11 +21,10 @@ from daemon.config import load_config
 from daemon.serve.items.catalog import ServingCatalog, build_catalog
 from learners.block import DenseBlock
 from learners.maps import SpaceMap, ViewConfig
-from streams.address import Address
 from streams.event import ObjectRef
 from streams.items import Display, ItemPut, item_record
 from streams.open import ensure_topic, open_sink
-from streams.source import OutRecord
+from streams.source import Address, OutRecord
 from tests.benchmarks.harness import Figure
 
 DIM = 100

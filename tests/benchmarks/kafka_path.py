@@ -18,8 +18,8 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.net import manager
 from kafka.net.transport import KafkaTCPTransport
 
-from streams.address import Address, Client, KafkaSettings, parse_address
 from streams.open import TopicLimits, create_topics, open_source
+from streams.source import Address, Client, KafkaSettings, parse_address
 from tests.benchmarks.harness import Figure, ratio_figure
 from tests.benchmarks.triplets import random_triplets
 from tests.benchmarks.whole_path import DISTINCT, EVENTS, FOLDER, bare_kernel, whole_path, write_events

@@ -11,8 +11,8 @@ import statistics
 import sys
 from functools import partial
 
-from streams.address import Address, parse_address
 from streams.open import TopicLimits, create_topics
+from streams.source import Address, parse_address
 from tests.benchmarks.harness import Figure, paired_ratio
 from tests.benchmarks.kafka_path import bare_confluent, bare_kafka_python, with_client
 from tests.benchmarks.soml_speed import LARGE, NON_ZEROS, SHARED, overlapping_triplets

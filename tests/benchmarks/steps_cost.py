@@ -28,9 +28,8 @@ from daemon.learn.steplog.publisher import Inbox, StepPublisher, open_steps
 from daemon.learn.steplog.segments import AppliedBatch, Captured, Durable
 from daemon.telemetry.metrics import StepLogMetrics
 from learners import Oasis, OasisConfig, TripletBatch
-from streams.address import parse_address
 from streams.open import delete_topic, ensure_topic, open_sink
-from streams.source import OutRecord
+from streams.source import OutRecord, parse_address
 from streams.steps.segment import BREAK_REASONS, ChainPosition
 from tests.benchmarks import whole_path
 from tests.benchmarks.harness import Figure, ratio_figure

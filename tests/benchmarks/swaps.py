@@ -32,10 +32,9 @@ from checkpoints.local import LocalStore
 from daemon.config import load_config
 from daemon.versions.restore import serving_form
 from learners import DenseBlock
-from streams.address import parse_address
 from streams.event import DenseColumn
 from streams.open import ensure_topic, open_sink
-from streams.source import OutRecord
+from streams.source import OutRecord, parse_address
 from tests.benchmarks.feeder import event
 from tests.benchmarks.harness import Figure
 from tests.benchmarks.load import Asked, Load, beside

@@ -20,11 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from learners import Oasis, OasisConfig, SparseBlock, TripletBatch
-from streams.address import Address, parse_address
 from streams.codec import encode_event
 from streams.event import Event, ObjectRef, SparseVector
 from streams.open import ensure_topic, open_sink
-from streams.source import OutRecord
+from streams.source import Address, OutRecord, parse_address
 from tests.benchmarks.harness import Figure, ratio_figure
 from tests.benchmarks.places import free_port, rss_anon
 from tests.benchmarks.triplets import DIM, random_triplets

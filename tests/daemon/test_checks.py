@@ -10,19 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daemon.checks import run_checks
-from daemon.config import load_config
-from daemon.config.learners import LEARNERS
-from daemon.versions import memory
-from daemon.versions.algorithms import SLOT_BYTES, algorithm_of, untrained
-from daemon.versions.memory import (
+from daemon.checks import (
     form_bytes,
     learner_bytes,
     mapped_columns,
     mapped_dim,
     memory_available,
+    run_checks,
     serving_bytes,
 )
+from daemon.config import load_config
+from daemon.config.learners import LEARNERS
+from daemon.versions.algorithms import SLOT_BYTES, algorithm_of, untrained
 from learners.block import TripletBatch, as_block
 from learners.multikernel.form import MOST_OBJECTS
 from learners.pending import pending_bytes
@@ -59,11 +58,11 @@ def test_psd_every_needs_few_dimensions_after_the_maps() -> None:
 def test_a_matrix_larger_than_the_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = {"space.views.x.dim": 1024, "space.views.x.map": "unit"}
     needed = 4 * 1024**2 + pending_bytes(1024)
-    monkeypatch.setattr(memory, "memory_available", lambda: needed)
+    monkeypatch.setattr("daemon.checks.memory_available", lambda: needed)
     assert "learner" not in found(wide)
-    monkeypatch.setattr(memory, "memory_available", lambda: needed - 1)
+    monkeypatch.setattr("daemon.checks.memory_available", lambda: needed - 1)
     assert found(wide)["learner"][0] == "error"
-    monkeypatch.setattr(memory, "memory_available", lambda: None)
+    monkeypatch.setattr("daemon.checks.memory_available", lambda: None)
     assert "learner" not in found(wide)
 
 
@@ -134,7 +133,7 @@ def test_the_buffers_of_serve_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     by_key = load_config(None, {**wide, "keys.slots": 3, "serve.key_models": 2}, {})
     models = 2 * (2 * W + waiting + SLOT_BYTES)  # of two models W and its form
     assert serving_bytes(by_key) == learner_bytes(by_key) * (2 * 2 + 1) + models  # followed by steps
-    monkeypatch.setattr(memory, "memory_available", lambda: 30 << 20)
+    monkeypatch.setattr("daemon.checks.memory_available", lambda: 30 << 20)
     assert found(wide)["serve.aliases"][0] == "error"
     assert "serve.aliases" not in found({**wide, "serve.aliases": ["stable"]})
 

@@ -19,7 +19,7 @@ from daemon.config import SECTIONS, ViewKeys, load_config, parse_duration, parse
 from daemon.config.learners import LEARNERS
 from daemon.config.load import flatten, nest
 from daemon.config.schema import CatalogColumns, FollowConfig, WritesConfig
-from daemon.config.stream import KafkaConfig
+from daemon.config.services import KafkaConfig
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 from streams import limits
 from streams.event import SpaceSpec, ViewSpec

@@ -11,9 +11,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from daemon.telemetry import Health, TelemetryServer, serve_http
-from daemon.telemetry.connections import ConnectionTable, client_of
 from daemon.telemetry.metrics import add_build_info
-from daemon.telemetry.server import MOST_CONNECTIONS, PAGES
+from daemon.telemetry.server import MOST_CONNECTIONS, PAGES, ConnectionTable, client_of
 from tests.daemon.test_telemetry import HOST
 from tests.harness.crowds import Way, crowd, does_not_read, each_is_answered, half_a_header, silent
 from tests.harness.waiting import until

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from daemon.cli import main
-from streams.address import parse_address
 from streams.codec import decode_event, decode_impression
 from streams.event import Draft, DraftModel, Event, Impression, ObjectRef
 from streams.open import ensure_topic, open_source
 from streams.signed_lists import SignedList, sign_list
+from streams.source import parse_address
 from tests.harness import forked
 
 

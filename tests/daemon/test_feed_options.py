@@ -9,9 +9,9 @@ import pytest
 from daemon import feeding
 from daemon.cli import main
 from daemon.exits import EX_UNAVAILABLE, EX_USAGE
-from streams.address import Address
 from streams.errors import TopicMissing
 from streams.feed.options import FORMATS, PAIRS, RULES
+from streams.source import Address
 
 
 def test_the_choices_offered_are_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,11 +10,10 @@ import pytest
 from daemon.cli import main
 from daemon.dead_letters import HEAD_BYTES
 from daemon.exits import EX_OK, EX_UNAVAILABLE
-from streams.address import parse_address
 from streams.log import source
 from streams.open import ensure_topic, open_sink
 from streams.poison import DeadLetter, dead_letter_record
-from streams.source import OutRecord
+from streams.source import OutRecord, parse_address
 
 Capture = pytest.CaptureFixture[str]
 

@@ -11,10 +11,9 @@ import pytest
 
 from daemon.feed import Interrupted, Interrupts
 from daemon.retries import GIVE_UP_SECONDS, RETRY_SECONDS, RetryingSink
-from streams.address import parse_address
 from streams.errors import LogMismatch, StreamUnavailable
 from streams.open import ensure_topic, open_sink, open_source
-from streams.source import OutRecord, Sink, TopicIdentity
+from streams.source import OutRecord, Sink, TopicIdentity, parse_address
 
 RECORDS = [OutRecord(b"a"), OutRecord(b"b")]
 

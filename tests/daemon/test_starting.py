@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from daemon.config import load_config
-from daemon.learn.resume import inputs as learning
+from daemon.learn import reader as learning
 from daemon.runtime.runtime import open_runtime_without_server
 from daemon.telemetry import ValidateMetrics
 from daemon.validate import inputs as validating

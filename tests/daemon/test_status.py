@@ -24,9 +24,8 @@ from daemon.replica.view import ModelId, ReplicaStatus
 from daemon.serve.metrics import ServeMetrics
 from daemon.telemetry import Health, LearnMetrics, serve_http
 from daemon.telemetry.metrics import add_place
-from streams.address import parse_address
 from streams.open import delete_topic, ensure_topic, open_sink, retain
-from streams.source import OutRecord
+from streams.source import OutRecord, parse_address
 
 
 def measures(value: float, events: int) -> dict[str, Any]:

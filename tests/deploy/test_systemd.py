@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.config.stream import StreamConfig
+from daemon.config.services import StreamConfig
 from daemon.up.restarts import REFUSED, RestartPolicy
 from tests.deploy.programs import DEPLOY, program
 

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from daemon.config.learners import LEARNERS, KernelKeys, KernelMapConfig, LearnerConfig, ViewKeys
 from daemon.config.schema import SECTIONS, CatalogColumns, FollowConfig, WritesConfig
-from daemon.config.stream import KafkaConfig
+from daemon.config.services import KafkaConfig
 from daemon.config.values import AsDuration, AsSize, duration_text, size_text
 
 INTRODUCTION = """# Configuration

@@ -13,9 +13,9 @@ import numba
 import numpy as np
 
 import streams
+from streams.catalog import RoleColumns
 from streams.compiled.reading import RecordScanner, _places
 from streams.limits import MAX_KEY_BYTES
-from streams.resolve import RoleColumns
 from tests.fuzz.cases import Case
 from tests.fuzz.compare import role_facts
 

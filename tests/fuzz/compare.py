@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from streams.catalog import RoleColumns
 from streams.decode import DecodedBatch
 from streams.event import Column, SparseColumn
-from streams.resolve import RoleColumns
 from streams.source import RecordBatch
 from tests.fuzz.cases import Case
 

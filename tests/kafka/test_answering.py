@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 
-from streams.address import Address, KafkaSettings
 from streams.kafka.probe import ANSWER_LIMIT_S, answering
+from streams.source import Address, KafkaSettings
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.ports import free_ports
 from tests.harness.kafka.strangers import listener

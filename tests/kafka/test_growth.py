@@ -13,11 +13,10 @@ from daemon.cli import main
 from daemon.exits import EX_OK
 from daemon.serve.items.topic import ItemTopic
 from daemon.validate.holdout import Holdout
-from streams.address import parse_address
 from streams.codec import encode_impression
 from streams.event import Impression, ObjectRef, SpaceSpec, ViewSpec
 from streams.open import ensure_topic, open_sink, open_source
-from streams.source import GrowingSource, OutRecord
+from streams.source import GrowingSource, OutRecord, parse_address
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import add_partitions, delete_records, fresh_topic
 from tests.harness.kafka.fixtures import ONE_AT_A_TIME

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from daemon.exits import EX_DATAERR, EX_OK
-from streams.address import KafkaSettings
 from streams.errors import LogMismatch, OffsetAhead
 from streams.kafka.topics import delete_topic
 from streams.open import TopicLimits, create_topics, open_sink
-from streams.source import OutRecord
+from streams.source import KafkaSettings, OutRecord
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import (
     await_in_sync,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from streams.address import Address, KafkaSettings
 from streams.errors import StreamRefused
 from streams.kafka.preflight import preflight
+from streams.source import Address, KafkaSettings
 from tests.harness.kafka.certificates import lock_key
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import create_topic, fresh_topic

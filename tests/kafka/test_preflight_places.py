@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from streams.address import Address, KafkaSettings
 from streams.errors import StreamRefused, StreamUnavailable, TopicMissing
 from streams.kafka.preflight import preflight
+from streams.source import Address, KafkaSettings
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import create_topic
 from tests.harness.kafka.fixtures import ONE_AT_A_TIME, mend

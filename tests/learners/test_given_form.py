@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from learners import DenseBlock, ServingForm
-from learners.forms.given import given_form
+from learners.forms.embedding import given_form
 from learners.forms.quadratic import DiagonalForm, FoldingForm, inverse_roots
 from learners.forms.serving import BackoffForm
 from learners.maps.base import ViewConfig

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from streams.address import Address, KafkaSettings, parse_address
 from streams.errors import AddressError, StreamError, StreamUnavailable
 from streams.poison import DeadLetter, dead_letter_record, parse_dead_letter
+from streams.source import Address, KafkaSettings, parse_address
 
 
 @pytest.mark.parametrize(

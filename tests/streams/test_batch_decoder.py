@@ -10,12 +10,11 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams.catalog import Catalog
+from streams.catalog import Catalog, gather_objects
 from streams.codec import decode_event, encode_event
 from streams.decode import BatchDecoder, PlainDecoder
 from streams.event import DenseColumn, Event, ObjectRef, SpaceSpec, SparseColumn, SparseVector, ViewSpec
 from streams.poison import Poison
-from streams.resolve import gather_objects
 from streams.source import RecordBatch
 
 from .same import row_of_column

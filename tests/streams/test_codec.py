@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from streams import poison
+from streams.catalog import gather_objects
 from streams.codec import (
     check_object,
     check_vector,
@@ -15,7 +16,6 @@ from streams.codec import (
 from streams.event import Event, Impression, ObjectRef, SpaceSpec, SparseVector, ViewSpec
 from streams.limits import MAX_MAGNITUDE
 from streams.poison import Poison
-from streams.resolve import gather_objects
 
 from .same import same_vector
 

@@ -158,7 +158,7 @@ def test_ids_are_hashed_by_xxh64():
 def test_numba_comes_in_only_with_a_decoder_and_leaves_the_kernels_their_level():
     code = (
         "import sys, streams.decode; assert 'numba' not in sys.modules\n"
-        "import daemon.learn.resume.inputs, daemon.learn.compatible\n"
+        "import daemon.learn.reader, daemon.learn.compatible\n"
         "from streams.event import SpaceSpec, ViewSpec\n"
         "streams.decode.BatchDecoder(SpaceSpec('s', (ViewSpec('x', 'dense', 3),)), None, 't')\n"
         "from daemon.learn.compatible import runtime\n"

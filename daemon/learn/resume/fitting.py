@@ -17,17 +17,16 @@ from daemon.catalogs import as_blocks
 from daemon.config.learners import ViewKeys
 from daemon.config.schema import Config
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, UserError
-from daemon.learn.resume.inputs import Inputs
+from daemon.learn.reader import Inputs
 from daemon.runtime.watchdog import Pulse
 from daemon.versions.algorithms import ALGORITHMS
 from learners.block import Block, DenseBlock, SparseBlock, concatenate
 from learners.maps import FittedSpaceMap, SpaceMap
 from learners.maps import ViewConfig as MapConfig
-from streams.catalog import Catalog
+from streams.catalog import Catalog, RoleColumns
 from streams.decode import BatchDecoder, DecodedBatch
 from streams.errors import OffsetExpired, StreamUnavailable
 from streams.event import Column, DenseColumn, SparseColumn
-from streams.resolve import RoleColumns
 from streams.source import Source
 
 MOST_CATALOG_ROWS = 100_000  # more change the fitted moments by less than their float32 rounding

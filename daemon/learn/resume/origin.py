@@ -38,8 +38,8 @@ from daemon.learn.compatible import (
     refuse_to_jump,
     runtime,
 )
+from daemon.learn.reader import Inputs
 from daemon.learn.resume.fitting import Fitted
-from daemon.learn.resume.inputs import Inputs
 from daemon.learn.state import LearnState, Progress
 from daemon.models.decide import no_such_version, number_of
 from daemon.versions.algorithms import columns_of, untrained

@@ -26,10 +26,9 @@ from daemon.telemetry import LearnMetrics
 from daemon.telemetry.metrics import StepLogMetrics
 from daemon.versions.algorithms import by_steps, digest_of
 from daemon.versions.contents import RECORDS, counted, records_of
-from streams.address import Address
 from streams.errors import RecordRefused, StreamError, StreamUnavailable
 from streams.open import open_sink, prepare_topic
-from streams.source import OutRecord, Sink
+from streams.source import Address, OutRecord, Sink
 from streams.steps.segment import BREAK_REASONS, ERROR, SINK, Break, ChainPosition, RankOneSteps, Triplets
 
 MAX_BYTES = 64 << 20

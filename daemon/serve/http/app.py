@@ -19,10 +19,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from daemon.models.decide import Verb
-from daemon.runtime.tokens import PROMOTE, Gate, Grant
+from daemon.runtime.doors import PROMOTE, Gate, Grant
 from daemon.runtime.watchdog import Pulse
 from daemon.serve.http.batching import Batcher, Searching
-from daemon.serve.http.embeddings import EmbeddingEndpoints, Scoring
+from daemon.serve.http.embeddings import EmbeddingEndpoints, MakingVectors, Scoring, VectorEndpoints
 from daemon.serve.http.errors import JSON, Problem, from_failure
 from daemon.serve.http.guard import AllowedHosts, AllowedOrigins, CrossOrigin, RequestGuard, TokenGuard
 from daemon.serve.http.indexed import Asking, FindingInIndex, IndexedAnswers
@@ -40,7 +40,6 @@ from daemon.serve.http.schemas import (
 )
 from daemon.serve.http.similar import SimilarEndpoints
 from daemon.serve.http.upstream import Upstream, UpstreamSettings
-from daemon.serve.http.vectors import MakingVectors, VectorEndpoints
 from daemon.serve.http.writes import ImpressionLog, WriteEndpoints
 from daemon.serve.interleave import ListMaker
 from daemon.serve.query import AnsweringModel

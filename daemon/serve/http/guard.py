@@ -28,7 +28,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from daemon.runtime.tokens import ASK, METRICS, Gate, Grant
+from daemon.runtime.doors import ASK, METRICS, Gate, Grant
 from daemon.serve.http.errors import Problem
 from daemon.serve.http.limits import HttpMetrics
 from daemon.telemetry.server import GUARDED, NOSNIFF, allowed
@@ -247,10 +247,10 @@ class TokenGuard:
         `allowed`. Raises Problem: 403 where nobody is let in or the token is for something else, 401 for no
         token or a wrong one.
         """
-        if self._gate.is_shut(scope):
+        if scope in self._gate.shut:
             remedy = "set http.token, or TRIPLETD_HTTP__TOKEN_FILE to the path of its file, and restart serve"
             raise Problem(403, "no_token_configured", "changes over HTTP are switched off", _FIELD, remedy)
-        if not self._gate.needs(scope):
+        if scope not in self._gate.needed:
             return None
         given = headers.getlist(_FIELD) if in_body is None else [f"Bearer {_as_latin(in_body)}"]
         found = allowed(self._gate, scope, given[0] if len(given) == 1 else None, basic=basic)

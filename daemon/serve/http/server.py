@@ -2,7 +2,7 @@
 that it does not have itself.
 
 When all places are taken, a connection that only waits for its client gives way
-(`daemon.telemetry.connections`). Where every one is at work, `RESERVED` more are left for health and metrics.
+(`daemon.telemetry.server`). Where every one is at work, `RESERVED` more are left for health and metrics.
 
 uvicorn leaves open how long a header may take, how large it may be, how long a body that nobody reads may
 trickle in, and how long a client may not read its answer. Here one timer per connection covers each phase
@@ -32,8 +32,7 @@ from uvicorn.protocols.utils import is_ssl
 from daemon.runtime.watchdog import BackgroundThread
 from daemon.serve.http.errors import JSON, RETRY_AFTER_S, Problem
 from daemon.serve.http.limits import RESERVED, HttpLimits, HttpMetrics
-from daemon.telemetry.connections import ConnectionTable, client_of
-from daemon.telemetry.server import BACKLOG, NOSNIFF, PAGES, has_unread, listen
+from daemon.telemetry.server import BACKLOG, NOSNIFF, PAGES, ConnectionTable, client_of, has_unread, listen
 
 MOST_PIPELINED = 32
 _ABSOLUTE = re.compile(rb"[a-z][a-z0-9+.-]*://([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)

@@ -18,13 +18,13 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
-from daemon.runtime.tokens import CLICK
+from daemon.runtime.doors import CLICK
 from daemon.serve.http.errors import JSON, RETRY_AFTER_S, Problem
 from daemon.serve.http.guard import AllowedOrigins, TokenGuard, check_key
 from daemon.serve.http.limits import RequestBodies
 from daemon.serve.http.schemas import Accepted, ClicksRequest, ImpressionsRequest
 from daemon.serve.writes.queue import NotWritten, WriteMetrics, WriteQueue
-from daemon.serve.writes.records import SpoolRecord, click_record, impression_record
+from daemon.serve.writes.spool import SpoolRecord, click_record, impression_record
 
 LOG_WAIT_S = 1.0
 """An answer waits this long for its own record; after that it goes out and says that it was not logged."""

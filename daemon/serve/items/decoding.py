@@ -14,14 +14,13 @@ from daemon.serve.items.snapshot import Changes, PartRows
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.maps import FittedSpaceMap
 from streams import poison
-from streams.catalog import Catalog
+from streams.catalog import Catalog, RawParts, Resolver, build_role
 from streams.codec import check_vector, vector_of
 from streams.event import Column, DenseColumn, SpaceSpec, SparseVector
 from streams.ids import Packed
 from streams.items import RawItem, pack_display, read_item, unpack_display
 from streams.limits import MAX_MAGNITUDE, MAX_VALUE_BYTES
 from streams.poison import DeadLetter, Poison
-from streams.resolve import RawParts, Resolver, build_role
 from streams.source import RecordBatch
 
 

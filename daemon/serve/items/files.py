@@ -12,8 +12,7 @@ from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from daemon.retries import RetryingSink
 from daemon.serve.items.decoding import fault
 from daemon.serve.items.display import FIELDS, display_of
-from streams.address import Address
-from streams.catalog import load_catalog
+from streams.catalog import Resolver, load_catalog
 from streams.codec import raw_vector
 from streams.errors import StreamError, StreamUnavailable, TopicMissing
 from streams.event import (
@@ -31,8 +30,7 @@ from streams.objects.json_vectors import FIELDS as FEATURES
 from streams.objects.json_vectors import read_features, read_fields
 from streams.open import compact, open_sink, open_source, prepare_topic
 from streams.poison import Poison
-from streams.resolve import Resolver
-from streams.source import OutRecord, RecordBatch
+from streams.source import Address, OutRecord, RecordBatch
 
 KNOWN = (*FEATURES, *FIELDS)
 

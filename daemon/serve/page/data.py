@@ -21,9 +21,8 @@ from daemon.look.curves import LOSS_TITLE, TITLES, CurveLine, CurveReader, Curve
 from daemon.look.overview import Readable, VersionRow, read_all, version_rows
 from daemon.serve.http.errors import JSON, Problem
 from daemon.serve.page.answers import HEADERS, Asked, CannotAnswer, answer, answer_json, json_of
-from daemon.serve.page.explore import NearestObjects
 from daemon.serve.page.objects import ShownObject, kind_of
-from daemon.serve.page.sources import PageSources
+from daemon.serve.page.sources import NearestObjects, PageSources
 from daemon.serve.store import alias_answers
 
 T = TypeVar("T")

@@ -14,8 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from daemon.exits import UserError
 from daemon.runtime.watchdog import BackgroundThread
-from daemon.serve.writes.records import SpoolRecord
-from daemon.serve.writes.spool import Spool, SpoolFull
+from daemon.serve.writes.spool import Spool, SpoolFull, SpoolRecord
 from streams.errors import StreamError
 
 AT_ONCE = 1_000

@@ -1,4 +1,5 @@
-"""Where raw records are kept until `feed` reads them: files of JSON lines in a folder, or a topic.
+"""Raw records of impressions and clicks, and where they are kept until `feed` reads them: files of JSON lines
+in a folder, or a topic. The mapping `http` of `feed` reads them.
 
 A folder is what a single machine needs: any tool reads it, `feed` and `feed --follow` among them. Every
 process writes files of its own, so nothing is shared, and none goes on behind a line that a crash cut off.
@@ -15,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from daemon.serve.writes.records import SpoolRecord
-from streams.address import Address
+from pydantic_core import to_json
+
 from streams.open import open_sink, prepare_topic
-from streams.source import OutRecord, Sink
+from streams.source import Address, OutRecord, Sink
 
 ENDING = ".jsonl"
 FILE_BYTES = 64 << 20
@@ -27,6 +28,42 @@ FILE_SECONDS = 3600.0
 """A file is closed at this age, so that old records can be removed."""
 LOOK_SECONDS = 30.0
 """How often the folder is measured: others may write to it, and somebody may have made room."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolRecord:
+    """One record to be kept. impression: its id, the same for an impression and its clicks. line: a JSON
+    object in one line, without its end."""
+
+    impression: str
+    line: bytes
+
+
+def impression_record(
+    impression: str,
+    ts: int,
+    query: str,
+    shown: Sequence[str],
+    *,
+    propensity: Sequence[float] | None = None,
+    source: str | None = None,
+    key: str | None = None,
+) -> SpoolRecord:
+    """A shown list, best place first. ts: Unix milliseconds. propensity: for each place, the probability in
+    (0, 1] that the user looked at it."""
+    said = {"event": "impression", "impression": impression, "ts": ts, "query": query, "shown": shown}
+    more = {"propensity": propensity, "source": source, "key": key}
+    return _record(impression, said | {name: value for name, value in more.items() if value is not None})
+
+
+def click_record(impression: str, ts: int, clicked: str) -> SpoolRecord:
+    """A click on an object of an impression. ts: Unix milliseconds."""
+    said = {"event": "click", "impression": impression, "ts": ts, "object": clicked}
+    return _record(impression, said)
+
+
+def _record(impression: str, said: dict[str, object]) -> SpoolRecord:
+    return SpoolRecord(impression, to_json(said))
 
 
 class SpoolFull(Exception):

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streams.address import Address, KafkaSettings, parse_address
 from streams.errors import OffsetExpired, StreamUnavailable
 from streams.feed.follow.files import FollowedFile, FollowedFiles
 from streams.feed.follow.records import RawRecord
 from streams.feed.follow.topics import FollowedTopic
+from streams.source import Address, KafkaSettings, parse_address
 
 LOOK_SECONDS = 1.0
 """Between two looks for new files."""

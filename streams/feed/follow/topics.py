@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from streams.address import Address
 from streams.errors import OffsetExpired, TopicMissing
 from streams.feed.follow.records import RawRecord
 from streams.open import open_source
-from streams.source import GrowingSource, Source
+from streams.source import Address, GrowingSource, Source
 
 BOUNDS_EVERY_S = 1.0
 """How often the ends of the partitions are asked for."""

@@ -1,13 +1,18 @@
-"""Rows of other tools, read by a mapping: tables and JSON lines -> impressions and triplets."""
+"""Rows of other tools, read by a mapping: tables and JSON lines -> impressions and triplets, among
+them rows that are whole by themselves: an impression with its clicks, or a triplet."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from streams.feed.items import FeedError, Placed
+from streams.event import Event, Impression
+from streams.feed import items as reasons
+from streams.feed.items import BadItemError, Dropped, FeedError, Item, Placed
+from streams.feed.mapping.columns import LIST, NUMBER, TEXT, RowColumns, RowKey, check_texts, id_of
 from streams.feed.mapping.mapping import (
     EVENTS,
     IMPRESSIONS,
@@ -18,7 +23,6 @@ from streams.feed.mapping.mapping import (
 from streams.feed.mapping.pieces import JoinedEvents, ShownObjects
 from streams.feed.mapping.reading import Reading
 from streams.feed.mapping.rows import LogRows, RowSource
-from streams.feed.mapping.whole import WholeImpressions, WholeTriplets
 from streams.feed.options import ReaderOptions
 
 _ORDERED = (SHOWN, EVENTS)
@@ -82,6 +86,125 @@ def _begin(rows: LogRows, mapping: ClickLogMapping) -> int:
     assert mapping.time is not None
     times = rows.times(mapping.time, mapping.unit_ms, np.arange(min(1, len(rows))))
     return times[0] if times and isinstance(times[0], int) else 0
+
+
+class WholeImpressions(Reading):
+    """Every row is a shown list with its clicks."""
+
+    def take(self, rows: LogRows) -> Iterator[Placed]:
+        """An impression for each row that counts."""
+        mapping = self.mapping
+        self.read += len(rows)
+        mask = self.chosen(rows, "row that counts", mapping.where)
+        yield from self.others(rows, ~mask)
+        columns = self.columns(rows, np.flatnonzero(mask))
+        self.queries(columns, required=True)
+        (told,) = mapping.shown
+        assert told.objects is not None
+        lists = rows.text_lists(told.objects, mapping.separator, columns.chosen)
+        columns.add("shown", lists, LIST, told.objects)
+        for name, path in (("clicked", mapping.clicked), ("clicked_positions", mapping.positions)):
+            if path is not None:
+                read = rows.text_lists if name == "clicked" else rows.number_lists
+                columns.add(name, read(path, mapping.separator, columns.chosen), LIST, path)
+        if told.propensity is not None:
+            chances = rows.number_lists(told.propensity, mapping.separator, columns.chosen)
+            columns.add("propensity", chances, LIST, told.propensity)
+        yield from columns.faults()
+        ids = self.ids(columns)
+        for at, place in enumerate(columns.places()):
+            try:
+                yield place, self._impression(columns, at, ids[at])
+            except BadItemError as bad:
+                yield place, bad.dropped()
+
+    def _impression(self, columns: RowColumns, at: int, name: RowKey | None) -> Impression:
+        ts, query, shown = columns["time"][at], columns["query"][at], columns["shown"][at]
+        clicks = columns["clicked" if self.mapping.clicked is not None else "clicked_positions"][at]
+        chances, source, key = columns["propensity"][at], columns["source"][at], columns["key"][at]
+        if not shown:
+            raise BadItemError(reasons.NO_SHOWN, "the list is empty")
+        check_texts(shown, "shown")
+        ranks = self._ranks(clicks, shown)
+        if chances is not None:
+            good = all(isinstance(one, float) and 0 < one <= 1 for one in chances)
+            if not good or len(chances) != len(shown):
+                raise BadItemError(reasons.BAD_PROPENSITY, f"not {len(shown)} numbers in (0, 1]")
+        return Impression(
+            id=id_of(name, ts, query, shown, clicks, source, key),
+            ts=ts,
+            query=self.refs.of(query),
+            shown=self.refs.all(shown),
+            clicked=ranks,
+            propensity=tuple(chances) if chances is not None else None,
+            source=source or self.options.source,
+            key=key or self.options.key,
+        )
+
+    def _ranks(self, clicks: list[Any], shown: list[str]) -> tuple[int, ...]:
+        ranks = set()
+        for click in clicks:
+            if isinstance(click, BadItemError):
+                raise click
+            if self.mapping.clicked is not None:
+                if click not in shown:
+                    raise BadItemError(
+                        reasons.BAD_CLICKED_ID, f"clicked id {str(click)[:80]!r} was not shown"
+                    )
+                ranks.add(shown.index(click))
+                continue
+            rank = -1 if click is None or click % 1 else int(click) - self.mapping.first_position
+            if not 0 <= rank < len(shown):
+                raise BadItemError(
+                    reasons.BAD_CLICKED_RANK, f"clicked position {click} of {len(shown)} shown"
+                )
+            ranks.add(rank)
+        return tuple(sorted(ranks))
+
+
+class WholeTriplets(Reading):
+    """Every row is a query, a clicked and a skipped object."""
+
+    def take(self, rows: LogRows) -> Iterator[Placed]:
+        """An event for each row that counts."""
+        mapping = self.mapping
+        self.read += len(rows)
+        mask = self.chosen(rows, "row that counts", mapping.where)
+        yield from self.others(rows, ~mask)
+        columns = self.columns(rows, np.flatnonzero(mask))
+        self.queries(columns, required=True)
+        for name, path in (("clicked", mapping.clicked), ("skipped", mapping.skipped)):
+            assert path is not None
+            columns.add(name, rows.texts(path, columns.chosen), TEXT, path)
+        for name, path in (("weight", mapping.weight), ("propensity", mapping.propensity)):
+            if path is not None:
+                columns.add(name, rows.numbers(path, columns.chosen), NUMBER, path)
+        yield from columns.faults()
+        ids = self.ids(columns)
+        for at, place in enumerate(columns.places()):
+            yield place, self._event(columns, at, ids[at], place)
+
+    def _event(self, columns: RowColumns, at: int, name: RowKey | None, place: str) -> Item:
+        row: Mapping[str, Any] = {
+            key: columns[key][at] for key in ("time", "query", "clicked", "skipped", "weight", "propensity")
+        }
+        weight = 1.0 if row["weight"] is None else row["weight"]
+        if not 0 < weight < float("inf"):
+            return Dropped(reasons.BAD_WEIGHT, f"weight {weight}")
+        if row["propensity"] is not None and not 0 < row["propensity"] <= 1:
+            return Dropped(reasons.BAD_PROPENSITY, f"propensity {row['propensity']}")
+        number = place.rpartition(":")[2]  # a triplet that is there twice was meant to be
+        return Event(
+            id=id_of(name, number, *row.values()),
+            ts=self.options.now_ms if row["time"] is None else row["time"],
+            query=self.refs.of(row["query"]),
+            clicked=self.refs.of(row["clicked"]),
+            skipped=self.refs.of(row["skipped"]),
+            weight=weight,
+            source=columns["source"][at] or self.options.source,
+            propensity=row["propensity"],
+            key=columns["key"][at] or self.options.key,
+        )
 
 
 _READINGS: Mapping[str, type[Reading]] = {

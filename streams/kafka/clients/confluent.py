@@ -10,11 +10,10 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from streams.address import Address
 from streams.errors import RecordRefused, StreamError, StreamRefused, StreamUnavailable
 from streams.kafka.clients.protocol import CorruptBatch, OutOfRange
 from streams.kafka.connect import milliseconds, missing, settings_of
-from streams.source import OutRecord
+from streams.source import Address, OutRecord
 
 Client = TypeVar("Client")
 Plain = str | int | float | bool

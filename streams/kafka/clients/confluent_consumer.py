@@ -13,13 +13,12 @@ from typing import cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable
 from streams.kafka.clients.confluent import NOT_ALLOWED, ends_in_time, make, reading_error
 from streams.kafka.clients.protocol import Fetched, recreated
 from streams.kafka.clients.python import PythonConsumer
 from streams.kafka.connect import settings_of
-from streams.source import Headers
+from streams.source import Address, Headers
 
 _SLICE_SECONDS = 0.02
 

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from streams.address import Address
 from streams.errors import LogMismatch, StreamError
 from streams.kafka.connect import settings_of
-from streams.source import Headers, OutRecord, TopicIdentity
+from streams.source import Address, Headers, OutRecord, TopicIdentity
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as kafka_errors
 
-from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable
 from streams.kafka.clients.patches import (
     CutShort,
@@ -33,7 +32,7 @@ from streams.kafka.connect import (
     settings_of,
     stream_error,
 )
-from streams.source import Headers, OutRecord
+from streams.source import Address, Headers, OutRecord
 
 PARTITION_FETCH_BYTES = 4 << 20
 FETCH_BYTES = 16 << 20

@@ -19,7 +19,7 @@ import pytest
 from daemon.catalogs import learner_catalog
 from daemon.cli import main
 from daemon.config import load_config
-from daemon.config.index import IndexConfig
+from daemon.config.services import IndexConfig
 from daemon.exits import EX_OK
 from daemon.index import open_index
 from streams.items import Display, unpack_display

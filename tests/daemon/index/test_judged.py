@@ -13,8 +13,7 @@ import pytest
 from daemon.cli import main
 from daemon.config import load_config
 from daemon.exits import EX_OK, EX_USAGE
-from daemon.index.verdict import IndexVerdict, ModeVerdict, choose_mode
-from daemon.index.verdicts import KeptVerdicts, read_verdict
+from daemon.index.verdicts import IndexVerdict, KeptVerdicts, ModeVerdict, choose_mode, read_verdict
 from daemon.telemetry import ValidateMetrics
 from daemon.validate.inputs import open_inputs
 from daemon.validate.store_modes import compare_modes

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import structlog
 
-from daemon.config.index import IndexConfig
+from daemon.config.services import IndexConfig
 from daemon.index import IndexHit, StoreAway
 from daemon.index.protocol import AskedVector
-from daemon.serve.store_recall import StoreRecall, found_share
+from daemon.serve.indexed import StoreRecall, found_share
 from tests.harness.waiting import until
 
 

@@ -13,8 +13,7 @@ import pytest
 from daemon.cli import main
 from daemon.config import load_config
 from daemon.exits import EX_OK
-from daemon.index.verdict import IndexVerdict, ModeVerdict
-from daemon.index.verdicts import keep_verdict
+from daemon.index.verdicts import IndexVerdict, ModeVerdict, keep_verdict
 from learners.maps.linear import linear_space
 from tests.daemon.models.test_vectors import Shop, post
 from tests.daemon.serve.test_role import Role

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from qdrant_client import QdrantClient, models
 
-from daemon.config.index import IndexConfig
+from daemon.config.services import IndexConfig
 from daemon.index import StoreAway, StoreRefused, VectorIndex, open_index
 
 ROWS, DIM = 300, 8

@@ -19,8 +19,8 @@ from daemon.learn.resume.origin import LearnOptions
 from daemon.learn.start import run as run_learn
 from daemon.validate.role import ValidateOptions
 from daemon.validate.role import run as run_validate
-from streams.address import parse_address
 from streams.open import open_source
+from streams.source import parse_address
 from tests.daemon.kept import Kept
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import fresh_topic

@@ -13,7 +13,7 @@ from daemon.cli import main
 from daemon.config import Config, load_config, parse_setting
 from daemon.config import stream as kafka_section
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
-from streams.address import KafkaSettings
+from streams.source import KafkaSettings
 
 SECRET = "hunter2-is-no-password"
 PASSWORD = "TRIPLETD_STREAM__KAFKA__SASL_PASSWORD"

@@ -13,11 +13,11 @@ import pytest
 from checkpoints.entries import aliases
 from daemon.exits import EX_OK, EX_UNAVAILABLE
 from daemon.versions.contents import learner_arrays
-from streams.address import parse_address
 from streams.codec import decode_event, decode_impression, encode_event, encode_impression
 from streams.errors import TopicMissing
 from streams.event import Event, Impression, ObjectRef
 from streams.kafka.topics import inspect_topic
+from streams.source import parse_address
 from tests.daemon.kafka.shop import DIM, Shop
 from tests.harness import forked
 from tests.harness.kafka.control import create_topic

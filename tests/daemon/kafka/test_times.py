@@ -11,10 +11,10 @@ from kafka import KafkaProducer
 
 from daemon.exits import EX_OK
 from daemon.learn.replay.replay import replay
-from streams.address import parse_address
 from streams.codec import encode_event
 from streams.event import Event, ObjectRef
 from streams.open import open_source
+from streams.source import parse_address
 from tests.daemon.kafka.shop import DIM, Shop
 from tests.harness.kafka.control import set_topic
 

@@ -10,8 +10,8 @@ import pytest
 
 from daemon.cli import main
 from daemon.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE, EX_USAGE
-from streams.address import parse_address
 from streams.kafka.topics import inspect_topic, safe_settings
+from streams.source import parse_address
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import create_topic
 

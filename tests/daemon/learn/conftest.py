@@ -12,12 +12,11 @@ import pytest
 from daemon.config import Config, load_config
 from daemon.learn.resume.origin import LearnOptions
 from daemon.learn.start import run
-from streams.address import Address, parse_address
 from streams.codec import encode_event
 from streams.event import Event, ObjectRef
 from streams.open import ensure_topic, open_sink, open_source
 from streams.poison import DeadLetter, parse_dead_letter
-from streams.source import OutRecord
+from streams.source import Address, OutRecord, parse_address
 from tests.daemon.kept import Kept
 
 DIM = 12

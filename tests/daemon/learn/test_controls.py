@@ -8,13 +8,12 @@ from contextlib import closing
 import pytest
 
 from daemon.exits import EX_OK
+from daemon.learn import reader
 from daemon.learn.replay.replay import replay
-from daemon.learn.resume import inputs
 from daemon.learn.resume.origin import LearnOptions
 from daemon.learn.state import damaged
-from streams.address import Address
 from streams.open import MemorySource, TopicLimits, create_topics, open_source
-from streams.source import RecordBatch
+from streams.source import Address, RecordBatch
 from tests.daemon.learn.conftest import Site, make_events
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import fresh_topic
@@ -42,7 +41,7 @@ def test_what_could_not_be_read_stays_unlearned_when_it_can_be_read_again(
         return BrokenSource(address.path, address.topic)
 
     with monkeypatch.context() as patch:
-        patch.setattr(inputs, "open_source", broken)
+        patch.setattr(reader, "open_source", broken)
         site.feed(make_events(30))
         assert site.learn(checkpoints__every_events=15) == EX_OK
         assert site.learn() == EX_OK  # also where the version ends in the damaged stretch
@@ -67,7 +66,7 @@ def test_a_version_that_ends_in_a_damaged_stretch_is_continued(
         return BrokenSource(address.path, address.topic)
 
     with monkeypatch.context() as patch:
-        patch.setattr(inputs, "open_source", broken)
+        patch.setattr(reader, "open_source", broken)
         site.feed(make_events(BROKEN.stop))
         site.learn()
     assert site.newest().positions[0].next_offset == BROKEN.stop

@@ -9,12 +9,11 @@ import pytest
 from daemon.serve import clicks
 from daemon.serve.clicks import ClickWindow, RecentClicks
 from daemon.serve.query import PairClicks
-from streams.address import parse_address
 from streams.codec import encode_event
 from streams.errors import StreamUnavailable
 from streams.event import Event, ObjectRef
 from streams.open import ensure_topic, open_sink, open_source
-from streams.source import OutRecord
+from streams.source import OutRecord, parse_address
 from tests.harness.waiting import until
 
 NUMBERS = itertools.count()

@@ -21,7 +21,7 @@ from daemon.config import load_config
 from daemon.config.schema import UNPROTECTED
 from daemon.exits import EX_CONFIG, EX_OK
 from daemon.look.live import ServeStatus, status_at
-from daemon.runtime.tokens import add_token
+from daemon.runtime.doors import add_token
 from daemon.versions.storage import open_store
 from tests.daemon.serve.test_role import Place, Role
 from tests.harness.waiting import until

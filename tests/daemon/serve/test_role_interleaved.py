@@ -13,9 +13,9 @@ import pytest
 from daemon.cli import main
 from daemon.exits import EX_OK
 from daemon.validate.measures import outcomes
-from streams.address import parse_address
 from streams.codec import decode_impression
 from streams.open import open_source
+from streams.source import parse_address
 from tests.daemon.serve.test_role import Place
 from tests.harness.waiting import until
 

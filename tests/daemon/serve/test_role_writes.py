@@ -15,10 +15,10 @@ import pytest
 from daemon.cli import main
 from daemon.client import NotKeptError, WriteClient
 from daemon.exits import EX_OK
-from streams.address import parse_address
 from streams.codec import decode_event
 from streams.event import Event
 from streams.open import open_source
+from streams.source import parse_address
 from tests.daemon.serve.test_role import Place, Role
 from tests.harness.waiting import until
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from streams.address import KafkaSettings
+from streams.source import KafkaSettings
 from tests.harness.kafka import faults
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import fresh_topic

@@ -23,9 +23,8 @@ def archive() -> Path:
 
 def make() -> None:
     """Run a broker, let it create, write and read a topic, and keep the classes that it has loaded."""
-    from streams.address import parse_address
     from streams.open import TopicLimits, create_topics, open_sink, open_source
-    from streams.source import OutRecord
+    from streams.source import OutRecord, parse_address
     from tests.harness.kafka.cluster import Cluster
 
     made = archive().with_suffix(".part")

@@ -16,9 +16,9 @@ from pathlib import Path
 from kafka import KafkaAdminClient
 from kafka.protocol.metadata import MetadataRequest
 
-from streams.address import KafkaSettings
 from streams.errors import StreamUnavailable
 from streams.kafka.probe import NoAnswer, Probe
+from streams.source import KafkaSettings
 from tests.harness.kafka.jars import jars
 from tests.harness.kafka.lifeline import guard_folder, release_folder
 from tests.harness.kafka.node import Node, format_storage

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 
-from streams.address import Address, KafkaSettings, parse_address
 from streams.kafka.source import KafkaSource
 from streams.limits import MAX_POLL_BYTES
+from streams.source import Address, KafkaSettings, parse_address
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.compressed import CODECS, WRITERS, topic_of_anybody
 from tests.harness.kafka.control import fresh_topic

@@ -7,10 +7,9 @@ import time
 from itertools import pairwise
 from typing import Protocol
 
-from streams.address import Address
 from streams.errors import StreamUnavailable
 from streams.open import open_source
-from streams.source import Source
+from streams.source import Address, Source
 
 _POLL_S = 0.2
 

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from streams.address import Address, KafkaSettings
 from streams.errors import StreamError
 from streams.kafka.preflight import preflight
+from streams.source import Address, KafkaSettings
 from tests.harness.kafka.secured import PASSWORD
 
 PROMISED_S = 5.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgpack
 from kafka import KafkaConsumer, TopicPartition
 
-from streams.address import Address
+from streams.source import Address
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.faults import Fault
 from tests.harness.kafka.onlookers import Onlooker

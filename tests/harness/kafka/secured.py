@@ -16,7 +16,7 @@ from kafka.admin import (
     ResourceType,
 )
 
-from streams.address import KafkaSettings
+from streams.source import KafkaSettings
 from tests.harness.kafka.certificates import Authority
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.properties import HOST, Listener

@@ -6,12 +6,11 @@ import threading
 
 import numpy as np
 
-from streams.address import Address
 from streams.codec import encode_event
 from streams.errors import StreamUnavailable
 from streams.event import Event, ObjectRef, SparseVector
 from streams.open import open_sink
-from streams.source import OutRecord, Sink
+from streams.source import Address, OutRecord, Sink
 from tests.harness.kill.site import DIM
 
 _PAUSE_S = 0.05

@@ -20,7 +20,6 @@ from typing import Any
 
 from daemon.follow import follower as following
 from daemon.follow.outlet import FeedOutlet
-from streams.address import Address, parse_address
 from streams.feed.follow import checkpoint
 from streams.feed.follow.checkpoint import FeedCheckpoints
 from streams.feed.follow.files import FollowedFiles
@@ -29,7 +28,7 @@ from streams.feed.follow.topics import FollowedTopic
 from streams.kafka.source import KafkaSink
 from streams.log.source import LogSink
 from streams.open import TopicLimits, create_topics, ensure_topic, open_sink, open_source
-from streams.source import OutRecord
+from streams.source import Address, OutRecord, parse_address
 from tests.harness.kill.deaths import points
 from tests.harness.kill.forks import Forks
 from tests.harness.kill.points import KILLED, Fuse

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from contextlib import closing, suppress
 
-from streams.address import Address
 from streams.errors import StreamUnavailable
 from streams.open import open_source
 from streams.poison import parse_dead_letter
-from streams.source import RecordBatch
+from streams.source import Address, RecordBatch
 from tests.harness.kill.events import NOT_AN_EVENT, is_poison
 from tests.harness.kill.learners import wait_until
 from tests.harness.kill.site import Site

@@ -14,8 +14,8 @@ from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from checkpoints.manifest import Manifest
 from checkpoints.versions import VersionStore
-from streams.address import Address, parse_address
 from streams.open import TopicLimits, create_topics, open_source
+from streams.source import Address, parse_address
 
 DIM = 60
 DENSE_VIEW = f'kind = "dense"\ndim = {DIM}\nmap = "standardise"'

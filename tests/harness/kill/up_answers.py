@@ -16,8 +16,8 @@ from typing import Any
 
 from daemon.cli import main
 from daemon.exits import EX_OK
-from streams.address import parse_address
 from streams.open import retain
+from streams.source import parse_address
 from tests.daemon.serve.test_role import Place, Role
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.compressed import by_librdkafka, topic_of_anybody

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from streams.address import Address, KafkaSettings, parse_address
 from streams.errors import TopicMissing
 from streams.open import delete_topic, ensure_topic, open_sink, open_source, retain
-from streams.source import Sink, Source, TopicIdentity
+from streams.source import Address, KafkaSettings, Sink, Source, TopicIdentity, parse_address
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import delete_records, set_topic
 

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from streams.address import Address, KafkaSettings
 from streams.kafka.source import KafkaSink, KafkaSource
 from streams.open import ensure_topic
-from streams.source import OutRecord
+from streams.source import Address, KafkaSettings, OutRecord
 from tests.harness.kafka.cluster import Cluster
 
 PATIENCE_S = 20.0

@@ -9,13 +9,12 @@ from contextlib import closing
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
-from streams.address import Address, parse_address
 from streams.errors import LogMismatch, StreamUnavailable
 from streams.kafka.admin import Admin
 from streams.kafka.clients.confluent import ConfluentProducer
 from streams.kafka.clients.confluent_consumer import ConfluentConsumer
 from streams.kafka.clients.protocol import CorruptBatch, Fetched, OutOfRange
-from streams.source import OutRecord
+from streams.source import Address, OutRecord, parse_address
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import create_topic, delete_records, delete_topic
 

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from streams.address import Address, KafkaSettings, parse_address
 from streams.errors import StreamUnavailable
 from streams.kafka.clients.confluent import ConfluentProducer
 from streams.kafka.clients.confluent_consumer import ConfluentConsumer
-from streams.source import OutRecord
+from streams.source import Address, KafkaSettings, OutRecord, parse_address
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import create_topic
 from tests.harness.kafka.fixtures import OWN_NODE
@@ -34,7 +33,7 @@ def test_without_a_broker_it_says_so() -> None:
 
 _CHILD = """
 import sys
-from streams.address import parse_address
+from streams.source import parse_address
 from streams.kafka.clients.confluent_consumer import ConfluentConsumer
 from streams.kafka.clients.confluent import ConfluentProducer
 from streams.errors import LogMismatch, StreamUnavailable

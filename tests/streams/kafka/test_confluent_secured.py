@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from streams.address import KafkaSettings, parse_address
 from streams.errors import StreamRefused, StreamUnavailable
 from streams.kafka.clients.confluent import ConfluentProducer
 from streams.kafka.clients.confluent_consumer import ConfluentConsumer
-from streams.source import OutRecord
+from streams.source import KafkaSettings, OutRecord, parse_address
 from tests.harness.kafka.control import create_topic
 from tests.harness.kafka.fixtures import ONE_AT_A_TIME
 from tests.harness.kafka.secured import Secured

@@ -78,8 +78,8 @@ import logging, sys
 root = logging.getLogger()
 root.setLevel({level!r})
 if {level!r} == "DEBUG": root.addHandler(logging.StreamHandler())
-from streams.address import Address
-from streams.address import KafkaSettings
+from streams.source import Address
+from streams.source import KafkaSettings
 from streams.kafka.admin import Admin
 kafka = KafkaSettings(sasl_mechanism="PLAIN", security_protocol="SASL_PLAINTEXT", sasl_username="me",
                       sasl_password="hunter2", ssl_key_password="hunter3", timeout_s=0.3)

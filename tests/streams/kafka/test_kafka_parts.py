@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka import errors
 
-from streams.address import Address
 from streams.errors import RecordRefused, StreamRefused, StreamUnavailable, TopicMissing
 from streams.kafka.clients.protocol import OutOfRange, Overfull
 from streams.kafka.connect import stream_error
 from streams.kafka.damage import LastRead, Prober, find_damage, follows, last_of
 from streams.kafka.source import FetchedQueue
 from streams.kafka.topics import safe_settings
+from streams.source import Address
 from tests.streams.kafka.parts import Torn, piece
 
 ADDRESS = Address("kafka", "host:9092", "clicks")

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams.address import Address, parse_address
 from streams.errors import OffsetExpired, TopicMissing
 from streams.log.database import compact, is_due
 from streams.open import compact as compact_address
 from streams.open import ensure_topic, open_sink, open_source, retain
-from streams.source import OutRecord
+from streams.source import Address, OutRecord, parse_address
 
 
 def address(folder) -> Address:

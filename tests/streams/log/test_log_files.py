@@ -7,7 +7,6 @@ from contextlib import closing
 
 import pytest
 
-from streams.address import parse_address
 from streams.errors import (
     LogFileError,
     LogMismatch,
@@ -20,7 +19,7 @@ from streams.log import database as retention
 from streams.log.database import APPLICATION_ID, errors_of
 from streams.log.source import LogSink
 from streams.open import ensure_topic, open_sink, open_source, retain
-from streams.source import OutRecord
+from streams.source import OutRecord, parse_address
 
 
 @pytest.fixture

@@ -7,10 +7,9 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from streams.address import parse_address
 from streams.log.source import LogSource
 from streams.open import ensure_topic, open_sink
-from streams.source import OutRecord
+from streams.source import OutRecord, parse_address
 
 
 def test_after_silence_it_looks_rarely_and_finds_the_next_record_at_once(tmp_path: Path) -> None:

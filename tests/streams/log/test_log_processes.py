@@ -10,13 +10,12 @@ from collections import Counter
 
 import pytest
 
-from streams.address import parse_address
 from streams.open import ensure_topic, open_sink, open_source
-from streams.source import OutRecord
+from streams.source import OutRecord, parse_address
 
 WRITER = """
 import sys
-from streams.address import parse_address
+from streams.source import parse_address
 from streams.open import open_sink
 from streams.source import OutRecord
 address, name, batches, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])

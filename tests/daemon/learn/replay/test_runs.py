@@ -13,9 +13,8 @@ import pytest
 from daemon.exits import EX_TEMPFAIL, UserError
 from daemon.learn.compatible import digests_at
 from daemon.learn.replay.rerun import Runs
-from streams.address import parse_address
 from streams.open import MemorySource, ensure_topic, open_sink, retain
-from streams.source import UNKNOWN, OutRecord, RecordBatch
+from streams.source import UNKNOWN, OutRecord, RecordBatch, parse_address
 
 PARTITIONS = 3
 RECORDS = 3000

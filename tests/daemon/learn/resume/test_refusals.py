@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from checkpoints.manifest import Manifest, PartitionPosition
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, UserError
 from daemon.learn import compatible as describe
-from daemon.learn.resume.inputs import open_inputs
+from daemon.learn.reader import open_inputs
 from daemon.learn.resume.origin import LearnOptions
 from daemon.learn.state import partitions
 from streams.catalog import Catalog, save_catalog

@@ -10,9 +10,9 @@ from checkpoints import Version, array_digest
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.oasis import Oasis, OasisConfig
 from learners.steps import StepBatch
-from streams.address import Address
 from streams.event import Column, DenseColumn
 from streams.open import open_source
+from streams.source import Address
 from streams.steps.codec import Joiner
 from streams.steps.segment import GENESIS, Base, Break, RankOneSteps, Segment
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from daemon.runtime import logs
-from daemon.runtime.tokens import Gate, digest_of
+from daemon.runtime.doors import Gate, digest_of
 from daemon.serve.http.guard import TokenGuard
 from tests.daemon.serve.http.toy import TOKEN, Served, running
 

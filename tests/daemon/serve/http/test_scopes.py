@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from daemon.runtime import logs
-from daemon.runtime.tokens import SCOPES, Gate, TokenFile, add_token, remove_token
+from daemon.runtime.doors import SCOPES, Gate, TokenFile, add_token, remove_token
 from daemon.serve.http import Writes
 from daemon.serve.writes.queue import WriteMetrics, WriteQueue
 from tests.daemon.serve.http.test_writes import CLICK, LIST, Kept

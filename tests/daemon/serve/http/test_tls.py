@@ -17,8 +17,7 @@ from prometheus_client import CollectorRegistry
 from daemon.client import NotKeptError, WriteClient
 from daemon.exits import EX_CONFIG, UserError
 from daemon.look.live import role_status
-from daemon.runtime.tls import ReloadedTls, TlsFiles, client_context
-from daemon.runtime.tokens import Gate, TokenFile, add_token
+from daemon.runtime.doors import Gate, ReloadedTls, TlsFiles, TokenFile, add_token, client_context
 from daemon.serve.http import Writes
 from daemon.serve.writes.queue import WriteMetrics, WriteQueue
 from daemon.telemetry import Health, serve_http

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from daemon.runtime.tokens import Gate
+from daemon.runtime.doors import Gate
 from daemon.serve.http import Writes
 from daemon.serve.http.schemas import MAX_IMPRESSION_BYTES
 from daemon.serve.writes.queue import WriteMetrics, WriteQueue
-from daemon.serve.writes.records import SpoolRecord
-from daemon.serve.writes.spool import SpoolFull
+from daemon.serve.writes.spool import SpoolFull, SpoolRecord
 from streams.event import Impression, ObjectRef
 from streams.signed_lists import LONGEST_ID, read_signed
 from tests.daemon.serve.http.test_by_chance import SECRET, made_with

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.exits import UserError
-from daemon.runtime.tokens import Gate
+from daemon.runtime.doors import Gate
 from daemon.serve.http import HttpLimits, HttpServer, Parts, Writes, create_app, serve
 from daemon.serve.http.batching import Searching
 from daemon.serve.http.openapi import document

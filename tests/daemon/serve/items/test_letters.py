@@ -8,11 +8,10 @@ import pytest
 
 from daemon import dead_letters as letters
 from daemon.dead_letters import MOST_WAITING, ItemDeadLetters
-from streams.address import Address
 from streams.errors import StreamUnavailable
 from streams.open import ensure_topic, open_sink, open_source
 from streams.poison import DeadLetter, parse_dead_letter
-from streams.source import Sink
+from streams.source import Address, Sink
 
 
 class Topic:

@@ -25,10 +25,9 @@ from daemon.look.series import Series
 from daemon.models.diff import Diff, DirectionChange, FeatureChange, MovedQuery, Queries
 from daemon.replica.view import ModelId, ReplicaStatus
 from daemon.serve.page.answers import CannotAnswer
-from daemon.serve.page.explore import NearestObjects
 from daemon.serve.page.objects import ShownObject
 from daemon.serve.page.routes import page_routes
-from daemon.serve.page.sources import PageSources
+from daemon.serve.page.sources import NearestObjects, PageSources
 from learners.spectrum import Spectrum
 
 OBJECTS = 40

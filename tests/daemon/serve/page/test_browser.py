@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from daemon.look.overview import KeyRow
-from daemon.serve.page.explore import KeysShown
+from daemon.serve.page.sources import KeysShown
 from tests.daemon.serve.page.opening import WIDTHS, fits, opened, photograph, points, wait_for_pictures
 from tests.daemon.serve.page.scene import Lists, Scene, Things
 

@@ -14,7 +14,7 @@ from daemon.models.diff import Diff
 from daemon.serve.http.offload import Busy, TimeBudget
 from daemon.serve.live import Live
 from daemon.serve.page.answers import CannotAnswer
-from daemon.serve.page.explore import KEPT, PageComparer
+from daemon.serve.page.sources import KEPT, PageComparer
 from tests.daemon.client.test_client import DIM, Shop
 from tests.daemon.serve.test_live import serving
 from tests.harness.waiting import until

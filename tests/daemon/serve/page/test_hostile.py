@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, expect
 
 from checkpoints import VersionMeta
 from daemon.replica.view import ModelId, ReplicaStatus
-from daemon.serve.page.explore import NearestObjects
 from daemon.serve.page.objects import ShownObject
+from daemon.serve.page.sources import NearestObjects
 from tests.daemon.serve.page.opening import WIDTHS, fits, opened, photograph
 from tests.daemon.serve.page.scene import MARKUP, Scene, Things
 

@@ -18,8 +18,8 @@ import pytest
 
 from daemon.look.overview import KeyRow
 from daemon.replica.view import ReplicaStatus
-from daemon.serve.page.explore import KeysShown, NearestObjects
 from daemon.serve.page.routes import MOST_WAITING
+from daemon.serve.page.sources import KeysShown, NearestObjects
 from tests.daemon.serve.page.scene import OBJECTS, Lists, Scene
 
 

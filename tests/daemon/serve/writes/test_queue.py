@@ -9,8 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from daemon.serve.writes.queue import NotWritten, WriteMetrics, WriteQueue
-from daemon.serve.writes.records import SpoolRecord, click_record
-from daemon.serve.writes.spool import SpoolFull
+from daemon.serve.writes.spool import SpoolFull, SpoolRecord, click_record
 from streams.errors import StreamUnavailable
 
 

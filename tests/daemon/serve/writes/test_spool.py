@@ -11,12 +11,19 @@ from pathlib import Path
 import pytest
 
 from daemon.serve.writes import spool as spools
-from daemon.serve.writes.records import SpoolRecord, click_record, impression_record
-from daemon.serve.writes.spool import SpoolBounds, SpoolFolder, SpoolFull, SpoolTopic
-from streams.address import parse_address
+from daemon.serve.writes.spool import (
+    SpoolBounds,
+    SpoolFolder,
+    SpoolFull,
+    SpoolRecord,
+    SpoolTopic,
+    click_record,
+    impression_record,
+)
 from streams.feed.formats import read_sources
 from streams.feed.options import ReaderOptions
 from streams.open import open_source
+from streams.source import parse_address
 
 ROOMY = SpoolBounds(1 << 20, None)
 NOW = 1_790_000_000.0

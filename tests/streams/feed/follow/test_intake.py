@@ -6,10 +6,9 @@ import json
 from contextlib import closing
 from pathlib import Path
 
-from streams.address import parse_address
 from streams.feed.follow.intake import AGAIN_SECONDS, Intake
 from streams.open import delete_topic, ensure_topic, open_sink, retain
-from streams.source import OutRecord
+from streams.source import OutRecord, parse_address
 
 LATENESS = 100
 
