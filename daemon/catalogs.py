@@ -12,6 +12,7 @@ import numpy.typing as npt
 import structlog
 
 from daemon.config import Config
+from daemon.config.values import POSTGRES
 from learners.block import Block, DenseBlock, SparseBlock, concatenate
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
@@ -19,6 +20,7 @@ from streams.catalog_cache import CatalogSource, Tell, derived_arrays, open_cata
 from streams.event import Column, DenseColumn, SpaceSpec
 from streams.objects.catalog_file import Arrays
 from streams.objects.columns import ObjectColumns, SparsePair, VectorColumns
+from streams.objects.rows import LivePlace
 
 FOLDER = "catalogs"
 """Of the checkpoint folder: where what was read is kept."""
@@ -32,19 +34,28 @@ log = structlog.get_logger("tripletd.catalog")
 def learner_catalog(config: Config, tell: Tell | None = None, *, whole: bool = False) -> Catalog | None:
     """The objects of catalog.path, of the configured space; None where it is empty.
 
-    tell: is told how far reading is; by default a log line. whole: as of `open_catalog`. Raises CatalogError.
+    Where they live in a database, those that were read first for this checkpoint folder: whoever learns and
+    judges goes on with what the versions were learned with, and nobody asks the database again. tell: is
+    told how far reading is; by default a log line. whole: as of `open_catalog`. Raises CatalogError.
     """
     if not config.catalog.path:
         return None
-    source = _source(config, config.catalog.path, config.catalog.ids, config.space_spec())
+    pinned = config.checkpoints.path if _keeps_versions(config) else ""
+    source = _source(config, config.catalog.path, config.catalog.ids, config.space_spec(), pinned)
     return open_catalog(source, folders(config), tell or log.info, whole=whole)
 
 
 def serving_catalog(config: Config, tell: Tell | None = None, *, whole: bool = False) -> Catalog | None:
-    """The objects of serve.catalog, else of catalog.path; None where both are empty. Raises CatalogError."""
-    if not config.serve.catalog:
-        return learner_catalog(config, tell, whole=whole)
-    source = _source(config, config.serve.catalog, "", config.space_spec())
+    """The objects of serve.catalog, else of catalog.path, as they are now; None where both are empty.
+
+    Raises CatalogError.
+    """
+    if not config.serve.catalog and not config.catalog.path:
+        return None
+    path, ids = (
+        (config.serve.catalog, "") if config.serve.catalog else (config.catalog.path, config.catalog.ids)
+    )
+    source = _source(config, path, ids, config.space_spec())
     return open_catalog(source, folders(config), tell or log.info, whole=whole)
 
 
@@ -56,8 +67,19 @@ def catalog_without_space(config: Config, tell: Tell | None = None) -> Catalog |
     return open_catalog(source, folders(config), tell or log.info)
 
 
-def _source(config: Config, path: str, ids: str, space: SpaceSpec | None) -> CatalogSource:
-    return CatalogSource(Path(path), Path(ids) if ids else None, object_columns(config), space)
+def _source(config: Config, path: str, ids: str, space: SpaceSpec | None, pinned: str = "") -> CatalogSource:
+    place = Path(path) if (live := _live(config, path)) is None else live
+    return CatalogSource(place, Path(ids) if ids else None, object_columns(config), space, pinned)
+
+
+def _live(config: Config, path: str) -> LivePlace | None:
+    """The place of objects that are in no file; None where they are."""
+    if path.startswith(POSTGRES):
+        from streams.objects.from_postgres import PostgresPlace
+
+        address, _, table = path.partition("#")
+        return PostgresPlace(address, table.strip(), config.catalog.secret.get_secret_value())
+    return None
 
 
 def folders(config: Config) -> list[Path]:
@@ -66,15 +88,18 @@ def folders(config: Config) -> list[Path]:
     A command without a configuration makes no checkpoint folder.
     """
     found = []
-    place = config.checkpoints.path
-    if "://" not in place:
-        named = config.file is not None or config.origin_of("checkpoints.path") != "default"
-        if named or Path(place, "versions").is_dir():
-            found.append(Path(place, FOLDER))
+    if "://" not in config.checkpoints.path and _keeps_versions(config):
+        found.append(Path(config.checkpoints.path, FOLDER))
     user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     if Path(user).is_absolute():
         found.append(Path(user, "tripletd", FOLDER))
     return found
+
+
+def _keeps_versions(config: Config) -> bool:
+    """Whether there are versions, or whoever configured this means to have some."""
+    named = config.file is not None or config.origin_of("checkpoints.path") != "default"
+    return named or Path(config.checkpoints.path, "versions").is_dir()
 
 
 def object_columns(config: Config) -> ObjectColumns:

@@ -142,11 +142,19 @@ def _catalog(config: Config) -> Iterator[CheckFinding]:
     if not config.catalog.path:
         yield CheckFinding("catalog.path", "ok", "none: events carry their features; no random negatives")
         return
-    from daemon.catalogs import learner_catalog
+    from daemon.catalogs import learner_catalog, serving_catalog
 
     catalog = learner_catalog(config, whole=True)
     assert catalog is not None
     yield CheckFinding("catalog.path", "ok", f"{len(catalog):,} objects, digest {catalog.digest[:12]}")
+    now = None if config.serve.catalog else serving_catalog(config)
+    if now is not None and now.digest != catalog.digest:
+        text = (
+            f"{len(now):,} objects now, with which serve answers from its next start on; learned and judged"
+            " is with those above, which were read first"
+        )
+        remedy = "to learn with the new ones, learn afresh: set checkpoints.path to an empty folder"
+        yield CheckFinding("catalog.path", "note", text, remedy)
 
 
 def _judgments(config: Config) -> Iterator[CheckFinding]:

@@ -57,6 +57,7 @@ _CODES = {
     "StreamUnavailable": EX_UNAVAILABLE,
     "LogNotWritable": EX_CANTCREAT,
     "StreamError": EX_DATAERR,
+    "CatalogAway": EX_UNAVAILABLE,
     "CatalogError": EX_DATAERR,
     "Superseded": EX_CANTCREAT,
     "WriteFailed": EX_TEMPFAIL,

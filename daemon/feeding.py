@@ -32,7 +32,7 @@ def catalog_of_feed(config: Config, tell: Callable[[str], None]) -> Catalog | No
     """The catalog, checked against the space where views are configured."""
     if not config.catalog.path:
         return None
-    if not Path(config.catalog.path).exists():
+    if "://" not in config.catalog.path and not Path(config.catalog.path).exists():
         raise UserError(
             f"the catalog {config.catalog.path} does not exist",
             "correct --catalog or catalog.path",

@@ -141,6 +141,27 @@ def _check_column(column: Column, view: ViewSpec, rows: int) -> None:
         raise CatalogError(f"view {view.name!r}, object {wrong[0][0]}: {wrong[0][1]}")
 
 
+def in_memory(reader: ObjectReader, space: SpaceSpec | None, each: Callable[[int], None]) -> Catalog:
+    """All objects of a reader; `each` is called with how many there are so far. Raises CatalogError."""
+    checks, batches, count = RowChecks(space), [], 0
+    for rows in reader.batches():
+        checks.check(rows)
+        batches.append(rows)
+        each(count := count + len(rows))
+    if not batches:
+        raise CatalogError("no objects; there must be one at least")
+    ids = [one for rows in batches for one in rows.ids]
+    settled = (
+        space
+        or reader.space
+        or SpaceSpec(DEFAULT_SPACE, tuple(_spec(name, batches) for name in batches[0].views))
+    )
+    dims = {view.name: view.dim for view in settled.views}
+    names = batches[0].views
+    views = {name: concatenated([rows.views[name] for rows in batches], dims.get(name, 0)) for name in names}
+    return Catalog(ids, views, settled, _shown(batches))
+
+
 def load_catalog(
     path: str | Path,
     space: SpaceSpec | None = None,
@@ -159,7 +180,7 @@ def load_catalog(
     place = Path(path)
     try:
         reader = open_objects(place, None if ids is None else Path(ids), columns or ObjectColumns(), space)
-        return _in_memory(reader, space, each)
+        return in_memory(reader, space, each)
     except OSError as error:
         raise CatalogError(
             f"{place}: {error.strerror or error}; correct the path or its permissions"
@@ -168,26 +189,6 @@ def load_catalog(
         if str(error).startswith((str(place), str(ids))):
             raise
         raise CatalogError(f"{place}: {error}") from None
-
-
-def _in_memory(reader: ObjectReader, space: SpaceSpec | None, each: Callable[[int], None]) -> Catalog:
-    checks, batches, count = RowChecks(space), [], 0
-    for rows in reader.batches():
-        checks.check(rows)
-        batches.append(rows)
-        each(count := count + len(rows))
-    if not batches:
-        raise CatalogError("no objects; there must be one at least")
-    ids = [one for rows in batches for one in rows.ids]
-    settled = (
-        space
-        or reader.space
-        or SpaceSpec(DEFAULT_SPACE, tuple(_spec(name, batches) for name in batches[0].views))
-    )
-    dims = {view.name: view.dim for view in settled.views}
-    names = batches[0].views
-    views = {name: concatenated([rows.views[name] for rows in batches], dims.get(name, 0)) for name in names}
-    return Catalog(ids, views, settled, _shown(batches))
 
 
 def _spec(name: str, batches: Sequence[ObjectRows]) -> ViewSpec:

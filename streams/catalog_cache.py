@@ -5,6 +5,9 @@ A note of the source's path says which binary was made of it, and what the sourc
 (size, inode, times): while they look the same, opening costs neither a pass over the source nor one over the
 binary. Where they do not, the source's digest decides, and only other bytes are read again.
 
+Objects that live in a database or a topic (`LivePlace`) have no bytes of their own to look at: their place
+names the state that they are in, and the binary is named by that.
+
 Binaries and notes are whole or not there: they are written to a temporary file, brought to the disk and
 renamed. One process makes a binary under a lock, others wait for it; where there are no locks, each makes the
 same bytes. Where no folder can be written, the objects are kept in the memory of the process that reads them.
@@ -27,7 +30,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from streams.catalog import Catalog, load_catalog, open_objects, source_files
+from streams.catalog import Catalog, in_memory, load_catalog, open_objects, source_files
 from streams.event import SpaceSpec
 from streams.objects.catalog_file import (
     Arrays,
@@ -38,7 +41,7 @@ from streams.objects.catalog_file import (
     write_arrays,
 )
 from streams.objects.columns import ObjectColumns
-from streams.objects.rows import CatalogError
+from streams.objects.rows import CatalogError, LivePlace, ObjectReader
 
 KEPT = 4
 """Binaries of a folder; of more, those go whose source was opened longest ago."""
@@ -60,22 +63,26 @@ class CatalogSource:
     """Where objects are, and how they are read.
 
     ids: the file of the ids of arrays, None where the source has them. columns: what is what. space: of what
-    the objects have to be; None takes it from them.
+    the objects have to be; None takes it from them. pinned: where objects live, those that were read first
+    under this name are taken ever after, whatever became of them since; "" takes them as they are now.
     """
 
-    path: Path
+    path: Path | LivePlace
     ids: Path | None = None
     columns: ObjectColumns = field(default_factory=ObjectColumns)
     space: SpaceSpec | None = None
+    pinned: str = ""
 
     def reading(self) -> str:
         """How the bytes are read, as a text."""
-        endings = [one.name.lower().rpartition(".")[2] for one in (self.path, self.ids) if one is not None]
+        files = [one for one in (self.path, self.ids) if isinstance(one, Path)]
+        endings = [one.name.lower().rpartition(".")[2] for one in files]
         return json.dumps([_READING, endings, asdict(self.columns), self.space and asdict(self.space)])
 
     def note_name(self) -> str:
         """The note's file: the same for the same path, read the same way."""
-        places = f"{self.path.absolute()}\n{self.ids and self.ids.absolute()}\n{self.reading()}"
+        place = self.path.absolute() if isinstance(self.path, Path) else f"{self.path!r}\n{self.pinned}"
+        places = f"{place}\n{self.ids and self.ids.absolute()}\n{self.reading()}"
         return f"source-{sha256(places.encode()).hexdigest()[:16]}.json"
 
 
@@ -88,19 +95,18 @@ def open_catalog(
 ) -> Catalog:
     """The objects of a source: mapped from the binary in the first of `folders` that has one or takes one.
 
-    tell: is told how far reading is, every few seconds, and where no folder could be written. whole: look at
-    every byte of the binary too, and make it again where one changed; what was computed of its objects and
-    changed since is removed. Raises CatalogError.
+    One that is pinned is not even asked where its binary is there. tell: is told how far reading is, every
+    few seconds, and where no folder could be written. whole: look at every byte of the binary too, and make
+    it again where one changed; what was computed of its objects and changed since is removed. Raises
+    CatalogError, and what else opening a `LivePlace` does.
     """
     looks = _looks(source)
     for folder in folders:
-        found = _noted(source, folder, looks)
-        if found is not None and not (whole and _damaged(found)):
-            catalog = _mapped(found, source, folder)
-            if catalog is not None:
-                if whole:
-                    _remove_damaged(found, tell)
-                return catalog
+        catalog = _noted(source, folder, looks, whole=whole)
+        if catalog is not None:
+            if whole and catalog.binary is not None:
+                _remove_damaged(catalog.binary, tell)
+            return catalog
     for folder in folders:
         try:
             catalog = _kept(source, folder, tell, whole=whole)
@@ -111,8 +117,13 @@ def open_catalog(
             tell(f"{folder}: {error.strerror or error}: objects cannot be kept there")
     if folders:
         tell("the objects stay in the memory of this process alone, and are read again at every start")
-    progress = _Progress(tell, None)
-    return load_catalog(source.path, source.space, ids=source.ids, columns=source.columns, each=progress.have)
+    progress = ReadingProgress(tell, None)
+    if isinstance(source.path, Path):
+        return load_catalog(
+            source.path, source.space, ids=source.ids, columns=source.columns, each=progress.have
+        )
+    with source.path.opened(source.columns, source.space, None, tell) as (_, reader):
+        return in_memory(reader, source.space, progress.have)
 
 
 def _kept(source: CatalogSource, folder: Path, tell: Tell, *, whole: bool) -> Catalog:
@@ -122,15 +133,17 @@ def _kept(source: CatalogSource, folder: Path, tell: Tell, *, whole: bool) -> Ca
         _clear_temporary(folder)
         for _ in range(2):
             looks, began_ns = _looks(source), time.time_ns()
-            digest, lines = _source_digest(source)
-            made_of = sha256("\n".join((digest, source.reading())).encode()).hexdigest()
-            binary = folder / f"{made_of[:32]}.safetensors"
-            catalog = None
-            if not (whole and _damaged(binary)):
-                catalog = _mapped(binary, source, folder)
-            if catalog is None:
-                _make(source, binary, lines, tell)
-                catalog = _mapped(binary, source, folder)
+            catalog = _noted(source, folder, looks, whole=whole)
+            if catalog is not None:
+                return catalog  # another process was first
+            with _opened(source, folder, tell) as (state, opening, lines):
+                made_of = sha256("\n".join((state, source.reading())).encode()).hexdigest()
+                binary = folder / f"{made_of[:32]}.safetensors"
+                if not (whole and _damaged(binary)):
+                    catalog = _mapped(binary, source, folder)
+                if catalog is None:
+                    _make(source, opening(), binary, lines, tell)
+                    catalog = _mapped(binary, source, folder)
             if _looks(source) == looks and catalog is not None:
                 _write_note(source, folder, looks, binary, began_ns)
                 _remove_old(folder, keep=binary)
@@ -138,10 +151,24 @@ def _kept(source: CatalogSource, folder: Path, tell: Tell, *, whole: bool) -> Ca
         raise CatalogError(f"{source.path}: changes while it is read; write it elsewhere and rename it")
 
 
-def _make(source: CatalogSource, binary: Path, lines: int | None, tell: Tell) -> None:
+@contextmanager
+def _opened(
+    source: CatalogSource, folder: Path, tell: Tell
+) -> Iterator[tuple[str, Callable[[], ObjectReader], int | None]]:
+    """What names the state of a source, what opens its reader, and how many lines it has where they are
+    objects and were counted."""
+    path = source.path
+    if isinstance(path, Path):
+        digest, lines = _source_digest(source)
+        yield digest, lambda: open_objects(path, source.ids, source.columns, source.space), lines
+        return
+    with path.opened(source.columns, source.space, folder, tell) as (state, reader):
+        yield state, lambda: reader, None
+
+
+def _make(source: CatalogSource, reader: ObjectReader, binary: Path, lines: int | None, tell: Tell) -> None:
     """Read the source and write the binary. CatalogError of the source, OSError of the folder."""
-    reader = open_objects(source.path, source.ids, source.columns, source.space)
-    progress = _Progress(tell, reader.rows() or lines)
+    progress = ReadingProgress(tell, reader.rows() or lines)
     batches = _source_errors(source, reader.batches())
     with CatalogWriter(binary.parent, source.space, reader.space) as writer:
         for rows in batches:
@@ -249,10 +276,14 @@ def _remove_damaged(binary: Path, tell: Tell) -> None:
                 path.unlink()
 
 
-def _noted(source: CatalogSource, folder: Path, looks: Looks) -> Path | None:
-    """The binary of a source that looks as it did when the note was written."""
+def _noted(source: CatalogSource, folder: Path, looks: Looks, *, whole: bool) -> Catalog | None:
+    """The objects of a source that looks as it did when the note was written; None where they cannot be
+    mapped, with `whole` also where a byte of them changed."""
     note = _read_note(folder / source.note_name())
-    return folder / note["binary"] if note is not None and note["looks"] == looks else None
+    if note is None or not looks or note["looks"] != looks:
+        return None
+    binary = folder / note["binary"]
+    return None if whole and _damaged(binary) else _mapped(binary, source, folder)
 
 
 def _read_note(path: Path) -> dict[str, Any] | None:
@@ -265,7 +296,7 @@ def _read_note(path: Path) -> dict[str, Any] | None:
 
 
 def _write_note(source: CatalogSource, folder: Path, looks: Looks, binary: Path, began_ns: int) -> None:
-    newest = max(time_ns for one in looks for time_ns in one[3:])
+    newest = max((time_ns for one in looks for time_ns in one[3:]), default=0)
     if newest > began_ns - RACY_SECONDS * 1e9:
         looks = []  # may change without looking any different: next time its bytes decide
     note = {"source": str(source.path), "binary": binary.name, "looks": looks}
@@ -275,6 +306,8 @@ def _write_note(source: CatalogSource, folder: Path, looks: Looks, binary: Path,
 
 def _looks(source: CatalogSource) -> Looks:
     looks: Looks = []
+    if not isinstance(source.path, Path):
+        return [["as it was first read"]] if source.pinned else looks
     for file in source_files(source.path, source.ids):
         try:
             seen = file.stat()
@@ -286,6 +319,7 @@ def _looks(source: CatalogSource) -> Looks:
 
 def _source_digest(source: CatalogSource) -> tuple[str, int | None]:
     """SHA-256 over the source's files, and how many lines it has where objects are lines. CatalogError."""
+    assert isinstance(source.path, Path)
     digest, lines = sha256(), 0
     counted = source.path.name.lower().endswith((".jsonl", ".csv", ".tsv"))
     for file in source_files(source.path, source.ids):
@@ -388,11 +422,11 @@ def _binary_of(path: Path) -> str:
     return f"{path.stem.partition('-')[0]}.safetensors"
 
 
-class _Progress:
-    """Tells how many objects were read, every few seconds."""
+class ReadingProgress:
+    """Tells how many objects were read, every few seconds; `what`: where they are no objects yet."""
 
-    def __init__(self, tell: Tell, total: int | None) -> None:
-        self._tell, self._of = tell, f" of {total:,}" if total else ""
+    def __init__(self, tell: Tell, total: int | None, what: str = "objects") -> None:
+        self._tell, self._what, self._of = tell, what, f" of {total:,}" if total else ""
         self._began = self._next = time.monotonic()
         self._next += TELL_SECONDS
 
@@ -400,10 +434,10 @@ class _Progress:
         """So many objects were read by now."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + TELL_SECONDS
-            self._tell(f"reading objects {count:,}{self._of}")
+            self._tell(f"reading {self._what} {count:,}{self._of}")
 
     def done(self, count: int) -> None:
         """All were read: told where that took long enough to be told of before."""
         took = time.monotonic() - self._began
         if took >= TELL_SECONDS:
-            self._tell(f"read {count:,} objects in {took:.0f} s; the next start finds them as they are")
+            self._tell(f"read {count:,} {self._what} in {took:.0f} s; the next start finds them as they are")

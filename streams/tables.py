@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import pyarrow
@@ -59,6 +59,21 @@ class Batch:
     def place(self, row: int) -> str:
         """Where row `row` of this batch is, for messages: its file, and its number there from 1."""
         return f"{self.file}, row {self.before + row + 1}"
+
+
+class ReadableTable(Protocol):
+    """A table as who reads objects from it sees it; `Table` says what each does. Errors are TableError."""
+
+    columns: tuple[str, ...]
+
+    def rows(self) -> int | None:
+        """How many rows it has, None where that is not known."""
+
+    def kind(self, column: str) -> pyarrow.DataType:
+        """The type of a column."""
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
+        """The rows, few at a time."""
 
 
 class Table:

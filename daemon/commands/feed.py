@@ -53,7 +53,7 @@ def feed(
     config: ConfigOption = None,
     set_: SetOption = None,
     catalog: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Objects random negatives are drawn from.")
+        str | None, typer.Option(metavar="FILE", help="Objects random negatives are drawn from.")
     ] = None,
     format_: Annotated[
         str | None,
@@ -168,7 +168,7 @@ def feed(
     _check_key(key)
     typed = {
         "stream.address": to,
-        "catalog.path": str(catalog) if catalog is not None else None,
+        "catalog.path": catalog,
         "feed.rule": rule,
         "feed.triplets_per_impression": triplets_per_impression,
         "feed.random_negatives": random_negatives,

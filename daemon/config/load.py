@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, SecretStr, TypeAdapter, ValidationError
 from daemon.config.learners import LEARNERS, LearnerConfig, ViewKeys, all_keys, learner_keys, owner, owners
 from daemon.config.schema import SECTIONS, Config, ExposedFile, ValueOrigin
 from daemon.config.services import KafkaConfig, StreamConfig
-from daemon.config.values import Section
+from daemon.config.values import POSTGRES, Section
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 
 ENV_PREFIX = "TRIPLETD_"
@@ -300,7 +300,7 @@ def _literal(value: Any) -> str:
 
 def _without_password(text: str) -> str:
     """An address without the user:password that some write into one."""
-    return re.sub(r"//[^/]*@", "//***@", text)
+    return re.sub(r"password=[^&#]*", "password=***", re.sub(r"//[^/]*@", "//***@", text))
 
 
 RENAMED: Mapping[tuple[str, ...], tuple[str, ...]] = {("serve", "patience"): ("serve", "request_timeout")}
@@ -328,12 +328,13 @@ def resolve_paths(config: Config) -> Config:
         for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
     }
     objects = {
-        name: resolved(f"catalog.{name}", getattr(catalog, name), _split_plain) for name in ("path", "ids")
+        "path": resolved("catalog.path", catalog.path, _split_objects),
+        "ids": resolved("catalog.ids", catalog.ids, _split_plain),
     }
     folder = resolved("checkpoints.path", checkpoints.path, _split_folder)
     serve: dict[str, object] = {
-        name: resolved(f"serve.{name}", getattr(config.serve, name), _split_plain)
-        for name in ("catalog", "display")
+        "catalog": resolved("serve.catalog", config.serve.catalog, _split_objects),
+        "display": resolved("serve.display", config.serve.display, _split_plain),
     }
     http = {
         name: resolved(f"http.{name}", getattr(config.http, name), _split_plain)
@@ -378,6 +379,11 @@ def _split_source(value: str) -> tuple[str, str, str]:
     """A file or a pattern is a path, as is what an embedded log's address holds."""
     is_address = value.startswith(("log:", "memory:", "kafka:"))
     return _split_address(value) if is_address else ("", value, "")
+
+
+def _split_objects(value: str) -> tuple[str, str, str]:
+    """A file is a path; a database's address is left as it is."""
+    return (value, "", "") if value.startswith(POSTGRES) else _split_plain(value)
 
 
 def _split_mapping(value: str) -> tuple[str, str, str]:

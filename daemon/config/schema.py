@@ -18,6 +18,7 @@ from daemon.config.values import (
     Bytes,
     JudgmentsSetting,
     Names,
+    ObjectsSetting,
     OptionalBytes,
     OptionalSeconds,
     Port,
@@ -209,7 +210,9 @@ class ServeConfig(Section):
     refine_share: float = Field(
         0.25, gt=0, le=1, allow_inf_nan=False, description="most of one core that computing it may take"
     )
-    catalog: str = Field("", description="objects at the start, as catalog.path; empty: catalog.path")
+    catalog: ObjectsSetting = Field(
+        "", description="objects at the start, as catalog.path; empty: catalog.path"
+    )
     display: str = Field(
         "", description="what people see of an object (.jsonl: id, text, image); empty: none"
     )
@@ -422,10 +425,13 @@ def _vector_setting(given: VectorSetting) -> VectorSetting:
 class CatalogConfig(Section):
     """[catalog]: object id -> features."""
 
-    path: str = Field(
+    path: ObjectsSetting = Field(
         "",
         description="objects: .parquet, .arrow, .feather, .csv, .tsv (also .gz), a folder of these, .jsonl,"
-        " .npy, .npz or .safetensors; empty: events carry features",
+        " .npy, .npz or .safetensors; postgresql://USER@HOST/DATABASE#TABLE; empty: events carry features",
+    )
+    secret: SecretStr = Field(
+        SecretStr(""), description="password of the database in path; empty: as PGPASSFILE or ~/.pgpass says"
     )
     ids: str = Field(
         "",

@@ -15,6 +15,7 @@ from daemon.config.values import (
     RecordBytes,
     Section,
     StreamAddress,
+    refuse_password,
 )
 from streams.source import Address, KafkaSettings, parse_address
 
@@ -211,10 +212,7 @@ class IndexConfig(Section):
     @field_validator("address")
     @classmethod
     def _without_password(cls, address: str) -> str:
-        before = address.partition("://")[2].partition("/")[0].rpartition("@")[0]
-        if before.partition(":")[2] or "password=" in address:
-            raise ValueError("an address holds no password; give it in index.secret")
-        return address
+        return refuse_password(address, "index.secret")
 
     @model_validator(mode="after")
     def _goes_together(self) -> IndexConfig:

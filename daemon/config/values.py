@@ -185,5 +185,25 @@ OptionalBytes = Annotated[
 Names = Annotated[list[str], BeforeValidator(_split)]
 Numbers = Annotated[list[float], BeforeValidator(_split_numbers)]
 Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+def refuse_password(address: str, key: str) -> str:
+    """The address; ValueError naming the key that takes its password, where it holds one."""
+    before = address.partition("://")[2].partition("/")[0].rpartition("@")[0]
+    if before.partition(":")[2] or "password=" in address.partition("#")[0]:
+        raise ValueError(f"an address holds no password; give it in {key}")
+    return address
+
+
+POSTGRES = ("postgresql://", "postgres://")
+
+
+def _objects(place: str) -> str:
+    if place.startswith(POSTGRES) and not refuse_password(place, "catalog.secret").partition("#")[2].strip():
+        raise ValueError("expected postgresql://USER@HOST/DATABASE#TABLE, or a query behind the #")
+    return place
+
+
+ObjectsSetting = Annotated[str, AfterValidator(_objects)]
 StreamAddress = Annotated[str, Field(min_length=1), AfterValidator(_training_topic)]
 JudgmentsSetting = Annotated[str, AfterValidator(_judgments)]

@@ -14,7 +14,7 @@ from streams.objects.arrow_vectors import RowError, holds_vectors, is_texts, pai
 from streams.objects.columns import ObjectColumns, SparsePair, VectorColumns, listed, matching, single_view
 from streams.objects.rows import BATCH_ROWS, CatalogError, ObjectRows
 from streams.objects.shown import cut, packed_display, tags_of
-from streams.tables import Batch, Table, TableError, text_values
+from streams.tables import Batch, ReadableTable, Table, TableError, text_values
 
 if TYPE_CHECKING:
     import pyarrow
@@ -24,23 +24,30 @@ ID = "id"
 
 
 class TableReader:
-    """The objects of a table, row by row.
+    """The objects of a table, row by row: of files, or of the `table` that is given, which is at `path`.
 
     Columns that nothing is said of are found by their names: `id`, the views of the space, `title`, `text`,
     `image` and `tags`; the only column of vectors is that of the only view.
     """
 
-    def __init__(self, path: Path, columns: ObjectColumns, space: SpaceSpec | None) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        columns: ObjectColumns,
+        space: SpaceSpec | None,
+        table: ReadableTable | None = None,
+    ) -> None:
         self._path, self._columns, self.space = path, columns, None
+        given = table
         with self._errors():
-            table = Table(path)
+            table = given or Table(path)
             self._id = columns.id or ID
             self._views = self._found_views(table, space)
             table.kind(self._id)
             self._texts, self._tags = self._found_texts(table)
             numbers = [one for where in self._views.values() if isinstance(where, tuple) for one in where]
             texts = [self._id, *self._texts.values(), *self._tags]
-            self._table = Table(path, texts, words_are_null=False, numbers=numbers)
+            self._table = given or Table(path, texts, words_are_null=False, numbers=numbers)
         if not columns.id and not is_texts(self._table.kind(self._id)):
             self._check_id()
 
@@ -51,12 +58,16 @@ class TableReader:
 
     def batches(self) -> Iterator[ObjectRows]:
         """The objects, in the order of the files' names and of their rows. Raises CatalogError."""
+        with self._errors():
+            for batch in self._table.batches(self.needed(), BATCH_ROWS):
+                yield self._rows(batch)
+
+    def needed(self) -> list[str]:
+        """The columns that are read, that of the ids first."""
         needed = [self._id, *self._texts.values(), *self._tags]
         for where in self._views.values():
             needed += _names(where)
-        with self._errors():
-            for batch in self._table.batches(list(dict.fromkeys(needed)), BATCH_ROWS):
-                yield self._rows(batch)
+        return list(dict.fromkeys(needed))
 
     def _rows(self, batch: Batch) -> ObjectRows:
         ids = self._told(batch, self._id, lambda: text_values(batch.columns[self._id]))
@@ -98,7 +109,7 @@ class TableReader:
                 raise CatalogError(f"{batch.place(row)}: {error}") from None
         return shown
 
-    def _found_views(self, table: Table, space: SpaceSpec | None) -> dict[str, VectorColumns]:
+    def _found_views(self, table: ReadableTable, space: SpaceSpec | None) -> dict[str, VectorColumns]:
         known = table.columns
         try:
             said = {
@@ -110,7 +121,7 @@ class TableReader:
             table.kind(name)  # raises, naming the columns there are
         return said
 
-    def _found_texts(self, table: Table) -> tuple[dict[str, str], list[str]]:
+    def _found_texts(self, table: ReadableTable) -> tuple[dict[str, str], list[str]]:
         """Columns of title, text and image; of tags. Where none is named, those of these very names."""
         texts = {name: getattr(self._columns, name) for name in _SHOWN if getattr(self._columns, name)}
         tags = list(self._columns.tags)
@@ -144,7 +155,7 @@ class TableReader:
         return "; say which is which under [catalog.columns]" if "has no column" in error.message else ""
 
 
-def _guessed_views(table: Table, space: SpaceSpec | None) -> dict[str, VectorColumns]:
+def _guessed_views(table: ReadableTable, space: SpaceSpec | None) -> dict[str, VectorColumns]:
     """Without a mapping: columns with the names of the views, else the only column of vectors there is."""
     if space is not None and all(view.name in table.columns for view in space.views):
         return {view.name: view.name for view in space.views}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streams.event import Column, DenseColumn, SpaceSpec, SparseColumn, ViewSpec, kind_of
+from streams.objects.columns import ObjectColumns
 
 BATCH_ROWS = 1024
 """Objects of a batch: of 1,536 coordinates each, 6 MB."""
@@ -17,6 +20,10 @@ BATCH_ROWS = 1024
 
 class CatalogError(Exception):
     """A catalog that cannot be used; the message names the file, the line or array, and the remedy."""
+
+
+class CatalogAway(CatalogError):
+    """Where the objects live does not answer; asking again later may help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,25 @@ class ObjectReader(Protocol):
 
     def batches(self) -> Iterator[ObjectRows]:
         """The objects in their order, few at a time. Raises CatalogError."""
+
+
+class LivePlace(Protocol):
+    """Where objects live that change while roles run: a table of a database, a topic. `str` names it for
+    messages, `repr` tells it from every other place; neither holds a secret."""
+
+    def opened(
+        self,
+        columns: ObjectColumns,
+        space: SpaceSpec | None,
+        folder: Path | None,
+        tell: Callable[[str], None],
+    ) -> AbstractContextManager[tuple[str, ObjectReader]]:
+        """The objects as they stand at one moment: a text that names their state, and a reader of that very
+        state, whatever is written meanwhile. The same text means the same objects.
+
+        folder: for what has to wait on a disk, None for the system's. tell: hears how far reading is, where
+        that is long before the first object. Raises CatalogError, CatalogAway, and errors of streams.
+        """
 
 
 class RowChecks:

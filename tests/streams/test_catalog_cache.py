@@ -52,9 +52,9 @@ def makings(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     made: list[Path] = []
     make = cache._make
 
-    def noted(source, binary, lines, tell):
+    def noted(source, reader, binary, *more):
         made.append(binary)
-        make(source, binary, lines, tell)
+        make(source, reader, binary, *more)
 
     monkeypatch.setattr(cache, "_make", noted)
     return made
@@ -331,8 +331,8 @@ def test_what_is_wrong_with_the_source_is_its_own_error(tmp_path, source) -> Non
 def test_a_source_that_changes_while_it_is_read_is_read_again(tmp_path, source, makings, monkeypatch) -> None:
     make = cache._make
 
-    def changing(source, binary, lines, tell):
-        make(source, binary, lines, tell)
+    def changing(source, *more):
+        make(source, *more)
         if len(makings) == 1:
             write_source(source.path, seed=9)
 

@@ -63,7 +63,8 @@ def page_sources(
     config: Config, versions: VersionStore, ledger: Ledger, live: Live, series: Series
 ) -> PageSources:
     """Everything the page shows. Pictures are below the folder of `serve.display`, else of the catalog."""
-    listed = config.serve.display or config.serve.catalog or config.catalog.path
+    places = config.serve.display, config.serve.catalog, config.catalog.path
+    listed = next((one for one in places if one and "://" not in one), "")
     executor, budget = LowPriorityExecutor("tripletd-looking"), TimeBudget()
     objects = PageObjects(live, ImageFolder(Path(listed).parent) if listed else None, executor)
     explorer = PageExplorer(live, executor, budget)
