@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 pytest_plugins = (
+    "tests.harness.garbage",
     "tests.harness.kafka.fixtures",
     "tests.harness.kill.fixtures",
     "tests.harness.nothing_skipped",

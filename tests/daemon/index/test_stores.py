@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from qdrant_client import QdrantClient, models
 
 from daemon.config.services import IndexConfig
 from daemon.index import StoreAway, StoreRefused, VectorIndex, open_index
@@ -40,7 +39,10 @@ class Qdrant:
     the client itself is made of."""
 
     def __init__(self, named: str = "") -> None:
+        from qdrant_client import QdrantClient, models  # a fifth of what all tests import
+
         self.client, self.asked = QdrantClient(":memory:"), list[models.QueryRequest]()
+        self.read = models.QueryRequest.model_validate_json
         self.keys = list[str | None]()
         vectors = models.VectorParams(size=DIM, distance=models.Distance.DOT)
         self.client.create_collection("items", {named: vectors} if named else vectors)
@@ -57,7 +59,7 @@ class Qdrant:
     def __call__(self, request: httpx.Request) -> httpx.Response:
         assert (request.method, request.url.path) == ("POST", "/collections/items/points/query")
         self.keys.append(request.headers.get("api-key"))
-        body = models.QueryRequest.model_validate_json(request.content)
+        body = self.read(request.content)
         self.asked.append(body)
         found = self.client.query_points(
             "items",

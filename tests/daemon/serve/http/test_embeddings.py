@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import openai
 import pytest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
@@ -61,6 +60,8 @@ def ask(served: Served, path: str = "/v1/embeddings", **body: Any) -> tuple[int,
 def test_the_client_of_openai_gets_folded_queries_and_documents_as_they_are(
     server: Served, asked: Embedder
 ) -> None:
+    import openai  # a tenth of what all tests import
+
     texts = ["a red dress", "a blue dress"]
     with openai.OpenAI(api_key="unused", base_url=f"http://{HOST}:{server.port}/v1") as client:
         for form in ("float", "base64", None):
@@ -129,6 +130,8 @@ def test_a_vector_of_another_size_is_refused_with_both_sizes(server: Served, ask
 
 
 def test_faults_of_the_upstream_are_passed_on_whole(server: Served, asked: Embedder) -> None:
+    import openai
+
     told = {"error": {"message": "slow down", "type": "requests", "param": None, "code": "rate_limit"}}
     for model in ("shop-query", "shop-doc"):
         asked.answers.append(
