@@ -20,6 +20,7 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 
 from daemon.serve.http.errors import RETRY_AFTER_S, Problem, from_validation
@@ -108,8 +109,11 @@ class RequestBodies:
         metrics.bodies.set_function(lambda: self._held)
 
     @asynccontextmanager
-    async def read(self, request: Request, model: type[AnyRequest]) -> AsyncIterator[AnyRequest]:
-        """The body as `model`; it counts as held until the block ends.
+    async def read(
+        self, request: Request, model: type[AnyRequest], *, lines: bool = False
+    ) -> AsyncIterator[AnyRequest]:
+        """The body as `model`; it counts as held until the block ends. lines: whether it may be JSON objects,
+        one per line, which are read as the list of them.
 
         Raises Problem 400, 408, 413, 415, 422 or 503, naming the field.
         """
@@ -123,7 +127,7 @@ class RequestBodies:
                 raise _slow(self._limits) from None
             except ClientDisconnect:
                 raise Problem(400, "disconnected", "the body ended early", "body", close=True) from None
-            yield _parse(bytes(body), model)
+            yield _parse(_listed(body) if lines else bytes(body), model)
         finally:
             self._held -= len(body)
 
@@ -148,6 +152,18 @@ class RequestBodies:
                 raise Problem(
                     503, "bodies_too_large", message, "body", remedy, retry_after=RETRY_AFTER_S, close=True
                 )
+
+
+def _listed(body: bytearray) -> bytes:
+    """The JSON list of objects that come one per line (NDJSON); any other body as it is."""
+    head, _, more = body.strip().partition(b"\n")
+    try:
+        first = from_json(head) if more else None
+    except ValueError:  # one document on several lines: the first is no value of its own
+        first = None
+    if not isinstance(first, dict):
+        return bytes(body)
+    return b"[" + b",\n".join(line for line in bytes(body).splitlines() if line.strip()) + b"]"
 
 
 def _parse(body: bytes, model: type[AnyRequest]) -> AnyRequest:

@@ -333,7 +333,7 @@ class ShownList(Request):
 
 
 class ImpressionsRequest(Request):
-    """Body of POST /v1/impressions: several, in a list under `impressions`, the list alone, or one alone."""
+    """Body of POST /v1/impressions: one, a list, one per line (NDJSON), or a list under `impressions`."""
 
     impressions: list[ShownList] = Field(min_length=1, max_length=MAX_LIST, fail_fast=True)
     token: str | None = Field(None, max_length=200, description=_TOKEN)
@@ -353,7 +353,7 @@ class ClickedObject(Request):
 
 
 class ClicksRequest(Request):
-    """Body of POST /v1/clicks: several, in a list under `clicks`, the list alone, or one alone."""
+    """Body of POST /v1/clicks: one, a list, one per line (NDJSON), or a list under `clicks`."""
 
     clicks: list[ClickedObject] = Field(min_length=1, max_length=MAX_LIST, fail_fast=True)
     token: str | None = Field(None, max_length=200, description=_TOKEN)

@@ -101,7 +101,7 @@ class WriteEndpoints:
     async def impressions(self, request: Request) -> Response:
         """POST /v1/impressions"""
         self._check_on()
-        async with self._bodies.read(request, ImpressionsRequest) as asked:
+        async with self._bodies.read(request, ImpressionsRequest, lines=True) as asked:
             grant = self._tokens.check(request.headers, CLICK, in_body=asked.token)
             self._check_few("impressions", len(asked.impressions))
             for place, one in enumerate(asked.impressions):
@@ -123,7 +123,7 @@ class WriteEndpoints:
     async def clicks(self, request: Request) -> Response:
         """POST /v1/clicks"""
         self._check_on()
-        async with self._bodies.read(request, ClicksRequest) as asked:
+        async with self._bodies.read(request, ClicksRequest, lines=True) as asked:
             self._tokens.check(request.headers, CLICK, in_body=asked.token)
             self._check_few("clicks", len(asked.clicks))
             records = [

@@ -81,6 +81,7 @@ FORMS = {
     "one": lambda name, one: one,
     "a list": lambda name, one: [one],
     "an object with a list": lambda name, one: {name: [one]},
+    "on several lines": lambda name, one: json.dumps(one, indent=2),
 }
 
 
@@ -98,6 +99,31 @@ def test_one_or_several_in_any_type_of_body(
     assert shown == {"event": "impression", **LIST}
     assert clicked.pop("ts") > 1_700_000_000_000
     assert clicked == {"event": "click", **CLICK}
+
+
+def test_several_may_come_one_per_line(shop: tuple[Served, Kept], kept: Kept) -> None:
+    lines = [json.dumps({**LIST, "impression": f"l{n}", "ts": n}) for n in range(3)]
+    body = "\r\n".join([*lines[:2], "", lines[2], ""])
+    status, answer, _ = post(shop[0], "/v1/impressions", body, {"Content-Type": "application/x-ndjson"})
+    assert (status, answer) == (202, {"accepted": 3})
+    assert [one["impression"] for one in kept.records] == ["l0", "l1", "l2"]
+
+
+@pytest.mark.parametrize(
+    ("last", "status", "field"),
+    [
+        ('{"impression": "l1"}', 422, "clicks[1].object"),
+        ('{"impression": "l1", "object": ', 400, "body"),
+        ("3", 422, "clicks[1]"),
+        ("\n".join([json.dumps(CLICK)] * 5), 422, "clicks"),
+    ],
+)
+def test_of_lines_of_which_one_is_wrong_none_is_kept(
+    shop: tuple[Served, Kept], kept: Kept, last: str, status: int, field: str
+) -> None:
+    found, answer, _ = post(shop[0], "/v1/clicks", f"{json.dumps(CLICK)}\n{last}\n")
+    assert (found, answer["error"]["field"]) == (status, field)
+    assert kept.records == []
 
 
 def test_an_id_may_be_as_long_as_the_longest_that_is_signed() -> None:
