@@ -245,6 +245,32 @@ def _serve(config: Config) -> Iterator[CheckFinding]:
         yield CheckFinding("serve.ann", "error", "faiss is not installed", 'pip install "tripletd[ann]"')
 
 
+def _registry(config: Config) -> Iterator[CheckFinding]:
+    registry = config.feed.follow.registry
+    if not registry.url:
+        return
+    from streams.feed.follow.registry import SchemaRegistry
+
+    try:
+        kinds = SchemaRegistry(registry.to_settings(), Path()).kinds()
+    except (OSError, ValueError) as error:
+        text, remedy = f"{registry.url}: {error}", "until it answers, records whose schema is new wait"
+        yield CheckFinding("feed.follow.registry", "error", text, remedy)
+        return
+    yield CheckFinding("feed.follow.registry", "ok", f"{registry.url}: {', '.join(kinds)}")
+    for module, extra in (("fastavro", "avro"), ("google.protobuf", "protobuf")):
+        if _is_missing(module) and extra.upper() in kinds:
+            text, remedy = f"{module} is not installed", f'for {extra} pip install "tripletd[{extra}]"'
+            yield CheckFinding("feed.follow.registry", "note", text, remedy)
+
+
+def _is_missing(module: str) -> bool:
+    try:
+        return find_spec(module) is None
+    except ImportError:  # not even the package that holds it
+        return True
+
+
 def _http(config: Config) -> Iterator[CheckFinding]:
     for key in ROLE_PORTS:
         role = key.removesuffix("_port")
@@ -277,6 +303,7 @@ _CHECKS: dict[str, Callable[[Config], Iterator[CheckFinding]]] = {
     "validate.judgments": _judgments,
     "checkpoints.path": _checkpoints,
     "serve": _serve,
+    "feed.follow.registry": _registry,
     "http": _http,
 }
 

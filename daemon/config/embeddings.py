@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from daemon.config.values import Bytes, PositiveSeconds, Section
+from daemon.config.values import Bytes, HttpUrl, PositiveSeconds, Section
 from daemon.exits import EX_CONFIG, UserError
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -18,7 +17,7 @@ _NAME = re.compile(r"[^@\s]{1,200}")
 class EmbeddingsConfig(Section):
     """[embeddings]: texts to vectors by a program of yours, with queries folded."""
 
-    upstream: str = Field(
+    upstream: HttpUrl = Field(
         "",
         description="base URL of OpenAI's shape, such as https://api.openai.com/v1: /v1/embeddings and"
         " /v1/rerank send texts there; empty: both are off",
@@ -34,16 +33,6 @@ class EmbeddingsConfig(Section):
     timeout: PositiveSeconds = Field(30.0, description="longest time for an answer of the upstream")
     connections: int = Field(16, ge=1, le=1000, description="most requests to the upstream at once")
     answer: Bytes = Field(32 << 20, description="largest answer of the upstream")
-
-    @field_validator("upstream")
-    @classmethod
-    def _an_address(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if url and (parts.scheme not in ("http", "https") or not parts.hostname):
-            raise ValueError('expected a URL such as "https://api.openai.com/v1"')
-        if parts.username or parts.password or parts.query or parts.fragment:
-            raise ValueError("expected a URL without user, password, ? and #; a key is named by key_env")
-        return url.rstrip("/")
 
     @field_validator("key_env")
     @classmethod

@@ -348,6 +348,8 @@ def resolve_paths(config: Config) -> Config:
         "path": resolved("feed.follow.path", given.path, _split_plain),
         "mapping": resolved("feed.follow.mapping", given.mapping, _split_mapping),
     }
+    cafile = resolved("feed.follow.registry.cafile", given.registry.cafile, _split_plain)
+    follow["registry"] = given.registry.model_copy(update={"cafile": cafile})
     judgments = resolved("validate.judgments", validate.judgments, _split_judgments)
     return replace(
         config,

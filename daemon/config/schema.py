@@ -13,7 +13,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from daemon.config.embeddings import EmbeddingsConfig
 from daemon.config.learners import CapsKeys, KeysConfig, LearnerConfig, OasisKeys, ViewKeys
-from daemon.config.services import IndexConfig, StreamConfig
+from daemon.config.services import IndexConfig, RegistryConfig, StreamConfig
 from daemon.config.values import (
     Bytes,
     JudgmentsSetting,
@@ -487,6 +487,10 @@ class FollowConfig(Section):
         30, ge=1, description="a session with more clicks a minute is told of as a machine's; none is dropped"
     )
     path: str = Field("", description='folder of its checkpoints; empty: "feed" in checkpoints.path')
+    registry: RegistryConfig = Field(
+        default_factory=lambda: RegistryConfig.model_validate({}),
+        description="where records of topics name their schemas",
+    )
 
 
 class FeedConfig(Section):

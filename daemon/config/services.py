@@ -1,14 +1,16 @@
-"""[stream], [stream.kafka] and [index]: the services that are asked, a log of events and a vector store."""
+"""[stream], [stream.kafka], [feed.follow.registry] and [index]: the services that are asked, a log of events,
+a schema registry and a vector store."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from daemon.config.values import (
+    HttpUrl,
     OptionalBytes,
     OptionalSeconds,
     PositiveSeconds,
@@ -18,6 +20,9 @@ from daemon.config.values import (
     refuse_password,
 )
 from streams.source import Address, KafkaSettings, parse_address
+
+if TYPE_CHECKING:
+    from streams.feed.follow.registry import RegistrySettings
 
 
 class KafkaConfig(Section):
@@ -156,6 +161,35 @@ class StreamConfig(Section):
         """The stream to open, with how to reach it; raises AddressError where it cannot be read."""
         address = parse_address(self.address)
         return replace(address, kafka=self.kafka.to_settings()) if address.scheme == "kafka" else address
+
+
+class RegistryConfig(Section):
+    """[feed.follow.registry]: the schema registry in which records name their schemas."""
+
+    url: HttpUrl = Field(
+        "",
+        description="schema registry of Confluent's interface; empty: topics hold JSON. Avro needs"
+        ' "tripletd[avro]", Protobuf "tripletd[protobuf]"',
+    )
+    user: str = Field("", description="of basic authentication; empty: the secret is a bearer token")
+    secret: SecretStr = Field(SecretStr(""), description="password or token of the registry")
+    cafile: str = Field("", description="PEM file of the authorities to trust; empty: the system's")
+    timeout: PositiveSeconds = Field(5.0, description="longest wait for an answer of the registry")
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> RegistryConfig:
+        if (self.user or self.secret.get_secret_value() or self.cafile) and not self.url:
+            raise ValueError("user, secret and cafile are of a registry, which url names")
+        if self.cafile and not self.url.startswith("https://"):
+            raise ValueError("cafile is of a registry over https://")
+        return self
+
+    def to_settings(self) -> RegistrySettings:
+        """The same for `streams`."""
+        from streams.feed.follow.registry import RegistrySettings
+
+        secret = self.secret.get_secret_value()
+        return RegistrySettings(self.url, self.user, secret, self.cafile, self.timeout)
 
 
 class IndexConfig(Section):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -143,6 +144,15 @@ def _training_topic(text: str) -> str:
     return text
 
 
+def _http_url(url: str) -> str:
+    parts = urlsplit(url)
+    if url and (parts.scheme not in ("http", "https") or not parts.hostname):
+        raise ValueError('expected a URL such as "https://HOST:PORT"')
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError("expected a URL without user, password, ? and #; secrets have keys of their own")
+    return url.rstrip("/")
+
+
 def _judgments(text: str) -> str:
     kind, _, path = text.partition(":")
     if text and (kind not in ("qrels", "labels") or not path):
@@ -206,4 +216,5 @@ def _objects(place: str) -> str:
 
 ObjectsSetting = Annotated[str, AfterValidator(_objects)]
 StreamAddress = Annotated[str, Field(min_length=1), AfterValidator(_training_topic)]
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
 JudgmentsSetting = Annotated[str, AfterValidator(_judgments)]

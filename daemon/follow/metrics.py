@@ -34,6 +34,8 @@ class FollowMetrics:
         self._drafts = count("tripletd_feed_drafts", "Fed lists of signed ids by what they proved", ["draft"])
         self._explored = count("tripletd_feed_explored", "Fed lists in which chance had placed an object")
         self.repeats = count("tripletd_feed_repeats", "Records not written again after a crash")
+        about = "Questions to the schema registry that it did not answer"
+        self.registry_failures = count("tripletd_feed_registry_failures", about)
         self._open = gauge("tripletd_feed_open_impressions", "Impressions that wait for clicks")
         self._remembered = gauge("tripletd_feed_remembered", "Closed impressions kept for late clicks")
         self._clicks = gauge("tripletd_feed_waiting_clicks", "Clicks that wait for the watermark")

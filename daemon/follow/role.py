@@ -24,6 +24,8 @@ from streams.errors import AddressError, StreamUnavailable
 from streams.feed.follow.checkpoint import CheckpointInUse, FeedCheckpoints
 from streams.feed.follow.intake import Intake
 from streams.feed.follow.join import JoinSettings
+from streams.feed.follow.registry import SchemaRegistry
+from streams.feed.follow.schemas import SchemaDecoder
 from streams.feed.items import FeedError
 from streams.feed.mapping.mapping import load_mapping
 from streams.source import Quiet
@@ -33,8 +35,8 @@ REST_SECONDS, LONGEST_REST_SECONDS = 0.02, 0.25
 COLLECT = (100_000, 50, 1_000)
 """Thresholds of the garbage collector: what waits in a join is alive and has no cycles, so looking through it
 often finds nothing."""
-FOLDER = "feed"
-"""Of the checkpoint folder, where feed.follow.path names none."""
+FOLDER, SCHEMAS = "feed", "schemas"
+"""Of the checkpoint folder, where feed.follow.path names none; in it, what a schema registry gave."""
 
 Result = TypeVar("Result")
 
@@ -56,6 +58,7 @@ def run(
         runtime = open_runtime(stack, config, metrics.registry, config.http.feed_port, load)
         runtime.starting("reading objects and opening the log")
         checkpoints = stack.enter_context(closing(_checkpoints(config)))
+        schemas = _schemas(config, checkpoints.folder / SCHEMAS, metrics.registry_failures.inc)
         address = stream_address(config)
         if address.scheme == "memory":
             raise UserError(f"{address} lives inside one process", "feed into a log or into Kafka", EX_USAGE)
@@ -66,7 +69,7 @@ def run(
         now_ms = int(time.time() * 1000)
         follower = ClickFollower(
             plan,
-            open_intake=lambda places: _intake(plan, places, config),
+            open_intake=lambda places: _intake(plan, places, config, schemas),
             decider=decider_of(config, catalog, partitions, now_ms, endless=True),
             outlet=outlet,
             checkpoints=checkpoints,
@@ -157,9 +160,23 @@ def _checkpoints(config: Config) -> FeedCheckpoints:
         raise UserError(message, "create it, or name another folder", EX_CANTCREAT) from error
 
 
-def _intake(plan: FollowPlan, places: dict[str, object], config: Config) -> Intake:
+def _schemas(config: Config, folder: Path, failed: Callable[[], None]) -> SchemaDecoder | None:
+    """What decodes by the configured registry, None without one."""
+    registry = config.feed.follow.registry
+    if not registry.url:
+        return None
     try:
-        return Intake(plan.sources, places, plan.lateness_ms, config.stream.kafka.to_settings())
+        return SchemaDecoder(SchemaRegistry(registry.to_settings(), folder, failed))
+    except OSError as error:
+        message = f"feed.follow.registry.cafile: {registry.cafile}: {error.strerror or error}"
+        raise UserError(message, "name a PEM file of authorities", EX_CONFIG) from None
+
+
+def _intake(
+    plan: FollowPlan, places: dict[str, object], config: Config, schemas: SchemaDecoder | None
+) -> Intake:
+    try:
+        return Intake(plan.sources, places, plan.lateness_ms, config.stream.kafka.to_settings(), schemas)
     except AddressError as error:
         raise UserError(f"feed.follow.sources: {error}", code=EX_CONFIG) from None
     except FeedError as error:

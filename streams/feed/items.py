@@ -118,6 +118,8 @@ BAD_TIMESTAMP = MALFORMED + "bad_timestamp"
 BAD_PROPENSITY = MALFORMED + "bad_propensity"
 BAD_WEIGHT = MALFORMED + "bad_weight"
 BAD_ROW = MALFORMED + "bad_row"
+NOT_AS_SCHEMA = MALFORMED + "not_as_schema"
+UNKNOWN_SCHEMA = "unknown_schema"
 
 PROVED, TOO_LATE, NO_SECRET = "proved", "too_late", "no_secret"
 """What became of the draft that a signed id tells: it goes along; it is left out because the list was made
@@ -162,6 +164,8 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         NOT_FINITE: "vectors hold finite numbers only (no NaN, no Infinity)",
         BAD_TIMESTAMP: "a time is an integer of milliseconds since 1970, or ISO 8601 text",
         BAD_PROPENSITY: "'prop' holds one number in (0, 1] per shown object",
+        NOT_AS_SCHEMA: "write records with a serializer that the schema registry knows",
+        UNKNOWN_SCHEMA: "feed.follow.registry.url names a registry that has it not, or cannot be used by it",
         BAD_ROW: "a row is query TAB object TAB count, the count a finite number >= 0",
         BAD_WEIGHT: "'w' is a finite number > 0",
         OTHER_ACTION: "only the configured click and impression actions are read",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from daemon import checks
 from daemon.checks import (
     form_bytes,
     learner_bytes,
@@ -25,6 +26,7 @@ from daemon.versions.algorithms import SLOT_BYTES, algorithm_of, untrained
 from learners.block import TripletBatch, as_block
 from learners.multikernel.form import MOST_OBJECTS
 from learners.pending import pending_bytes
+from tests.harness.schema_registry import RegistryServer
 from tests.learners.examples import triplets
 
 
@@ -222,3 +224,20 @@ def test_what_serve_reads_is_read(tmp_path: Path) -> None:
     assert (grade, "line 2" in text) == ("error", True)
     grade, text = found({"serve.catalog": str(tmp_path / "none.jsonl")})["serve"]
     assert (grade, "none.jsonl" in text) == ("error", True)
+
+
+def test_a_schema_registry_that_answers_and_one_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = RegistryServer()
+    try:
+        told = {"feed.follow.registry.url": server.url}
+        assert "feed.follow.registry" not in found(told)
+        assert server.asked == ["/schemas/types"]
+        monkeypatch.setattr(checks, "find_spec", lambda name: None if name == "fastavro" else name)
+        assert found(told)["feed.follow.registry"] == ("note", "fastavro is not installed")
+        server.failing = 503
+        grade, text = found(told)["feed.follow.registry"]
+        assert grade == "error"
+        assert "503" in text
+    finally:
+        server.stop()
+    assert found(told)["feed.follow.registry"][0] == "error"

@@ -19,7 +19,7 @@ from daemon.config import SECTIONS, ViewKeys, load_config, parse_duration, parse
 from daemon.config.learners import LEARNERS
 from daemon.config.load import flatten, nest
 from daemon.config.schema import CatalogColumns, FollowConfig, WritesConfig
-from daemon.config.services import KafkaConfig
+from daemon.config.services import KafkaConfig, RegistryConfig
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 from streams import limits
 from streams.event import SpaceSpec, ViewSpec
@@ -405,7 +405,8 @@ def test_the_template_is_complete_commented_and_true() -> None:
     kafka = {("stream", "kafka", name) for name in KafkaConfig.model_fields}
     columns = {("catalog", "columns", name) for name in CatalogColumns.model_fields}
     writes = {("serve", "writes", name) for name in WritesConfig.model_fields}
-    follow = {("feed", "follow", name) for name in FollowConfig.model_fields}
+    follow = {("feed", "follow", name) for name in FollowConfig.model_fields if name != "registry"}
+    follow |= {("feed", "follow", "registry", name) for name in RegistryConfig.model_fields}
     known = {(s, name) for s, model in SECTIONS.items() for name in model.model_fields}
     tables = {("space", "views"), ("stream", "kafka"), ("catalog", "columns"), ("serve", "writes")}
     tables |= {("feed", "follow")}
@@ -466,3 +467,34 @@ def test_a_role_may_have_the_usual_port_of_up_as_before_there_was_one(tmp_path: 
     file.write_text("[http]\nserve_port = 9104\n")
     http = load_config(file, environ={}).http
     assert (http.serve_port, http.up_port) == (9104, 0)
+
+
+def test_the_secret_of_a_registry_comes_from_a_file_and_its_cafile_is_beside_the_configuration(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "secret").write_text("t0ken\n")
+    file = tmp_path / "tripletd.toml"
+    file.write_text('[feed.follow.registry]\nurl = "https://registry:8081/"\ncafile = "ca.pem"\n')
+    environ = {"TRIPLETD_FEED__FOLLOW__REGISTRY__SECRET_FILE": str(tmp_path / "secret")}
+    settings = load_config(file, {}, environ).feed.follow.registry.to_settings()
+    assert (settings.url, settings.secret) == ("https://registry:8081", "t0ken")
+    assert settings.cafile == str(tmp_path / "ca.pem")
+    assert "t0ken" not in str(load_config(file, {}, environ).values())
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ('url = "ftp://registry"', "expected a URL"),
+        ('url = "https://anna:secret@registry"', "secrets have keys of their own"),
+        ('user = "anna"', "which url names"),
+        ('url = "http://registry"\ncafile = "ca.pem"', "over https"),
+    ],
+)
+def test_a_registry_that_cannot_be_meant(tmp_path: Path, said: str, text: str) -> None:
+    file = tmp_path / "tripletd.toml"
+    file.write_text(f"[feed.follow.registry]\n{said}\n")
+    with pytest.raises(UserError) as caught:
+        load_config(file, {}, {})
+    assert caught.value.code == EX_CONFIG
+    assert text in caught.value.message

@@ -72,8 +72,8 @@ def follow(site: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
     return forked.run(command, capture_output=True, check=False, timeout=120)
 
 
-def caught_up(site: Path) -> str:
-    done = follow(site, "--exit-when-caught-up")
+def caught_up(site: Path, *words: str) -> str:
+    done = follow(site, "--exit-when-caught-up", *words)
     assert done.returncode == EX_OK, done.stderr.decode()
     return done.stderr.decode()
 
@@ -172,6 +172,14 @@ def test_a_checkpoint_of_another_stream_is_refused(site: Path) -> None:
         (("--set", "feed.follow.sources="), EX_CONFIG, b"names nothing to follow"),
         (("--set", "feed.follow.mapping=nothing"), EX_CONFIG, b"feed.follow.mapping"),
         (("--set", "feed.follow.sources=kafka:nothing"), EX_CONFIG, b"feed.follow.sources"),
+        (
+            (
+                *("--set", "feed.follow.registry.url=https://registry"),
+                *("--set", "feed.follow.registry.cafile=nothing.pem"),
+            ),
+            EX_CONFIG,
+            b"feed.follow.registry.cafile",
+        ),
     ],
 )
 def test_what_cannot_be_followed_is_refused(

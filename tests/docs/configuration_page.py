@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from daemon.config.learners import LEARNERS, KernelKeys, KernelMapConfig, LearnerConfig, ViewKeys
 from daemon.config.schema import SECTIONS, CatalogColumns, FollowConfig, WritesConfig
-from daemon.config.services import KafkaConfig
+from daemon.config.services import KafkaConfig, RegistryConfig
 from daemon.config.values import AsDuration, AsSize, duration_text, size_text
 
 INTRODUCTION = """# Configuration
@@ -53,6 +53,7 @@ _TABLES: Mapping[tuple[str, str], tuple[str, type[BaseModel]]] = {
     ("space", "views"): ("[space.views.NAME]", ViewKeys),
     ("serve", "writes"): ("[serve.writes]", WritesConfig),
     ("feed", "follow"): ("[feed.follow]", FollowConfig),
+    ("feed.follow", "registry"): ("[feed.follow.registry]", RegistryConfig),
 }
 """Keys that are tables of their own, with their headings."""
 _PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false", SecretStr: "secret"}
@@ -71,7 +72,10 @@ def _sections() -> Iterator[str]:
         inner = [key for section, key in _TABLES if section == name]
         yield from _table(f"[{name}]", model, leave_out=inner)
         for key in inner:
-            yield from _table(*_TABLES[name, key])
+            nested = [one for table, one in _TABLES if table == f"{name}.{key}"]
+            yield from _table(*_TABLES[name, key], leave_out=nested)
+            for one in nested:
+                yield from _table(*_TABLES[f"{name}.{key}", one])
         if name == "space":
             yield from _table("[[space.views.NAME.kernels]]", KernelMapConfig)
 

@@ -13,6 +13,7 @@ from typing import Any
 from streams.errors import OffsetExpired, StreamUnavailable
 from streams.feed.follow.files import FollowedFile, FollowedFiles
 from streams.feed.follow.records import RawRecord
+from streams.feed.follow.schemas import SchemaDecoder
 from streams.feed.follow.topics import FollowedTopic
 from streams.source import Address, KafkaSettings, parse_address
 
@@ -61,7 +62,8 @@ class Lane:
 class Intake:
     """Sources by what the configuration calls them: paths and patterns of files, addresses of topics.
 
-    `places`: those of an earlier `places()`. kafka: addresses of Kafka get it. Raises AddressError.
+    `places`: those of an earlier `places()`. kafka: addresses of Kafka get it. schemas: decodes records of
+    topics. Raises AddressError.
     """
 
     def __init__(
@@ -70,8 +72,9 @@ class Intake:
         places: Mapping[str, Any],
         lateness_ms: int,
         kafka: KafkaSettings | None = None,
+        schemas: SchemaDecoder | None = None,
     ) -> None:
-        self._lateness_ms = lateness_ms
+        self._lateness_ms, self._schemas = lateness_ms, schemas
         self._files: dict[str, FollowedFiles] = {}
         self._topics: dict[str, Lane] = {}
         self._lanes: dict[str, Lane] = {}
@@ -81,7 +84,7 @@ class Intake:
         for name in sources:
             known = places.get(name, {})
             if name.startswith(ADDRESSES):
-                self._topics[name] = Lane(topic=FollowedTopic(_address(name, kafka), known))
+                self._topics[name] = Lane(topic=FollowedTopic(_address(name, kafka), known, schemas=schemas))
             else:
                 self._files[name] = FollowedFiles(name, known)
 
@@ -130,6 +133,7 @@ class Intake:
         """What is worth telling since the last call."""
         told = [files.notes for files in self._files.values()]
         told += [lane.topic.notes for lane in self._topics.values() if lane.topic]
+        told += [self._schemas.notes] if self._schemas else []
         found = [note for notes in told for note in notes]
         for notes in told:
             notes.clear()
@@ -155,7 +159,8 @@ class Intake:
             return []
         lane.trouble = ""
         missing = lane.topic is not None and lane.topic.missing
-        lane.rests_until = None if records else now + (ABSENT_SECONDS if missing else AGAIN_SECONDS)
+        more = bool(records) or (lane.topic is not None and lane.topic.waits())
+        lane.rests_until = None if more else now + (ABSENT_SECONDS if missing else AGAIN_SECONDS)
         return records
 
     def _look(self, now: float) -> None:

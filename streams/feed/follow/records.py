@@ -31,10 +31,11 @@ _CLOUD = "ce_"
 
 
 class RawRecord(NamedTuple):
-    """One record: what messages call it, and its bytes; `headers` are those of a topic's record."""
+    """One record: what messages call it, and its bytes, what they were decoded to, or what is wrong with
+    them; `headers` are those of a topic's record."""
 
     place: str
-    value: bytes | None
+    value: Any
     headers: Headers = ()
 
 
@@ -123,10 +124,10 @@ class RecordReader:
         get = said.get
         name = get("impression")
         if type(name) is not str or not name:
-            name = _text(said, "impression" if "impression" in said else "id")
+            name = _text(said, "id" if name is None and "id" in said else "impression")
         query = get("query")
         if type(query) is not str or not query:
-            query = _text(said, "query" if "query" in said else "q")
+            query = _text(said, "q" if query is None and "q" in said else "query")
         ts = _time(said)
         shown = get("shown")
         if type(shown) is not list or not _are_ids(shown):
@@ -136,9 +137,9 @@ class RecordReader:
         chances = get("propensity") or get("prop") or ()
         if chances:
             _check_chances(chances, len(shown))
-        session = _text(said, "session") if "session" in said else None
-        source = _text(said, "source") if "source" in said else _text(said, "src") if "src" in said else None
-        key = _text(said, "key") if "key" in said else None
+        session, source, key = (_optional(said, name) for name in ("session", "source", "key"))
+        if source is None:
+            source = _optional(said, "src")
         if self._in_time(place, ts):
             options, clicked = self._options, get("clicked")
             told = Said(
@@ -159,7 +160,7 @@ class RecordReader:
         ts = _time(said)
         join: Any = said.get("impression")
         if type(join) is not str or not join:
-            if "impression" in said:
+            if join is not None:
                 join = _text(said, "impression")
             else:
                 join = (_text(said, "session"), _text(said, "query"))
@@ -196,14 +197,19 @@ def _rows(
 def _document(record: RawRecord) -> dict[str, Any]:
     """The JSON object of a record; of a CloudEvent its data, with id, time and type where it has none."""
     value = record.value
-    if value is None:
+    if type(value) is bytes:
+        try:
+            said = from_json(value, cache_strings="keys")  # looking for each id costs more than its memory
+        except ValueError:
+            said = json_map(value)  # says what is wrong with it
+    elif value is None:
         raise BadItemError(reasons.NOT_JSON, f"the record is empty, or longer than {MAX_LINE_BYTES} bytes")
-    try:
-        said = from_json(value, cache_strings="keys")  # looking for each id costs more than its memory
-    except ValueError:
-        said = json_map(value)  # says what is wrong with it
+    elif isinstance(value, BadItemError):
+        raise value
+    else:
+        said = value
     if type(said) is not dict:
-        raise BadItemError(reasons.NOT_JSON, f"the record is a JSON {type(said).__name__}, not an object")
+        raise BadItemError(reasons.NOT_JSON, f"the record is a {type(said).__name__}, not an object")
     if "specversion" in said:
         data = said.get("data")
         if type(data) is not dict:
@@ -217,9 +223,9 @@ def _document(record: RawRecord) -> dict[str, Any]:
 
 def _with_envelope(data: dict[str, Any], envelope: Mapping[str, Any]) -> dict[str, Any]:
     told = dict(data)
-    if "ts" not in told and "time" in envelope:
+    if told.get("ts") is None and "time" in envelope:
         told["ts"] = envelope["time"]
-    if "event" not in told and "type" in envelope:
+    if told.get("event") is None and "type" in envelope:
         told["event"] = str(envelope["type"]).rpartition(".")[2]
     if told.get("event") == IMPRESSION and "impression" not in told and "id" not in told and "id" in envelope:
         told["impression"] = envelope["id"]
@@ -235,6 +241,11 @@ def _text(said: Mapping[str, Any], field: str) -> str:
     if type(value) is int:
         return str(value)
     raise BadItemError(reasons.WRONG_TYPE, f"{field} is not a text")
+
+
+def _optional(said: Mapping[str, Any], field: str) -> str | None:
+    """A text; None where the field is absent or null, as those of a schema are that were not set."""
+    return None if said.get(field) is None else _text(said, field)
 
 
 def _time(said: Mapping[str, Any]) -> int:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from streams.errors import OffsetExpired, TopicMissing
+from streams.errors import OffsetExpired, StreamUnavailable, TopicMissing
 from streams.feed.follow.records import RawRecord
+from streams.feed.follow.schemas import SchemaDecoder
 from streams.open import open_source
-from streams.source import Address, GrowingSource, Source
+from streams.source import Address, GrowingSource, RecordBatch, Source
 
 BOUNDS_EVERY_S = 1.0
 """How often the ends of the partitions are asked for."""
+DECODING_SECONDS = 5.0
+"""After so long the records that are decoded go on, and the rest waits: each of them may ask a registry."""
 
 
 @dataclass(slots=True)
@@ -28,7 +32,8 @@ class FollowedTopic:
     """One topic. `places`: those of an earlier `place`, by partition.
 
     Whatever reads raises what a `Source` raises; a topic that is not there yet is tried again. `notes` are
-    lines worth telling: the topic is another one, retention has removed records.
+    lines worth telling: the topic is another one, retention has removed records. schemas: decodes records
+    that name a schema; one whose schema cannot be had waits, with all that were not read by then.
     """
 
     address: Address
@@ -36,34 +41,60 @@ class FollowedTopic:
     notes: list[str] = field(default_factory=list)
     missing: bool = False
     last: int = -1
+    schemas: SchemaDecoder | None = None
 
     def __post_init__(self) -> None:
         self._source: Source | None = None
         self._partitions: dict[int, FollowedPartition] = {}
         self._ends: dict[int, int] = {}
         self._asked = float("-inf")
+        self._polled: tuple[RecordBatch, int] | None = None
+        """What was polled and is not decoded yet, and how many records of it are."""
 
     def read(self, most: int, now: float) -> list[RawRecord]:
-        """Next records of one partition, none where nothing waits; `last` is then their partition."""
+        """Next records of one partition, `last`; none where nothing has come by now."""
         source = self._opened()
         if source is None:
             return []
-        batch = source.poll(most, 0.0)
-        if batch is None:
-            self._ends = {number: one.offset for number, one in self._partitions.items()}
-            self._asked = now
-            return []
-        self.last = batch.partition
-        for number, offset in source.reached().items():
-            self._partitions[number].offset = offset
+        batch, begin = self._polled or (source.poll(most, 0.0), 0)
+        if batch is not None:
+            self._polled = batch, begin  # whatever fails before places are noted, it is not polled again
         if now - self._asked >= BOUNDS_EVERY_S:
             self._ends, self._asked = {n: end for n, (_, end) in source.bounds().items()}, now
+        values = [] if batch is None else self._decoded(batch, begin)
+        for number, offset in source.reached().items():
+            self._partitions[number].offset = offset
+        if batch is None:
+            return []
+        end = begin + len(values)
+        self.last, self._polled = batch.partition, None
+        if end < len(batch):
+            self._partitions[batch.partition].offset, self._polled = batch.offsets[end], (batch, end)
         name = f"{self.address}/{batch.partition}"
+        columns = zip(batch.offsets[begin:end], values, batch.headers[begin:end], strict=True)
         return [
             RawRecord(f"{name}:{offset}", value, headers)
-            for offset, value, headers in zip(batch.offsets, batch.values, batch.headers, strict=True)
+            for offset, value, headers in columns
             if value is not None
         ]
+
+    def _decoded(self, batch: RecordBatch, begin: int) -> list[Any]:
+        """What records from `begin` on say, as far as their schemas can be had: of one at least, or it
+        raises StreamUnavailable."""
+        if self.schemas is None:
+            return batch.values[begin:]
+        found: list[Any] = []
+        began = time.monotonic()
+        for value, headers in zip(batch.values[begin:], batch.headers[begin:], strict=True):
+            try:
+                found.append(None if value is None else self.schemas.decoded(value, headers))
+            except StreamUnavailable:
+                if not found:
+                    raise
+                break
+            if time.monotonic() - began > DECODING_SECONDS:
+                break
+        return found
 
     def expired(self, error: OffsetExpired) -> None:
         """Go on with what retention has left."""
@@ -71,6 +102,7 @@ class FollowedTopic:
         assert self._source is not None
         self._partitions[error.partition].offset = error.earliest
         self._source.assign({number: one.offset for number, one in self._partitions.items()})
+        self._polled = None
 
     def saw(self, newest: int) -> None:
         """The latest time among the records that were read last."""
@@ -81,6 +113,10 @@ class FollowedTopic:
         """The latest time up to which every partition that has more to read was read; ms."""
         waiting = [one.newest for number, one in self._partitions.items() if self._waits(number, one)]
         return min(waiting) if waiting else max((one.newest for one in self._partitions.values()), default=0)
+
+    def waits(self) -> bool:
+        """Whether there is more to read: a broker that gave nothing may not have answered yet."""
+        return any(self._waits(number, one) for number, one in self._partitions.items())
 
     def behind(self) -> int:
         """Records that wait, as far as is known."""
@@ -100,7 +136,8 @@ class FollowedTopic:
             self._source.close()
 
     def _waits(self, number: int, one: FollowedPartition) -> bool:
-        return self._ends.get(number, one.offset + 1) > one.offset
+        polled = self._polled is not None and self._polled[0].partition == number
+        return polled or self._ends.get(number, one.offset + 1) > one.offset
 
     def _opened(self) -> Source | None:
         if self._source is None:
@@ -137,3 +174,4 @@ class FollowedTopic:
                 offset = min(max(offset, earliest), end)
             self._partitions[number] = FollowedPartition(offset, newest)
         source.assign({number: one.offset for number, one in self._partitions.items()})
+        self._polled = None

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from streams.errors import StreamUnavailable
+from streams.feed.follow import topics
 from streams.feed.follow.intake import AGAIN_SECONDS, Intake
-from streams.open import delete_topic, ensure_topic, open_sink, retain
-from streams.source import OutRecord, parse_address
+from streams.open import delete_topic, ensure_topic, open_sink, open_source, retain
+from streams.source import OutRecord, Source, parse_address
 
 LATENESS = 100
 
@@ -132,4 +137,60 @@ def test_resting_lanes_are_looked_at_again(tmp_path: Path) -> None:
     add(tmp_path / "a.log", 2)
     assert read(intake, now=0.0) == []
     assert [ts for ts, _ in read(intake, now=AGAIN_SECONDS)] == [2]
+    intake.close()
+
+
+class _Lagging:
+    """A source whose broker answers late: `polls` give nothing first, then `bounds` fail once."""
+
+    def __init__(self, source: Source, polls: int, fails: int = 0) -> None:
+        self._source, self._polls, self._fails = source, polls, fails
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def poll(self, most: int, timeout_s: float) -> Any:
+        self._polls -= 1
+        return None if self._polls >= 0 else self._source.poll(most, timeout_s)
+
+    def bounds(self) -> Any:
+        if self._polls < 0 < self._fails:
+            self._fails -= 1
+            raise StreamUnavailable("not now")
+        return self._source.bounds()
+
+
+def test_a_topic_whose_broker_has_not_answered_yet_holds_the_watermark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, quick = f"log:{tmp_path}/a.log#slow", f"log:{tmp_path}/a.log#quick"
+    for address in (slow, quick):
+        ensure_topic(parse_address(address), 1)
+    send(slow, 1_000)
+    send(quick, 50_000)
+    polls = {slow: 3, quick: 0}
+    monkeypatch.setattr(
+        topics, "open_source", lambda address: _Lagging(open_source(address), polls[str(address)])
+    )
+    intake = Intake([slow, quick], {}, LATENESS)
+    assert read(intake) == [(50_000, 0)]
+    assert not intake.at_rest()
+    found = [pair for now in (1.0, 2.0, 3.0) for pair in read(intake, now=now)]
+    assert found == [(1_000, 900)], "what is late by the clock of others is not late"
+    assert intake.watermark(3.0) >= 49_900
+    intake.close()
+
+
+def test_what_was_polled_when_the_broker_went_away_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"log:{tmp_path}/a.log#raw"
+    ensure_topic(parse_address(address), 1)
+    send(address, 1_000, 2_000)
+    monkeypatch.setattr(topics, "open_source", lambda address: _Lagging(open_source(address), 0, fails=1))
+    intake = Intake([address], {}, LATENESS)
+    assert read(intake, most=10) == []
+    assert intake.trouble() == ["not now"]
+    assert intake.places()[address]["at"] == {"0": (0, 0)}
+    assert [ts for ts, _ in read(intake, most=10, now=2.0)] == [1_000, 2_000]
     intake.close()

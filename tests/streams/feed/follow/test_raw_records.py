@@ -51,6 +51,13 @@ def test_lines_of_the_format_impressions_whose_clicks_come_apart() -> None:
     assert one(line).clicked == (0,)
 
 
+def test_null_counts_as_absent() -> None:
+    null = dict.fromkeys(("session", "source", "src", "key", "clicked", "propensity", "object"))
+    assert one({**null, **VIEW}, {**null, **CLICK}) == one(VIEW, CLICK)
+    click = {"event": "click", "impression": None, "session": "s", "query": "q", "ts": TS + 1, "object": "p2"}
+    assert one({**VIEW, "session": "s"}, click).clicked == (2,)
+
+
 def test_a_session_and_query_join_where_no_list_is_named() -> None:
     click = {"event": "click", "session": "s", "query": "q", "ts": TS + 1, "object": "p2"}
     assert one({**VIEW, "session": "s"}, click).clicked == (2,)
