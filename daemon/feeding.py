@@ -72,6 +72,13 @@ def _proof(config: Config, now_ms: int) -> ListProof | None:
     return ListProof(secret.encode(), now_ms - round(1000 * config.interleaving.max_age)) if secret else None
 
 
+def is_prequential(config: Config) -> bool:
+    """Whether lists that are learned from are written for versions to be judged by: where clicks decide, for
+    one model, by lists that are held out."""
+    by_clicks = not config.validate.judgments and not config.keys.slots
+    return config.feed.prequential and by_clicks and config.feed.holdout_share > 0
+
+
 def decider_of(
     config: Config, catalog: Catalog | None, partitions: int, now_ms: int, *, endless: bool = False
 ) -> Decider:
@@ -80,10 +87,12 @@ def decider_of(
     Times past `now_ms` by more than stream.max_future are refused; of an endless log its reader does that.
     """
     space = config.space.id if config.space.views else None
-    given = config.feed.model_dump(exclude={"follow"})
+    given = config.feed.model_dump(exclude={"follow"}) | {"prequential": is_prequential(config)}
     proof = _proof(config, now_ms)
     latest_ms = None if endless else now_ms + round(1000 * config.stream.max_future)
-    settings = FeedSettings(**given, partitions=partitions, space=space, latest_ms=latest_ms, proof=proof)
+    settings = FeedSettings(
+        **given, partitions=partitions, space=space, latest_ms=latest_ms, proof=proof, untimed_ms=now_ms
+    )
     spec = config.space_spec() if config.space.views else None
     if catalog is None:
         if settings.holdout_kinds:

@@ -115,6 +115,10 @@ def encode_impression(impression: Impression) -> bytes:
     if impression.draft is not None:
         fields["draft"] = _draft_fields(impression.draft, shown)
     _add_texts(fields, kind=impression.kind)
+    if impression.trained:
+        if impression.kind is not None:
+            raise Poison(poison.UNKNOWN_FIELD, "of a kind that is held out nothing is learned")
+        fields["trained"] = True
     return pack(fields)
 
 
@@ -138,6 +142,7 @@ def decode_impression(value: bytes | None) -> Impression:
         key=fields.get("key"),
         draft=_draft(fields["draft"]) if "draft" in fields else None,
         kind=fields.get("kind"),
+        trained=fields.get("trained", False),
     )
 
 
@@ -253,6 +258,8 @@ def _version_of(key: str | None) -> int:
 
 
 def _version_of_list(impression: Impression) -> int:
+    if impression.trained:
+        return limits.TRAINED_VERSION
     if impression.kind is not None:
         return limits.KIND_VERSION
     return limits.DRAFTED_VERSION if impression.draft else _version_of(impression.key)

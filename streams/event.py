@@ -171,6 +171,7 @@ class Impression:
     rank. `ts` is in milliseconds since the epoch. `key` names the model that its clicks are of, where
     there is one per key. `draft`: how the list was made, where chance had a part in it and that was proved.
     `kind`: of what kind its query is, where none of that kind is learned from: the object at the centre.
+    `trained`: it is no held-out list: its triplets are in the training topic.
     """
 
     id: str
@@ -184,3 +185,4 @@ class Impression:
     key: str | None = None
     draft: Draft | None = None
     kind: str | None = None
+    trained: bool = False

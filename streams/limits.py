@@ -7,9 +7,10 @@ stream; a test holds them equal.
 
 from __future__ import annotations
 
-FORMAT_VERSION, KEYED_VERSION, DRAFTED_VERSION, KIND_VERSION = 1, 2, 3, 4
+FORMAT_VERSION, KEYED_VERSION, DRAFTED_VERSION, KIND_VERSION, TRAINED_VERSION = 1, 2, 3, 4, 5
 """Events and impressions with a key are of the second, impressions with a draft of the third, those of a kind
-that is held out of the fourth: a reader that knows only the versions before refuses these alone."""
+that is held out of the fourth, those that are learned from of the fifth: a reader that knows only the
+versions before refuses these alone."""
 
 MAX_VALUE_BYTES = 1024 * 1024
 """One event, impression or item record."""

@@ -26,6 +26,7 @@ from streams.limits import (
     MAX_TS,
     MAX_VALUE_BYTES,
     MAX_WEIGHT,
+    TRAINED_VERSION,
 )
 from streams.poison import Poison
 
@@ -111,7 +112,7 @@ def read_event(value: bytes | None, max_bytes: int = MAX_VALUE_BYTES) -> dict[st
 def read_impression(value: bytes | None) -> dict[str, Any]:
     """An impression's fields, all checked except the objects in `q` and `shown`, which stay raw."""
     fields = open_map(unpack(value, MAX_VALUE_BYTES, max_list=MAX_SHOWN), "the impression")
-    versions = (FORMAT_VERSION, KEYED_VERSION, DRAFTED_VERSION, KIND_VERSION)
+    versions = (FORMAT_VERSION, KEYED_VERSION, DRAFTED_VERSION, KIND_VERSION, TRAINED_VERSION)
     _check_head(fields, _IMPRESSION_REQUIRED, _IMPRESSION_FIELDS, versions)
     _check_texts(fields, ("src", "sp", "kind"))
     if type(fields["shown"]) is not list or not fields["shown"]:
@@ -121,6 +122,8 @@ def read_impression(value: bytes | None) -> dict[str, Any]:
         check_propensity(fields["prop"], len(fields["shown"]))
     if "draft" in fields:
         fields["draft"] = read_draft(fields["draft"], len(fields["shown"]))
+    if fields.get("trained", True) is not True:
+        raise Poison(poison.WRONG_TYPE, "trained is not true")
     return fields
 
 
@@ -135,6 +138,8 @@ def _check_head(
         required, known = required | {"draft"}, known | {"draft", "key"}
     elif version == KIND_VERSION:
         required, known = required | {"kind"}, known | {"kind", "draft", "key"}
+    elif version == TRAINED_VERSION:
+        required, known = required | {"trained"}, known | {"trained", "draft", "key"}
     if not required <= fields.keys():
         raise Poison(poison.MISSING_FIELD, f"{', '.join(sorted(required - fields.keys()))} missing")
     if len(fields) > len(required) and not known.issuperset(fields):

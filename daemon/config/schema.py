@@ -534,6 +534,11 @@ class FeedConfig(Section):
         lt=1,
         description="size of such a kind: a share of the catalog, nearest to one object",
     )
+    prequential: bool = Field(
+        True,
+        description="where clicks decide, lists that are learned from judge versions, too: those before them"
+        " (test then train); the holdout topic then holds them as well",
+    )
     query_cap: int = Field(1000, ge=0, description="most impressions kept per query and stream; 0 no cap")
     dedupe_window: int = Field(100_000, ge=0, description="impression ids remembered; 0 keeps duplicates")
     seed: int = Field(

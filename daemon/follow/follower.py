@@ -189,6 +189,7 @@ class ClickFollower:
     def _queue(self, place: str, decision: Decision) -> None:
         topic = HOLDOUT if decision.fate == "holdout" else TRAINING
         most = self._outlet.max_record_bytes
+        self._waiting += [(HOLDOUT, record) for record in decision.ahead if _size(record) <= most]
         for record in decision.records:
             if _size(record) > most:
                 log.warning(

@@ -389,7 +389,7 @@ class ValidateMetrics:
         self._better = gauge("tripletd_better_for_users", about, ["finding"])
         about = "Natural logarithm of the capital against no version being better than version 0"
         self._capital = gauge("tripletd_evidence", about)
-        about = "About how many more held-out lists a verdict takes; absent while nothing points there"
+        about = "About how many more lists a verdict takes; absent while nothing points there"
         self._missing = gauge("tripletd_evidence_missing_lists", about, ["verdict"])
         self.stopped = gauge("tripletd_stopped", "1 after a STOP verdict")
         ProcessCollector(registry=registry)

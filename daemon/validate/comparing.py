@@ -19,7 +19,7 @@ its teams, and of no others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -60,13 +60,15 @@ def are_nearer(one: Scores, other: Scores, lists: ShownLists) -> bool:
     return in_shown_order(one, lists) > in_shown_order(other, lists) + NEARER
 
 
-def told_by_order(own: Scores, other: Scores, lists: ShownLists, where: Mask) -> Float:
+def told_by_order(
+    own: Scores, other: Scores, lists: ShownLists, where: Mask, like: Mask | None = None
+) -> Float:
     """`differences` of the lists at `where`, bool[n], NaN at the others; NaN at all where those lists are
-    nearer to `own`.
+    nearer to `own`. like: see `differences`.
     """
     if not where.any() or are_nearer(own[where], other[where], lists.at(where)):
         return np.full(len(where), np.nan)
-    return np.where(where, differences(own, other, lists), np.nan)
+    return np.where(where, differences(own, other, lists, like), np.nan)
 
 
 def compare(
@@ -75,11 +77,14 @@ def compare(
     states: tuple[State, State, State, State],
     fresh: Mask,
     through: Positions,
+    *,
+    alike: bool = True,
 ) -> Comparison:
     """A version on a panel, against version 0, the best version and the anchor.
 
     versions: these four; states: which states of the learner they are. fresh: bool[n], the lists that were
-    not bet on before, in the order of time; with them positions are taken up to `through`.
+    not bet on before, in the order of time; with them positions are taken up to `through`. alike: whether the
+    others say as well by how much the rankings usually differ.
     """
     own, zero, best, anchor = versions
     _, at_zero, at_best, at_anchor = states
@@ -96,7 +101,8 @@ def compare(
     def bets(one: Scored, other: Scored, teams: Float, where: Mask) -> list[float]:
         if one is other:
             return []
-        ordered = told_by_order(one.scores, other.scores, lists, where & plain)
+        asked = where & plain
+        ordered = told_by_order(one.scores, other.scores, lists, asked, None if alike else asked)
         return clustered(np.where(np.isnan(teams), ordered, teams), where)
 
     def clustered(values: Float, where: Mask) -> list[float]:
@@ -122,4 +128,18 @@ def compare(
         interleaved=int(by_teams.any(axis=0).sum()),
         silent=int(silent.sum()),
         through=through,
+    )
+
+
+def with_trained(held: Comparison, trained: Comparison) -> Comparison:
+    """A comparison by held-out lists, after the bets on lists that were learned from later."""
+    return replace(
+        held,
+        fresh=[*trained.fresh, *held.fresh],
+        fresh_anchor=[*trained.fresh_anchor, *held.fresh_anchor],
+        fresh_best=[*trained.fresh_best, *held.fresh_best],
+        fresh_lead=[*trained.fresh_lead, *held.fresh_lead],
+        lists=trained.lists + held.lists,
+        interleaved=trained.interleaved + held.interleaved,
+        trained=trained.lists,
     )

@@ -25,9 +25,10 @@ from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.validate.choosing import FormChooser, FormChooserByJudgments, UnseenKinds, to_measures
-from daemon.validate.comparing import Measures, Scored, compare
+from daemon.validate.comparing import Measures, Scored, compare, with_trained
 from daemon.validate.decide import DecisionRule, fallen, is_finite, judge_by, why_not
 from daemon.validate.evidence import (
+    Bettor,
     Comparison,
     Conclusion,
     EvidenceRule,
@@ -42,7 +43,7 @@ from daemon.validate.judge import Judge
 from daemon.validate.measures import Float, State
 from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
 from daemon.versions.algorithms import map_of
-from daemon.versions.contents import APPLIED, counted, records_of
+from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
 from daemon.versions.forms import FormChoice, KeyedForm
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict
 from daemon.versions.restore import ChoosesForms, choice_of, serving_form
@@ -89,6 +90,11 @@ class Candidate:
         return self.number, records_of(self.manifest)
 
     @property
+    def until_ms(self) -> int:
+        """The newest event time that it has learned, ms; 0 without any."""
+        return watermark_of(self.manifest) or 0
+
+    @property
     def events(self) -> int:
         """Events applied up to it, rejected ones left out."""
         return counted(self.manifest.counters, *APPLIED)
@@ -100,7 +106,8 @@ class Candidate:
 
 
 class CandidateCache:
-    """Opens versions and keeps those in use open: version 0, the best, the one being judged.
+    """Opens versions and keeps those in use open: version 0, the best, the anchor, the one being judged, the
+    one that bets on lists that are learned from.
 
     Memory: the catalog as read and as mapped, and per open version its serving form (a matrix of the
     learner's dimension, 4 d^2 bytes; none for an untrained version 0) and one float32 per catalog object.
@@ -231,6 +238,33 @@ class Evaluator:
         )
         states = version.state, zero.state, best.state, anchor.state
         return compare(self._panel_of(window), looks, states, fresh, window.positions)
+
+    def compare_before(
+        self,
+        bettor: Candidate,
+        against: tuple[Candidate, Candidate, Candidate],
+        window: Window,
+        since_ms: int,
+        until_ms: int,
+    ) -> Comparison:
+        """A version against the same three on the lists of these times that were learned from after it.
+        Raises NotFinite.
+
+        What it has learned is ordered otherwise than what it has not, and tells nothing of how far the
+        rankings usually differ there: where clicks happened to lie in what was learned, all that came after
+        would seem to be preferred or not.
+        """
+        lists = [held.impression for held in window.trained()]
+        panel = self._judge.panel(lists)
+        fresh = np.array([since_ms < one.ts <= until_ms for one in lists], bool)
+        zero, best, anchor = against
+        looks = {
+            one.number: Scored({}, self._judge.shown_scores(one.scorer, panel), np.zeros(0))
+            for one in (bettor, *against)
+        }
+        scored = looks[bettor.number], looks[zero.number], looks[best.number], looks[anchor.number]
+        states = bettor.state, zero.state, best.state, anchor.state
+        return compare(panel, scored, states, fresh, {}, alike=False)
 
     def unseen(self, candidate: Candidate, zero: Candidate, window: Window) -> Measures:
         """How a version does against version 0 on kinds of queries of which nothing is learned; empty where
@@ -392,6 +426,9 @@ def _by_key(impressions: Sequence[Impression]) -> dict[str, list[int]]:
 AnyEvaluator: TypeAlias = Evaluator | KeyedEvaluator
 
 
+LEAST_TRAINED = 50
+"""Lists that are learned from are bet on so many at a time, or more: by how much two rankings usually differ
+there, they alone say."""
 AGAIN_SHARE = 10
 """A version is judged once more when this part of a window has come since: also without new versions lists go
 on to tell.
@@ -420,6 +457,7 @@ class Weigher:
         seen = evaluator.compare(version, (zero, best, anchor), self._holdout.window, known.through)
         if not seen.away:
             seen = replace(seen, barred=self._barred(evaluator, version, zero))
+        seen = self._with_trained(evaluator, seen, version, (zero, best, anchor), known.bettor)
         standing, outcome = weigh(known, self._evidence, version.number, best.number, seen)
         return Weighed(version.number, best.number, standing, outcome, self._evidence, seen.silent)
 
@@ -443,6 +481,33 @@ class Weigher:
         window, after = self._holdout.window, known.through
         fresh = sum(held.offset >= after.get(held.partition, 0) for held in window)
         return fresh >= max(least, self._evidence.horizon // AGAIN_SHARE)
+
+    def _with_trained(
+        self,
+        evaluator: Evaluator,
+        seen: Comparison,
+        version: Candidate,
+        against: tuple[Candidate, Candidate, Candidate],
+        bettor: Bettor,
+    ) -> Comparison:
+        """With the bets on lists that `version` may have learned from, by the one that bets on such lists;
+        `version` is the next to do so. Few lists wait for more.
+        """
+        window, next_one = self._holdout.window, Bettor(version.number, version.until_ms)
+        if next_one.until_ms <= bettor.until_ms:
+            return seen
+        came = [one for one in window.trained() if bettor.until_ms < one.impression.ts <= next_one.until_ms]
+        if bettor.version and len(came) < LEAST_TRAINED:
+            return seen
+        seen = replace(seen, bettor=next_one)
+        if not bettor.version or not came:
+            return seen
+        times = bettor.until_ms, next_one.until_ms
+        try:
+            before = self._candidates.open(bettor.version)
+            return with_trained(seen, evaluator.compare_before(before, against, window, *times))
+        except (CandidateRejected, NotFinite):  # pruned, say: what came meanwhile is bet on by nobody
+            return seen
 
     def _anchor(self, known: Standing, best: Candidate) -> tuple[Candidate, Standing]:
         """The anchor, opened; the best version where it is gone."""

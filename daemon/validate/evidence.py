@@ -4,7 +4,9 @@ tests.
 Each held-out list is bet on once, by the newest version at the time, against version 0 (the ranking that
 users had) and against the *anchor*: the last version that was surely better than the anchor before it, and
 version 0 at first. So many versions cost nothing: there is one capital against "what was learned is no
-better", and every version since the anchor adds to it.
+better", and every version since the anchor adds to it. A list that is learned from is bet on by a version
+from before it (prequential: test then train, Dawid 1984). Bets go from version to version, and what a version
+has learned so has every later one: each list that is bet on was learned by nobody who bet before.
 
 - **Superior** to the anchor: the version becomes best, and the anchor of what comes.
 - Once the anchor is above version 0, `best` follows the newest version that nothing shows to be inferior to
@@ -212,13 +214,24 @@ class EvidenceRule:
 
 
 @dataclass(frozen=True, slots=True)
+class Bettor:
+    """The version that bets next on lists that are learned from, 0: none. until_ms: the newest event time
+    that it or one before it had learned; only lists after it are bet on.
+    """
+
+    version: int = 0
+    until_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
     """All that is known since the last fall.
 
     line: the newest versions against version 0. step: against the anchor. lead: against what was best at the
     time, where that is neither, by interleaved lists alone. hold: against the best version, see
-    `Capital.bet_anew`. falls: how often `best` went back. lists: held-out lists taken; interleaved: those of
-    them that two versions made together. through: holdout positions up to which they are taken.
+    `Capital.bet_anew`. falls: how often `best` went back. lists: lists taken; interleaved: those of them that
+    two versions made together; trained: those that were learned from later. through: holdout positions up to
+    which those that were held out are taken; bettor: up to when the others are.
     """
 
     anchor: int = 0
@@ -230,6 +243,8 @@ class Standing:
     lists: int = 0
     interleaved: int = 0
     through: Positions = field(default_factory=dict)
+    trained: int = 0
+    bettor: Bettor = Bettor()
 
     def alpha(self, rule: EvidenceRule) -> float:
         """The error of the next proof: halved by each fall, so that all together have twice `rule.alpha` at
@@ -253,12 +268,14 @@ class Standing:
             "lists": self.lists,
             "interleaved": self.interleaved,
             "through": {str(partition): offset for partition, offset in sorted(self.through.items())},
+            "trained": self.trained,
+            "bettor": [self.bettor.version, self.bettor.until_ms],
         }
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
         """The inverse. KeyError, TypeError or ValueError for anything else."""
-        lead = found.get("lead")  # absent where an older release wrote it
+        lead = found.get("lead")  # absent where an older release wrote it, as what stands last
         return cls(
             int(found["anchor"]),
             PairedTest.from_json(found["line"]),
@@ -269,6 +286,8 @@ class Standing:
             int(found["lists"]),
             int(found.get("interleaved", 0)),
             {int(partition): int(offset) for partition, offset in found["through"].items()},
+            int(found.get("trained", 0)),
+            Bettor(*map(int, found.get("bettor", ()))),
         )
 
 
@@ -280,8 +299,10 @@ class Comparison:
     best version against version 0 there. fresh_lead: of what was learned later against the best version, by
     lists that both made. window_best: of all lists, against the best version. away: what is two clicks away,
     against version 0. lists: how many are not bet on before, through: up to where; interleaved: how many of
-    them two versions made together, so that their teams tell. silent: how many of them are so near to what
-    is served that nothing can be told of it. barred: what else keeps the version from being best.
+    them two versions made together, so that their teams tell; trained: how many of them were learned from
+    later, and bet on by a version before. bettor: which bets on such lists next, None: the same. silent: how
+    many are so near to what is served that nothing can be told of it. barred: what else keeps the version
+    from being best.
     """
 
     fresh: Sequence[float]
@@ -295,6 +316,8 @@ class Comparison:
     fresh_lead: Sequence[float] = ()
     silent: int = 0
     barred: tuple[str, ...] = ()
+    trained: int = 0
+    bettor: Bettor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,12 +362,15 @@ def weigh(
         lists=standing.lists + seen.lists,
         interleaved=standing.interleaved + seen.interleaved,
         through=seen.through,
+        trained=standing.trained + seen.trained,
+        bettor=seen.bettor or standing.bettor,
     )
     found, led = now.step.found(now.alpha(rule)), now.lead.found(now.alpha(rule))
     if led == "superior" and found != "inferior":
         found = led
     if best and hold.log >= math.log(FALSE_ALARM_BETS):
-        return Standing(falls=now.falls + 1, through=now.through), Conclusion(found, fell=True)
+        after = Standing(falls=now.falls + 1, through=now.through, bettor=now.bettor)
+        return after, Conclusion(found, fell=True)
     guards = (*seen.barred, *_guards(rule, best, seen))
     if led == "inferior":
         guards = (*guards, f"in interleaved lists users prefer what was best before, such as version {best}")
@@ -381,8 +407,10 @@ def is_better(
         return f"no longer: version {best} has lost to your ranking (version 0), which is best again"
     served = version if outcome.promoted else best
     if not served:
+        held = f", {standing.lists - standing.trained:,} of them held out" if standing.trained else ""
         drafted = f", {standing.interleaved:,} of them interleaved" if standing.interleaved else ""
-        told = f"{_why_not_yet(standing, rule, outcome)} ({standing.lists:,} held-out lists so far{drafted})"
+        lists = f"{standing.lists:,} {_lists(standing)} so far{held}{drafted}"
+        told = f"{_why_not_yet(standing, rule, outcome)} ({lists})"
         return f"{told}; {_ask(version, 'latest')}" if silent else told
     proven = standing.anchor or served
     told = f"yes: version {proven} is better than your ranking (version 0), error at most {rule.alpha:g}"
@@ -411,11 +439,18 @@ def _why_not_yet(standing: Standing, rule: EvidenceRule, outcome: Conclusion) ->
     missing = lists_missing(standing, rule)
     if missing is None:
         return "not known yet: nothing points to it"
-    return f"not known yet: about {missing:,} more held-out lists are needed"
+    return f"not known yet: about {missing:,} more {_lists(standing)} are needed"
+
+
+def _lists(standing: Standing) -> str:
+    """What is counted: all that are fed, where those that are learned from are bet on, too."""
+    return "lists" if standing.trained else "held-out lists"
 
 
 def lists_missing(standing: Standing, rule: EvidenceRule) -> int | None:
-    """About how many more held-out lists "superior" to version 0 takes; None where nothing points there."""
+    """About how many more lists "superior" to version 0 takes, held out or bet on before they are learned
+    from; None where nothing points there.
+    """
     bets = standing.line.missing(standing.alpha(rule))
     if bets is None or not standing.line.bets:
         return None

@@ -6,17 +6,19 @@ The window is a pure function of the holdout positions. Of every partition it ho
 `share = ceil(size / partitions)` records before its position, and of these the usable ones (at least one
 clicked and one unclicked object). So the window read again from the log at the same positions is the same
 window, whatever restarts, polls and rewinds lie between, as long as the log still holds those records.
-Memory: at most `size + partitions` impressions. Lists of kinds of queries that are held out as a whole stand
-in it too, apart from the others: nothing but `Window.of_kinds` gives them. An impression that was written
-twice (a broker that did not answer was sent it again) counts once: it is known by its id, and where one model
-per key is learned by its key too, as different keys may use one id.
+Lists of kinds of queries that are held out as a whole stand in it too, apart from the others: nothing but
+`Window.of_kinds` gives them. Lists that are learned from (`Impression.trained`) take no room of the others:
+as many of them are kept beside, found by looking back `spread` times as far, and nothing but
+`Window.trained` gives them. Memory: at most `2 (size + partitions)` impressions. An impression that was
+written twice (a broker that did not answer was sent it again) counts once: it is known by its id, and where
+one model per key is learned by its key too, as different keys may use one id.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from daemon.dead_letters import send_durably
@@ -41,12 +43,13 @@ def share_of(size: int, partitions: int) -> int:
     return -(-size // partitions)
 
 
-def rebuild_from(ends: Mapping[int, tuple[int, int]], size: int) -> dict[int, int]:
-    """Where to start reading so that the window is full at the ends: `share` records back, or the earliest.
+def rebuild_from(ends: Mapping[int, tuple[int, int]], size: int, spread: int = 1) -> dict[int, int]:
+    """Where to start reading so that the window is full at the ends: `spread` shares of records back, or the
+    earliest.
 
     ends: partition -> (earliest, end), or (earliest, any wanted position) to see an older window again.
     """
-    share = share_of(size, len(ends))
+    share = share_of(size, len(ends)) * spread
     return {partition: max(earliest, end - share) for partition, (earliest, end) in ends.items()}
 
 
@@ -64,13 +67,20 @@ Identity = tuple[str, str | None]
 
 class Window:
     """Newest usable impressions per partition, and the position up to which the topic was read. keyed: one
-    model per key is learned."""
+    model per key is learned. spread: how many shares of records are looked back on at most."""
 
-    def __init__(self, size: int, starts: Mapping[int, int], keyed: bool = False) -> None:
+    def __init__(self, size: int, starts: Mapping[int, int], keyed: bool = False, spread: int = 1) -> None:
         self._keyed = keyed
         self._share = share_of(size, len(starts))
+        self._look_back = self._share * spread
         self._positions = dict(starts)
-        self._held: dict[int, deque[HeldImpression]] = {partition: deque() for partition in starts}
+        self._held: dict[int, deque[tuple[int, HeldImpression]]] = {
+            partition: deque() for partition in starts
+        }
+        """With its place among the records that are not learned from."""
+        self._trained: dict[int, deque[HeldImpression]] = {partition: deque() for partition in starts}
+        self._passed: Counter[int] = Counter()
+        """Records that are learned from, by partition, since `starts`."""
         self._ids: Counter[Identity] = Counter()
         """Of the lists that are of no held-out kind."""
 
@@ -81,9 +91,13 @@ class Window:
 
     def add(self, held: HeldImpression) -> bool:
         """Take a usable impression and move past it; whether it counts among the lists and was not here."""
-        self._held[held.partition].append(held)
         is_first = False
-        if held.impression.kind is None:
+        if held.impression.trained:
+            self._trained[held.partition].append(held)
+            self._passed[held.partition] += 1
+        else:
+            self._held[held.partition].append((held.offset - self._passed[held.partition], held))
+        if held.impression.kind is None and not held.impression.trained:
             identity = self._identity(held)
             self._ids[identity] += 1
             is_first = self._ids[identity] == 1
@@ -92,11 +106,14 @@ class Window:
 
     def move(self, partition: int, next_offset: int) -> None:
         """The partition was read up to `next_offset`; what fell out of the look-back is forgotten."""
-        self._positions[partition] = max(next_offset, self._positions[partition])
-        oldest = self._positions[partition] - self._share
+        self._positions[partition] = position = max(next_offset, self._positions[partition])
+        oldest, earliest = position - self._passed[partition] - self._share, position - self._look_back
+        trained = self._trained[partition]
+        while trained and (len(trained) > self._share or trained[0].offset < earliest):
+            trained.popleft()
         queue = self._held[partition]
-        while queue and queue[0].offset < oldest:
-            held = queue.popleft()
+        while queue and (queue[0][0] < oldest or queue[0][1].offset < earliest):
+            _, held = queue.popleft()
             if held.impression.kind is not None:
                 continue
             gone = self._identity(held)
@@ -109,17 +126,22 @@ class Window:
 
     def __iter__(self) -> Iterator[HeldImpression]:
         """Each once, oldest first, by (time, partition, offset): an order that does not depend on how polls
-        interleaved. Without those of kinds that are held out as a whole.
+        interleaved. Without those of kinds that are held out as a whole, and those that are learned from.
         """
-        return self._in_order(of_kinds=False)
+        return self._in_order(held for held in self._held_out() if held.impression.kind is None)
 
     def of_kinds(self) -> list[HeldImpression]:
         """In the same order, the lists of kinds of queries of which nothing is learned."""
-        return list(self._in_order(of_kinds=True))
+        return list(self._in_order(held for held in self._held_out() if held.impression.kind is not None))
 
-    def _in_order(self, of_kinds: bool) -> Iterator[HeldImpression]:
-        everything = (held for queue in self._held.values() for held in queue)
-        wanted = (held for held in everything if (held.impression.kind is not None) is of_kinds)
+    def trained(self) -> list[HeldImpression]:
+        """In the same order, the lists that are learned from: versions from before may bet on them."""
+        return list(self._in_order(held for queue in self._trained.values() for held in queue))
+
+    def _held_out(self) -> Iterator[HeldImpression]:
+        return (held for queue in self._held.values() for _, held in queue)
+
+    def _in_order(self, wanted: Iterable[HeldImpression]) -> Iterator[HeldImpression]:
         ordered = sorted(wanted, key=lambda h: (h.impression.ts, h.partition, h.offset))
         firsts: dict[Identity, HeldImpression] = {}
         for held in ordered:
@@ -144,7 +166,7 @@ class Holdout:
 
     Starts `size` records before the end, or before `upto` (an older window again). A dead letter may be
     written again after a restart. keyed: an impression without a key can be judged by no model, and one is
-    known by its id and its key. clock: monotonic, in seconds.
+    known by its id and its key. spread: see `Window`. clock: monotonic, in seconds.
     """
 
     def __init__(
@@ -156,6 +178,7 @@ class Holdout:
         catalog: Catalog | None,
         size: int,
         keyed: bool = False,
+        spread: int = 1,
         upto: Mapping[int, int] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -164,7 +187,7 @@ class Holdout:
         self._space = space
         self._catalog = catalog
         self._size = size
-        self._keyed = keyed
+        self._keyed, self._spread = keyed, spread
         self.topic = source.identity().topic
         self._upto = None if upto is None else dict(upto)
         self._counts: Counter[str] = Counter()
@@ -268,6 +291,6 @@ class Holdout:
         bounds = self._source.bounds()
         if self._upto is not None:
             bounds = {partition: (bounds[partition][0], end) for partition, end in self._upto.items()}
-        starts = rebuild_from(bounds, self._size)
+        starts = rebuild_from(bounds, self._size, self._spread)
         self._source.assign(starts)
-        return Window(self._size, starts, self._keyed)
+        return Window(self._size, starts, self._keyed, self._spread)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from checkpoints.ledger import Ledger
 from checkpoints.store import Damaged
 from checkpoints.versions import VersionStore
 from daemon.catalogs import learner_catalog
-from daemon.config.schema import Config
+from daemon.config.schema import Config, FeedConfig
 from daemon.dead_letters import open_dead
 from daemon.exits import UserError
 from daemon.telemetry import ValidateMetrics
@@ -103,7 +104,14 @@ def open_inputs(
         stack.callback(opened.close)
     stored = open_store(config.checkpoints.path)
     return ValidatorInputs(
-        holdout=Holdout(source, dead, space=space, catalog=catalog, size=config.validate.window, keyed=keyed),
+        holdout=Holdout(
+            *(source, dead),
+            space=space,
+            catalog=catalog,
+            size=config.validate.window,
+            keyed=keyed,
+            spread=lists_per_held_out(config.feed),
+        ),
         training=training,
         versions=stored.versions,
         ledger=stored.ledger,
@@ -116,6 +124,12 @@ def open_inputs(
         max_queries=config.validate.max_queries,
         per_key=config.validate.least_impressions if keyed else None,
     )
+
+
+def lists_per_held_out(feed: FeedConfig) -> int:
+    """Records of the holdout topic for each list that is held out, where those that are learned from stand in
+    it, too."""
+    return math.ceil(1 / feed.holdout_share) if feed.prequential and feed.holdout_share else 1
 
 
 def short_of_end(

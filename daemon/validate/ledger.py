@@ -68,7 +68,8 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
         elif entry.kind == "RESUME" and not is_pause(entry):
             judged = []
             baseline = frozenset({0} if promoted is None else {0, promoted})
-            standing = Standing(promoted or 0, falls=standing.falls, through=positions_of(entry.measures))
+            through, bettor = positions_of(entry.measures), standing.bettor
+            standing = Standing(promoted or 0, falls=standing.falls, through=through, bettor=bettor)
     stop = stop_in_force(ordered)
     stopped = None if stop is None else positions_of(stop.measures)
     return JudgedHistory(tuple(judged), baseline, frozenset(refused), promoted, stopped, standing)

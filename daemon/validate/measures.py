@@ -296,17 +296,19 @@ PART_PAIRS = 1 << 20
 SCALE = 2.0
 
 
-def differences(own: Scores, other: Scores, lists: ShownLists) -> Float:
+def differences(own: Scores, other: Scores, lists: ShownLists, like: Mask | None = None) -> Float:
     """How much more users prefer the order of `own` to that of `other` in each list, float64[n] in [-1, 1].
 
-    own, other: scores [n, L]; lists in the order in which they were shown, of the past first.
+    own, other: scores [n, L]; lists in the order in which they were shown, of the past first. like: bool[n],
+    the lists that say by how much the rankings usually differ, where others are not like those asked about;
+    None: all.
     """
     count, length = lists.valid.shape
     step = max(1, PART_PAIRS // (length * length))
     parts = [slice(at, min(at + step, count)) for at in range(0, count, step)]
     total, known = np.zeros((length, length)), np.zeros((length, length))
     for part in parts:
-        valid = lists.valid[part]
+        valid = lists.valid[part] if like is None else lists.valid[part] & like[part, None]
         total += (_above(own[part]) - _above(other[part])).sum(axis=0, where=_pairs(valid))
         known += _pairs(valid).sum(axis=0)
     usual = total / np.maximum(known, 1.0)

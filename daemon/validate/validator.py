@@ -302,7 +302,8 @@ class Validator:
         self._inputs.metrics.judge_seconds.observe(time.perf_counter() - began)
         log.info("version judged", version=entry["version"], verdict=entry["reason"])
         history = self._complete(self._history())
-        self._forget_all_but(0, history.promoted, history.standing.anchor)
+        standing = history.standing
+        self._forget_all_but(0, history.promoted, standing.anchor, standing.bettor.version)
         report(self._inputs.metrics, history, number, entry["measures"])
         return number
 

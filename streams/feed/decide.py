@@ -85,10 +85,10 @@ _NOTHING_MADE = Made(())
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The fate of one item.  `records` go to the topic of the fate (a correction's to training); `made` is of
-    training and corrections; `ts` is
-    the time of what was kept, ms; `draft` what became of the draft of a signed list, "" for other lists;
-    `explored`: that chance had placed an object in it, which its id proves."""
+    """The fate of one item.  `records` go to the topic of the fate (a correction's to training), `ahead`
+    before them to the holdout topic: the list itself, where it is learned from; `made` is of training and
+    corrections; `ts` is the time of what was kept, ms; `draft` what became of the draft of a signed list, ""
+    for other lists; `explored`: that chance had placed an object in it, which its id proves."""
 
     fate: Fate
     reason: str = ""
@@ -98,6 +98,7 @@ class Decision:
     ts: int | None = None
     draft: str = ""
     explored: bool = False
+    ahead: tuple[OutRecord, ...] = ()
 
 
 class Decider:
@@ -260,7 +261,8 @@ class Decider:
             impression = replace(impression, space=self._settings.space)
         kind = self._kind_of(impression.query)
         if kind is not None or self._is_holdout(key, impression.id):
-            return self._to_holdout(replace(without(impression, unknown), kind=kind), key)
+            held = replace(without(impression, unknown), kind=kind, trained=False)
+            return self._to_holdout(held, key)
         return self._to_training(impression, unknown, key)
 
     def _to_holdout(self, impression: Impression, key: bytes) -> Decision:
@@ -271,7 +273,8 @@ class Decider:
     def _to_training(self, impression: Impression, unknown: frozenset[int], key: bytes) -> Decision:
         made = make_events(impression, unknown, self._candidates, self._settings)
         if made.events:
-            return self._kept("training", key, *self._event_records(made.events, key), made=made)
+            kept = self._kept("training", key, *self._event_records(made.events, key), made=made)
+            return replace(kept, ahead=self._ahead(without(impression, unknown), key))
         shown = f"{len(impression.shown)} shown, clicked {list(impression.clicked)}"
         if made.lost_pairs:
             return _drop(reasons.UNKNOWN_OBJECT, f"{shown}: the skipped objects are not in the catalog")
@@ -293,6 +296,20 @@ class Decider:
     def _holdout_record(self, impression: Impression, key: bytes) -> OutRecord:
         # placed by its key: the holdout of a broker need not have as many partitions
         return OutRecord(encode_impression(impression), key)
+
+    def _ahead(self, impression: Impression, key: bytes) -> tuple[OutRecord, ...]:
+        """A list that is learned from, for the versions before it to be judged by.
+
+        Whether a version has learned from it is told by its time, the same whenever it is fed again.
+        """
+        settings = self._settings
+        is_usable = len(impression.clicked) < len(impression.shown)
+        if not settings.prequential or not is_usable or impression.ts == settings.untimed_ms:
+            return ()
+        try:
+            return (self._holdout_record(replace(impression, kind=None, trained=True), key),)
+        except Poison:  # larger than a record may be, say: its triplets are not
+            return ()
 
     def _is_holdout(self, key: bytes, name: str) -> bool:
         if self._settings.holdout_by == "list":

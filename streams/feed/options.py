@@ -145,7 +145,8 @@ class FeedSettings:
     no memory; `space` is written into items with inline features that name none.  Changing `seed`
     or `holdout_share` between runs moves queries between training and holdout.  What is stamped later than
     `latest_ms` is dropped: learners would refuse it.  `proof`: how signed lists are checked, None where
-    no key is known.  Raises ValueError.
+    no key is known.  `prequential`: lists that are learned from are written as lists, too, but for those
+    stamped `untimed_ms`, the time that is given to items without one.  Raises ValueError.
     """
 
     rule: str = "skip_above"
@@ -163,6 +164,8 @@ class FeedSettings:
     space: str | None = None
     latest_ms: int | None = None
     proof: ListProof | None = None
+    prequential: bool = False
+    untimed_ms: int | None = None
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:

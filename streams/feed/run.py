@@ -95,7 +95,8 @@ class Outlet(Protocol):
 
 
 class SinkOutlet:
-    """Writes to the two topics.  Holdout first: after a failure in between, the batch can be fed again."""
+    """Writes to the two topics.  Holdout first: after a failure in between, the batch can be fed again, and
+    no list is learned from before it can be seen."""
 
     def __init__(self, training: Sink, holdout: Sink) -> None:
         self._training = training
@@ -160,6 +161,7 @@ class FeedRun:
         try:
             for items_read, place, decision in self._decisions(source):
                 account.add(decision)
+                self._holdout.extend(decision.ahead)
                 batch = self._holdout if decision.fate == "holdout" else self._training
                 batch.extend(decision.records)
                 if self._due(written_at):

@@ -47,7 +47,9 @@ def events_of(address: str) -> list[Event]:
 
 
 def impressions_of(log: Path) -> list[Impression]:
-    return [decode_impression(value) for value in read_all(f"log:{log}#triplets.holdout")]
+    """Those that are held out."""
+    found = (decode_impression(value) for value in read_all(f"log:{log}#triplets.holdout"))
+    return [one for one in found if not one.trained]
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ MEASURES = "daemon/validate/test_measures.py"
 EVIDENCE = "daemon/validate/test_evidence.py"
 INTERLEAVED = "daemon/validate/test_interleaved.py"
 BEST = "daemon/validate/test_best.py"
+PREQUENTIAL = "daemon/validate/test_prequential.py"
 MAKERS = "daemon/validate/test_makers.py"
 PREFERENCES = "daemon/validate/test_preferences.py"
 CHOOSING = "daemon/validate/test_choosing.py"
@@ -202,6 +203,11 @@ VALIDATE = (
     _m("holdout.transactions-unseen", "def _look(self", "self.transactions = self.transactions.next(self._source.held_back(), now)", "pass", "daemon/validate/test_holdout.py"),
     _m("holdout.transaction-keeps-from-judging", "def _waiting_for(self, newest", "if newest is None:", "if (why := self._inputs.holdout.trouble()):\n            return why\n        if newest is None:", "daemon/validate/test_validator.py"),
     _m("window.share", "def share_of(", "-(-size // partitions)", "size // partitions", "daemon/validate"),
+    _m("window.trained-take-room", "def add(self, held", "held.offset - self._passed[held.partition]", "held.offset", PREQUENTIAL),
+    _m("prequential.has-learned", "def _with_trained(", "self._candidates.open(bettor.version)", "self._candidates.open(version.number)", PREQUENTIAL),
+    _m("prequential.again", "def compare_before(", "since_ms < one.ts <= until_ms", "one.ts <= until_ms", PREQUENTIAL),
+    _m("prequential.few", "def _with_trained(", "len(came) < LEAST_TRAINED", "not came", PREQUENTIAL),
+    _m("prequential.usual", "def compare_before(", "alike=False", "alike=True", PREQUENTIAL),
     _m("ending.patience", "def wait_for(self, missing", "waited >= PATIENCE_SECONDS", "waited >= 2 * PATIENCE_SECONDS", "daemon/validate/test_ending.py",
        ("def wait_for(self, missing", "waited >= WAIT_LIMIT_SECONDS", "waited >= 2 * WAIT_LIMIT_SECONDS")),
     _m("ending.short", "def short_of_end(", "if at < end:", "if at + 1 < end:", "daemon/validate/test_ending.py"),

@@ -14,6 +14,7 @@ VECTORS = "streams/test_format_vectors.py"
 DEDUPE = "streams/test_dedupe.py"
 RULES = "streams/feed/test_feed_rules.py"
 PIPELINE = "streams/feed/test_feed_pipeline.py"
+PREQUENTIAL = "streams/feed/test_feed_prequential.py"
 NEGATIVES = "streams/feed/test_feed_negatives.py"
 CAP = "streams/feed/test_feed_pair_cap.py"
 MAPPED = "streams/feed/test_feed_mapping.py"
@@ -107,6 +108,8 @@ FEED = (
     _m("feed.negative-is-clicked", "def _negatives(", "(impression.query, *clicked_objects)", "(impression.query,)", NEGATIVES),
     _m("feed.negative-seed", "def draw(candidates", "salt = _salt(seed)", "salt = _salt(0)", NEGATIVES),
     _m("feed.holdout-order", "def as_impression(", "shown=(event.skipped, event.clicked)", "shown=(event.clicked, event.skipped)", PIPELINE),
+    _m("feed.untimed-is-marked", "def _ahead(", " or impression.ts == settings.untimed_ms", "", PREQUENTIAL),
+    _m("feed.triplets-first", "class SinkOutlet:", "if holdout:\n            self._holdout.send(holdout)\n        if training:\n            self._training.send(training)", "if training:\n            self._training.send(training)\n        if holdout:\n            self._holdout.send(holdout)", PREQUENTIAL),
     _m("feed.without-ranks", "def without(impression", "place[rank] for rank in impression.clicked if rank in place", "rank for rank in impression.clicked if rank in place", PIPELINE),
     _m("relevance.theta", "def _kept(piece", "coo.data > above", "coo.data >= above", RELEVANCE),
     _m("relevance.own-object", "def _row_blocks(", "(piece.row + start) != piece.col", "piece.row != piece.col", RELEVANCE),

@@ -24,11 +24,11 @@ from tests.quality.bench.users import CLICKS, NOTHING, split
 QUERIES = 400
 CAREFUL = (*OFFERED, FormChoice(1.5, 3.0))
 VARIANTS: Mapping[str, Variant] = {
-    "as shipped": AS_SHIPPED,
-    "lists learned from, too": Variant(untrained=True),
-    "these, and as much of the own ranking at first": Variant(untrained=True, first=len(OFFERED) - 1),
-    "these, and three times as much": Variant(untrained=True, offered=CAREFUL, first=len(OFFERED)),
-    "as shipped, half held out": Variant(share=0.5),
+    "held-out lists alone": Variant(untrained=False),
+    "lists learned from, too": AS_SHIPPED,
+    "these, and as much of the own ranking at first": Variant(first=len(OFFERED) - 1),
+    "these, and three times as much": Variant(offered=CAREFUL, first=len(OFFERED)),
+    "held-out lists alone, half held out": Variant(untrained=False, share=0.5),
 }
 FORMS = (*OFFERED, FormChoice(1.5, 0.0), FormChoice(1.5, 3.0), FormChoice(1.5, 10.0), FormChoice(1.0, 3.0))
 

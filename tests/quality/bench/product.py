@@ -3,8 +3,9 @@
 `daemon.validate.evidence`, in the order in which the validator goes.
 
 Versions are published after the numbers of lists of `VERSIONS`. Each is judged once, on the lists that `feed`
-held out: its form by those that earlier versions were bet on, itself by those that came since. Left out are
-the guard by what is two clicks away, interleaved lists and kinds that are held out as a whole.
+held out: its form by those that earlier versions were bet on, itself by those that came since; the version
+before it bets on those that were learned from since. Left out are the guard by what is two clicks away,
+interleaved lists and kinds that are held out as a whole.
 """
 
 from __future__ import annotations
@@ -69,14 +70,14 @@ class Window:
 @dataclass(frozen=True)
 class Variant:
     """What may differ from the product. share: of queries held out, None: the default. offered, first: forms,
-    and which is taken as long as nothing is known. untrained: whether lists that are learned from are bet on
-    too, by the version before them.
+    and which is taken as long as nothing is known. untrained: lists that are learned from are bet on too, by
+    the version before them.
     """
 
     share: float | None = None
     offered: tuple[FormChoice, ...] = OFFERED
     first: int = FIRST
-    untrained: bool = False
+    untrained: bool = True
 
 
 AS_SHIPPED = Variant()
@@ -140,19 +141,19 @@ class Product:
         self._taken = len(learned.held) if len(learned.held) >= LEAST_JUDGED else 0
         choice = self._choice(held)
         self.choices[self.newest], self._scores[self.newest] = choice, self.version.scores(choice)
+        opened = Window.last(learned.open, learned.open_clicks, self._taken_open)
+        self._taken_open = len(learned.open)
         if not self._taken:
             return Conclusion("not yet")
         seen = self._compared(held, self.newest)
         if self._variant.untrained and before:
-            opened = Window.last(learned.open, learned.open_clicks, self._taken_open)
-            first = self._compared(opened, before)
+            first = self._compared(opened, before, like=opened.fresh)
             seen = replace(
                 seen,
                 fresh=[*first.fresh, *seen.fresh],
                 fresh_anchor=[*first.fresh_anchor, *seen.fresh_anchor],
                 lists=first.lists + seen.lists,
             )
-        self._taken_open = len(learned.open)
         self.standing, outcome = weigh(self.standing, RULE, self.newest, self.best, seen)
         self.best = 0 if outcome.fell else self.newest if outcome.promoted else self.best
         wanted = {0, self.newest, self.best, self.standing.anchor}
@@ -185,7 +186,7 @@ class Product:
             for one in scores
         ]
 
-    def _compared(self, window: Window, version: int) -> Comparison:
+    def _compared(self, window: Window, version: int, like: Bools | None = None) -> Comparison:
         """As `comparing.compare`."""
         clicks, best, anchor = shown(window.clicks), self.best, self.standing.anchor
         scores: Mapping[int, Floats] = {
@@ -195,7 +196,7 @@ class Product:
         def bets(one: int, other: int, where: Bools) -> list[float]:
             if one == other:
                 return []
-            return window.clustered(told_by_order(scores[one], scores[other], clicks, where), where)
+            return window.clustered(told_by_order(scores[one], scores[other], clicks, where, like), where)
 
         return Comparison(
             fresh=bets(version, 0, window.fresh),

@@ -1,0 +1,122 @@
+"""Lists that are learned from are written as lists, too, before their triplets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streams.codec import decode_event, decode_impression
+from streams.errors import StreamUnavailable
+from streams.event import Impression
+from streams.feed.decide import Decider, Decision
+from streams.feed.options import FeedSettings
+from streams.feed.run import FeedRun, SinkOutlet
+from streams.feed.triplets import CatalogCandidates
+from streams.limits import MAX_TEXT_BYTES
+from streams.source import OutRecord
+from tests.streams.feed.feed_builders import Kept, impression, placed
+
+CATALOG = [f"p{number}" for number in range(12)]
+UNTIMED = 5_000
+
+
+def decider(holdout_share: float = 0.0, prequential: bool = True, **more: int) -> Decider:
+    how = FeedSettings(
+        holdout_share=holdout_share, prequential=prequential, untimed_ms=UNTIMED, seed=1, **more
+    )
+    return Decider(how, CatalogCandidates(CATALOG), frozenset(CATALOG) | {"q"})
+
+
+def listed(decision: Decision) -> Impression:
+    (record,) = decision.ahead
+    return decode_impression(record.value)
+
+
+def test_a_list_goes_ahead_of_its_triplets_to_the_holdout_topic_marked() -> None:
+    kept = Kept()
+    log = [impression(f"i{number}", query=f"p{number % 6}") for number in range(60)]
+    account = FeedRun(decider(0.3), kept).run(placed(log))
+    found = [decode_impression(record.value) for record in kept.holdout]
+    events = [decode_event(record.value) for record in kept.training]
+    trained, held = ([one.id for one in found if one.trained is is_trained] for is_trained in (True, False))
+    assert list(dict.fromkeys(event.impression for event in events)) == trained
+    assert set(trained).isdisjoint(held)
+    assert (len(trained), len(held), len(events)) == (account.training, account.holdout, account.triplets)
+    assert min(len(trained), len(held)) > 5
+    assert all(event.ts >= log[int((event.impression or "")[1:])].ts for event in events)
+    assert all(replace(one, trained=False) == log[int(one.id[1:])] for one in found)
+    assert {record.partition for record in kept.holdout} == {None}
+
+
+def test_without_it_nothing_goes_ahead() -> None:
+    assert decider(prequential=False).decide(impression("i")).ahead == ()
+
+
+def test_no_list_says_by_itself_that_it_is_learned_from() -> None:
+    said = replace(impression("i"), trained=True)
+    held = decider(0.999999).decide(said)
+    assert not decode_impression(held.records[0].value).trained
+    assert held.ahead == ()
+
+
+def test_what_tells_nothing_stays_away() -> None:
+    """Without an object that was not clicked nothing is compared; with a time of its own at each feeding
+    nobody knows what a version has learned from.
+    """
+    whole = decider().decide(impression("i", 2, (0, 1)))
+    untimed = decider().decide(replace(impression("i"), ts=UNTIMED))
+    for one in (whole, untimed):
+        assert one.fate == "training"
+        assert one.ahead == ()
+
+
+def test_unknown_objects_are_left_out_of_it() -> None:
+    one = listed(decider().decide(impression("i", ["p1", "gone", "p2"], (2,))))
+    assert ([ref.id for ref in one.shown], one.clicked) == (["p1", "p2"], (1,))
+
+
+def test_a_list_that_is_no_record_costs_nothing_but_itself() -> None:
+    """Its triplets are small."""
+    names = [f"{'x' * (MAX_TEXT_BYTES - 4)}{number:04}" for number in range(1000)]
+    many = replace(impression("i", names, (1,)), propensity=tuple(np.linspace(0.1, 1.0, 1000).tolist()))
+    how = FeedSettings(holdout_share=0.0, prequential=True, triplets_per_impression=2)
+    found = Decider(how, CatalogCandidates(CATALOG)).decide(replace(many, source="s" * MAX_TEXT_BYTES))
+    assert found.fate == "training"
+    assert len(found.ahead) == (sum(map(len, names)) < 1_000_000)
+    too_many = replace(many, shown=many.shown * 3, propensity=None)
+    assert Decider(how, CatalogCandidates(CATALOG)).decide(too_many).ahead == ()
+
+
+class Topic:
+    """A sink in memory that fails once, after some of what it was given."""
+
+    max_record_bytes = 1 << 20
+
+    def __init__(self, fails_after: int | None = None) -> None:
+        self.records: list[OutRecord] = []
+        self._fails_after = fails_after
+
+    def send(self, records: list[OutRecord]) -> None:
+        after, self._fails_after = self._fails_after, None
+        self.records += records if after is None else records[:after]
+        if after is not None:
+            raise StreamUnavailable("gone")
+
+
+@pytest.mark.parametrize("after", [0, 7])
+def test_a_feed_that_dies_between_lists_and_triplets_has_shown_every_list_that_can_be_learned_from(
+    tmp_path: Path, after: int
+) -> None:
+    training, holdout = Topic(after), Topic()
+    log = [impression(f"i{number}", query=f"p{number % 6}") for number in range(40)]
+    with pytest.raises(StreamUnavailable):
+        FeedRun(decider(0.3), SinkOutlet(training, holdout)).run(placed(log))  # type: ignore[arg-type]
+    seen = {one.id for one in (decode_impression(record.value) for record in holdout.records) if one.trained}
+    assert len(training.records) == after
+    assert {decode_event(record.value).impression for record in training.records} <= seen
+    FeedRun(decider(0.3), SinkOutlet(training, holdout)).run(placed(log))  # type: ignore[arg-type]
+    twice = [decode_impression(record.value) for record in holdout.records]
+    assert twice[: len(twice) // 2] == twice[len(twice) // 2 :], "the same lists, with the same times"
