@@ -12,7 +12,7 @@ import numpy.typing as npt
 import structlog
 
 from daemon.config import Config
-from daemon.config.values import POSTGRES
+from daemon.config.values import POSTGRES, TOPICS
 from learners.block import Block, DenseBlock, SparseBlock, concatenate
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
@@ -34,8 +34,8 @@ log = structlog.get_logger("tripletd.catalog")
 def learner_catalog(config: Config, tell: Tell | None = None, *, whole: bool = False) -> Catalog | None:
     """The objects of catalog.path, of the configured space; None where it is empty.
 
-    Where they live in a database, those that were read first for this checkpoint folder: whoever learns and
-    judges goes on with what the versions were learned with, and nobody asks the database again. tell: is
+    Where they live in a database or a topic, those that were read first for this checkpoint folder: whoever
+    learns and judges goes on with what the versions were learned with, and nobody asks there again. tell: is
     told how far reading is; by default a log line. whole: as of `open_catalog`. Raises CatalogError.
     """
     if not config.catalog.path:
@@ -79,6 +79,10 @@ def _live(config: Config, path: str) -> LivePlace | None:
 
         address, _, table = path.partition("#")
         return PostgresPlace(address, table.strip(), config.catalog.secret.get_secret_value())
+    if path.startswith(TOPICS):
+        from streams.objects.from_topic import TopicPlace
+
+        return TopicPlace(config.stream.reached(path))
     return None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from daemon.catalogs import catalog_without_space, learner_catalog
 from daemon.config import Config
+from daemon.config.values import LIVE
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, EX_USAGE, UserError
 from streams.catalog import Catalog
 from streams.errors import AddressError, TopicMissing
@@ -32,7 +33,7 @@ def catalog_of_feed(config: Config, tell: Callable[[str], None]) -> Catalog | No
     """The catalog, checked against the space where views are configured."""
     if not config.catalog.path:
         return None
-    if "://" not in config.catalog.path and not Path(config.catalog.path).exists():
+    if not config.catalog.path.startswith(LIVE) and not Path(config.catalog.path).exists():
         raise UserError(
             f"the catalog {config.catalog.path} does not exist",
             "correct --catalog or catalog.path",

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeVar
 
-from streams.errors import AddressError, LogMismatch, PartitionsAdded
+from streams.errors import AddressError, LogMismatch, PartitionsAdded, StreamUnavailable
 
 T = TypeVar("T")
 
@@ -304,6 +304,22 @@ class Sink(Protocol):
     def close(self) -> None:
         """Release everything; may be called twice."""
         ...
+
+
+WHOLE_RECORDS = 2000
+WHOLE_SECONDS = 5.0
+"""How long a topic that is read as a whole may be silent before its end."""
+
+
+def whole_topic(source: Source, bounds: Mapping[int, tuple[int, int]], name: object) -> Iterator[RecordBatch]:
+    """Every batch of a topic within its bounds; the last ones may hold records that came since. Raises
+    StreamUnavailable, naming the topic, where it falls silent."""
+    source.assign({partition: start for partition, (start, _) in bounds.items()})
+    while any(source.reached()[partition] < end for partition, (_, end) in bounds.items()):
+        batch = source.poll(WHOLE_RECORDS, WHOLE_SECONDS)
+        if batch is None:
+            raise StreamUnavailable(f"{name}: no answer for {WHOLE_SECONDS:g} s; ask again")
+        yield batch
 
 
 class GrowingSource:

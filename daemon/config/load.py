@@ -21,8 +21,8 @@ from pydantic import BeforeValidator, SecretStr, TypeAdapter, ValidationError
 
 from daemon.config.learners import LEARNERS, LearnerConfig, ViewKeys, all_keys, learner_keys, owner, owners
 from daemon.config.schema import SECTIONS, Config, ExposedFile, ValueOrigin
-from daemon.config.services import KafkaConfig, StreamConfig
-from daemon.config.values import POSTGRES, Section
+from daemon.config.services import KafkaConfig
+from daemon.config.values import POSTGRES, TOPICS, Section
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 
 ENV_PREFIX = "TRIPLETD_"
@@ -379,13 +379,13 @@ def _split_judgments(value: str) -> tuple[str, str, str]:
 
 def _split_source(value: str) -> tuple[str, str, str]:
     """A file or a pattern is a path, as is what an embedded log's address holds."""
-    is_address = value.startswith(("log:", "memory:", "kafka:"))
+    is_address = value.startswith(TOPICS)
     return _split_address(value) if is_address else ("", value, "")
 
 
 def _split_objects(value: str) -> tuple[str, str, str]:
-    """A file is a path; a database's address is left as it is."""
-    return (value, "", "") if value.startswith(POSTGRES) else _split_plain(value)
+    """A file is a path, as is what an embedded log's address holds; a database's is left as it is."""
+    return (value, "", "") if value.startswith(POSTGRES) else _split_source(value)
 
 
 def _split_mapping(value: str) -> tuple[str, str, str]:
@@ -440,7 +440,7 @@ def load_config(
     _refuse_clashes(merged, origins, path)
     sections = _validated(nest(merged), origins, path)
     config = resolve_paths(Config(**sections, file=path, origins=origins, notes=tuple(notes)))  # type: ignore[arg-type]
-    _refuse_unfit_kafka(config.stream, origins, path)
+    _refuse_unfit_kafka(config, origins, path)
     return replace(config, exposed=exposed_files(_holding(in_file, path, environ, config)))
 
 
@@ -467,12 +467,14 @@ def _refuse_clashes(merged: Flat, origins: Mapping[str, ValueOrigin], path: Path
                 raise UserError(f"{places} needs a table there", "remove one of the two", EX_CONFIG)
 
 
-def _refuse_unfit_kafka(stream: StreamConfig, origins: Mapping[str, ValueOrigin], path: Path | None) -> None:
-    """UserError where [stream.kafka] does not fit together, or stands beside an embedded log.
+def _refuse_unfit_kafka(config: Config, origins: Mapping[str, ValueOrigin], path: Path | None) -> None:
+    """UserError where [stream.kafka] does not fit together, or stands beside addresses of no broker.
 
     A file for a broker may be tried with another address from the command line or the environment.
     """
-    if stream.address.startswith("kafka:"):
+    stream = config.stream
+    others = config.catalog.path, config.serve.catalog, *config.feed.follow.sources
+    if any(one.startswith("kafka:") for one in (stream.address, *others)):
         place = _place(("stream", "kafka"), origins, path)
         problems = [f"{place}: {sentence}" for sentence in stream.problems()]
         if problems:

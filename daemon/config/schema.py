@@ -428,7 +428,8 @@ class CatalogConfig(Section):
     path: ObjectsSetting = Field(
         "",
         description="objects: .parquet, .arrow, .feather, .csv, .tsv (also .gz), a folder of these, .jsonl,"
-        " .npy, .npz or .safetensors; postgresql://USER@HOST/DATABASE#TABLE; empty: events carry features",
+        " .npy, .npz or .safetensors; postgresql://USER@HOST/DATABASE#TABLE;"
+        " kafka://HOST:PORT/TOPIC, log:PATH#TOPIC; empty: events carry features",
     )
     secret: SecretStr = Field(
         SecretStr(""), description="password of the database in path; empty: as PGPASSFILE or ~/.pgpass says"

@@ -159,7 +159,11 @@ class StreamConfig(Section):
 
     def to_address(self) -> Address:
         """The stream to open, with how to reach it; raises AddressError where it cannot be read."""
-        address = parse_address(self.address)
+        return self.reached(self.address)
+
+    def reached(self, text: str) -> Address:
+        """Any address, with how to reach it, as `to_address`."""
+        address = parse_address(text)
         return replace(address, kafka=self.kafka.to_settings()) if address.scheme == "kafka" else address
 
 

@@ -21,7 +21,9 @@ from pydantic import (
     field_validator,
 )
 
+from streams.errors import AddressError
 from streams.limits import MAX_VALUE_BYTES
+from streams.source import parse_address
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _BYTES = {
@@ -206,11 +208,21 @@ def refuse_password(address: str, key: str) -> str:
 
 
 POSTGRES = ("postgresql://", "postgres://")
+TOPICS = ("kafka:", "log:", "memory:")
+LIVE = (*POSTGRES, *TOPICS)
+"""How addresses of objects begin that are in no file."""
 
 
 def _objects(place: str) -> str:
     if place.startswith(POSTGRES) and not refuse_password(place, "catalog.secret").partition("#")[2].strip():
         raise ValueError("expected postgresql://USER@HOST/DATABASE#TABLE, or a query behind the #")
+    if place.startswith(TOPICS):
+        try:
+            topic = parse_address(place).topic
+        except AddressError as error:
+            raise ValueError(str(error)) from None
+        if not place.endswith(topic):  # it is the one of events then, which nobody means
+            raise ValueError("expected kafka://HOST:PORT/TOPIC or log:PATH#TOPIC: name the topic of objects")
     return place
 
 

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from streams.event import SpaceSpec, SparseVector, Vector
 from streams.items import Display
 from streams.objects.columns import ObjectColumns, SparsePair, VectorColumns, listed
-from streams.objects.json_vectors import FIELDS, column_of, read_features, read_fields, read_vector
+from streams.objects.json_vectors import (
+    FIELDS,
+    check_fields,
+    column_of,
+    read_features,
+    read_json,
+    read_vector,
+)
 from streams.objects.rows import BATCH_ROWS, CatalogError, ObjectRows
 from streams.objects.shown import cut, packed_display, tags_of
 
 SHOWN = ("title", "text", "image", "tags")
 """What a line says of an object to people."""
+
+
+DocumentRead = tuple[str, dict[str, Vector], bytes]
+"""Of one object its id, its vectors by view, and its packed display data."""
+
+At = TypeVar("At")
 
 
 class LineReader:
@@ -28,12 +40,9 @@ class LineReader:
     def __init__(self, path: Path, columns: ObjectColumns, space: SpaceSpec | None) -> None:
         self._path, self.space = path, None
         try:
-            vectors = columns.vectors(space)
+            self._reading = document_reading(columns, space)
         except ValueError as error:
             raise CatalogError(f"{path}: {error}") from None
-        self._read: Callable[[bytes], tuple[str, dict[str, Vector], bytes]] = _read_own
-        if columns:
-            self._read = _Mapped(columns, vectors).read
         path.open("rb").close()  # what cannot be opened is told of at once
 
     def rows(self) -> int | None:
@@ -42,41 +51,60 @@ class LineReader:
 
     def batches(self) -> Iterator[ObjectRows]:
         """The objects in the order of the lines. Raises CatalogError naming file and line."""
-        first: dict[str, Vector] | None = None
+        some = False
         with self._path.open("rb") as file:
-            held: list[tuple[int, str, dict[str, Vector], bytes]] = []
-            for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                try:
-                    object_id, views, shown = self._read(line)
-                    first = first or views
-                    _check_like(views, first)
-                except ValueError as error:
-                    raise CatalogError(f"{self._path}, line {number}: {error}") from None
-                held.append((number, object_id, views, shown))
-                if len(held) == BATCH_ROWS:
-                    yield self._rows(held)
-                    held = []
-            if held:
-                yield self._rows(held)
-        if first is None:
+            lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
+            for rows in object_rows(lines, self._read, lambda number: f"{self._path}, line {number}"):
+                some = True
+                yield rows
+        if not some:
             raise CatalogError(f"{self._path}: no objects; write one JSON object per line")
 
-    def _rows(self, held: list[tuple[int, str, dict[str, Vector], bytes]]) -> ObjectRows:
-        numbers = [one[0] for one in held]
-        views = {name: column_of([one[2][name] for one in held]) for name in held[0][2]}
-        shown = [one[3] for one in held]
-        return ObjectRows(
-            [one[1] for one in held],
-            views,
-            shown if any(shown) else None,
-            lambda row: f"{self._path}, line {numbers[row]}",
-        )
+    def _read(self, line: bytes) -> DocumentRead:
+        return self._reading(read_json(line))
 
 
-def _read_own(line: bytes) -> tuple[str, dict[str, Vector], bytes]:
-    fields = read_fields(line, (*FIELDS, *SHOWN))
+def object_rows(
+    documents: Iterable[tuple[At, Any]], read: Callable[[Any], DocumentRead], place: Callable[[At], str]
+) -> Iterator[ObjectRows]:
+    """Documents, each with where it is, as batches of objects.
+
+    read: raises ValueError. place: where one is, for messages. Raises CatalogError naming the place of the
+    first that cannot be used, or that is unlike the first.
+    """
+    first: dict[str, Vector] | None = None
+    held: list[tuple[At, DocumentRead]] = []
+    for at, document in documents:
+        try:
+            found = read(document)
+            first = first or found[1]
+            _check_like(found[1], first)
+        except ValueError as error:
+            raise CatalogError(f"{place(at)}: {error}") from None
+        held.append((at, found))
+        if len(held) == BATCH_ROWS:
+            yield _batch(held, place)
+            held = []
+    if held:
+        yield _batch(held, place)
+
+
+def _batch(held: list[tuple[At, DocumentRead]], place: Callable[[At], str]) -> ObjectRows:
+    views = {name: column_of([one[1][name] for _, one in held]) for name in held[0][1][1]}
+    shown = [one[2] for _, one in held]
+    ids = [one[0] for _, one in held]
+    return ObjectRows(ids, views, shown if any(shown) else None, lambda row: place(held[row][0]))
+
+
+def document_reading(columns: ObjectColumns, space: SpaceSpec | None) -> Callable[[Any], DocumentRead]:
+    """What reads one object of a JSON document by the columns that were given, else by our own keys; raises
+    ValueError, also at once where the columns do not fit the space."""
+    vectors = columns.vectors(space)
+    return _Mapped(columns, vectors).read if columns else _read_own
+
+
+def _read_own(document: Any) -> DocumentRead:
+    fields = check_fields(document, (*FIELDS, *SHOWN))
     given = {name: fields.get(name) for name in SHOWN[:3]}
     return fields["id"], read_features(fields), _shown(given, fields.get("tags", []))
 
@@ -93,11 +121,7 @@ class _Mapped:
     def __init__(self, columns: ObjectColumns, vectors: Mapping[str, VectorColumns]) -> None:
         self._columns, self._vectors = columns, vectors
 
-    def read(self, line: bytes) -> tuple[str, dict[str, Vector], bytes]:
-        try:
-            fields = json.loads(line)
-        except (ValueError, RecursionError):
-            raise ValueError("not JSON; write one object per line") from None
+    def read(self, fields: Any) -> DocumentRead:
         if not isinstance(fields, dict):
             raise ValueError("not an object of JSON; write one object per line")
         texts = {name: getattr(self._columns, name) for name in SHOWN[:3]}

@@ -14,15 +14,24 @@ FIELDS = ("id", "x", "views")
 """What a line says of an object's features."""
 
 
+def read_json(line: bytes) -> Any:
+    """What a line says; ValueError with the remedy where it is no JSON."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        raise ValueError("not JSON; write one object per line") from None
+
+
 def read_fields(line: bytes, known: Sequence[str]) -> dict[str, Any]:
-    """The fields of a line about one object: `id`, a text that UTF-8 can write, and none that is not `known`.
+    """The fields of a line about one object, as of `check_fields`."""
+    return check_fields(read_json(line), known)
+
+
+def check_fields(fields: Any, known: Sequence[str]) -> dict[str, Any]:
+    """The fields of one object: `id`, a text that UTF-8 can write, and none that is not `known`.
 
     Raises ValueError saying what is wrong, and the remedy.
     """
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError):
-        raise ValueError("not JSON; write one object per line") from None
     if not isinstance(fields, dict) or not isinstance(fields.get("id"), str) or not fields["id"]:
         raise ValueError('needs an "id" that is a text; add it')
     if any("\ud800" <= character <= "\udfff" for character in fields["id"]):

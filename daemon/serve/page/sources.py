@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from checkpoints import Ledger, VersionStore
 from daemon.config.schema import Config
+from daemon.config.values import LIVE
 from daemon.exits import UserError
 from daemon.look.live import RoleStatus, UpStatus, is_of, status_at
 from daemon.look.overview import KeyRow, key_rows
@@ -64,7 +65,7 @@ def page_sources(
 ) -> PageSources:
     """Everything the page shows. Pictures are below the folder of `serve.display`, else of the catalog."""
     places = config.serve.display, config.serve.catalog, config.catalog.path
-    listed = next((one for one in places if one and "://" not in one), "")
+    listed = next((one for one in places if one and not one.startswith(LIVE)), "")
     executor, budget = LowPriorityExecutor("tripletd-looking"), TimeBudget()
     objects = PageObjects(live, ImageFolder(Path(listed).parent) if listed else None, executor)
     explorer = PageExplorer(live, executor, budget)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -147,7 +149,7 @@ def test_a_store_that_is_away_is_told_in_time_and_found_again(opened: Opening) -
             server.start()
             until(lambda: answers(index))
         finally:
-            server.server.cleanup()
+            server.close()
 
 
 def answers(index: PgVectorIndex) -> bool:
@@ -172,3 +174,33 @@ def test_numbers_as_pgvector_reads_them() -> None:
     assert text_of([0.1, -2.0, 1e-30], "vector(3)") == "[0.1,-2.0,1e-30]"
     assert text_of({"indices": [0, 4], "values": [1.5, 2.0]}, "sparsevec(5)") == "{1:1.5,5:2.0}/5"
     assert json.loads(text_of([np.float32(0.1).item()], "vector(1)"))[0] == np.float32(0.1)
+
+
+ENDLESS = """
+import signal, sys
+from pathlib import Path
+from tests.harness.postgres import started
+print(started(Path(sys.argv[1]) / "data").uri, flush=True)
+signal.pause()
+"""
+
+
+def test_the_server_of_a_test_ends_with_it_also_by_a_signal() -> None:
+    with tempfile.TemporaryDirectory(prefix="tripletd-pg-", ignore_cleanup_errors=True) as folder:
+        process = subprocess.Popen([sys.executable, "-c", ENDLESS, folder], stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            uri = process.stdout.readline().strip()
+            psycopg.connect(uri).close()
+        finally:
+            process.terminate()
+            process.communicate()
+
+        def is_gone() -> bool:
+            try:
+                psycopg.connect(uri).close()
+            except psycopg.OperationalError:
+                return True
+            return False
+
+        until(is_gone)

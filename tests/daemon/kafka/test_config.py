@@ -11,7 +11,7 @@ import pytest
 
 from daemon.cli import main
 from daemon.config import Config, load_config, parse_setting
-from daemon.config import stream as kafka_section
+from daemon.config import services as kafka_section
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 from streams.source import KafkaSettings
 

@@ -60,7 +60,7 @@ def in_postgres(held: Floats) -> Iterator[FindCandidates]:
             yield find
             index.close()
         finally:
-            server.server.cleanup()
+            server.close()
 
 
 def ways(

@@ -15,7 +15,8 @@ from streams.event import DenseColumn, SpaceSpec, SparseColumn, ViewSpec
 from streams.items import unpack_display
 from streams.objects.columns import ObjectColumns, SparsePair
 from streams.objects.from_postgres import PostgresPlace, PostgresRows
-from streams.objects.rows import CatalogAway
+from streams.objects.from_tables import TableReader
+from streams.objects.rows import BATCH_ROWS, CatalogAway
 from tests.harness.postgres import Postgres
 
 pytestmark = pytest.mark.xdist_group("postgres")
@@ -79,6 +80,19 @@ def test_the_objects_of_a_table_in_the_order_of_their_ids(shop: Postgres, tmp_pa
     assert found.shown is not None
     seen = unpack_display(found.shown[2049])
     assert (seen.title, seen.tags) == ("Thing 2049", ("round", "red"))
+
+
+def test_a_batch_of_rows_is_in_memory_and_the_others_wait_in_the_server(shop: Postgres) -> None:
+    place = PostgresPlace(shop.uri, "shop.items")
+    with place.opened(MAPPED, SHOP, None, lambda told: None) as (_, reader):
+        assert isinstance(reader, TableReader)
+        assert reader.rows() == ROWS
+        assert isinstance(reader._table, PostgresRows)
+        batches = reader.batches()
+        assert len(next(batches)) == BATCH_ROWS
+        cursors = reader._table._connection.execute("SELECT name FROM pg_cursors").fetchall()
+        assert cursors == [("objects",)]
+        assert [len(one) for one in batches] == [BATCH_ROWS, ROWS - 2 * BATCH_ROWS]
 
 
 @pytest.mark.parametrize("table", ["shop.items", "SELECT * FROM shop.items WHERE stock >= 0;"])
