@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from streams.codec import decode_event, decode_impression
@@ -15,7 +14,7 @@ from streams.feed.decide import Decider, Decision
 from streams.feed.options import FeedSettings
 from streams.feed.run import FeedRun, SinkOutlet
 from streams.feed.triplets import CatalogCandidates
-from streams.limits import MAX_TEXT_BYTES
+from streams.limits import MAX_SHOWN
 from streams.source import OutRecord
 from tests.streams.feed.feed_builders import Kept, impression, placed
 
@@ -80,14 +79,10 @@ def test_unknown_objects_are_left_out_of_it() -> None:
 
 def test_a_list_that_is_no_record_costs_nothing_but_itself() -> None:
     """Its triplets are small."""
-    names = [f"{'x' * (MAX_TEXT_BYTES - 4)}{number:04}" for number in range(1000)]
-    many = replace(impression("i", names, (1,)), propensity=tuple(np.linspace(0.1, 1.0, 1000).tolist()))
-    how = FeedSettings(holdout_share=0.0, prequential=True, triplets_per_impression=2)
-    found = Decider(how, CatalogCandidates(CATALOG)).decide(replace(many, source="s" * MAX_TEXT_BYTES))
-    assert found.fate == "training"
-    assert len(found.ahead) == (sum(map(len, names)) < 1_000_000)
-    too_many = replace(many, shown=many.shown * 3, propensity=None)
-    assert Decider(how, CatalogCandidates(CATALOG)).decide(too_many).ahead == ()
+    for shown, is_written in ((MAX_SHOWN, True), (MAX_SHOWN + 1, False)):
+        found = decider(triplets_per_impression=2).decide(impression("i", ["p1"] * shown, (1,)))
+        assert found.fate == "training"
+        assert bool(found.ahead) is is_written
 
 
 class Topic:
