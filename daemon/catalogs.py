@@ -40,9 +40,13 @@ def learner_catalog(config: Config, tell: Tell | None = None, *, whole: bool = F
     """
     if not config.catalog.path:
         return None
-    pinned = config.checkpoints.path if _keeps_versions(config) else ""
+    places, pinned = folders(config), ""
+    if _live(config, config.catalog.path) is not None and _keeps_versions(config):
+        pinned = config.checkpoints.path
+        if "://" not in pinned:  # beside the versions and nowhere else, so that both move together
+            places, pinned = places[:1], "the versions beside it"
     source = _source(config, config.catalog.path, config.catalog.ids, config.space_spec(), pinned)
-    return open_catalog(source, folders(config), tell or log.info, whole=whole)
+    return open_catalog(source, places, tell or log.info, whole=whole)
 
 
 def serving_catalog(config: Config, tell: Tell | None = None, *, whole: bool = False) -> Catalog | None:

@@ -283,7 +283,14 @@ def _noted(source: CatalogSource, folder: Path, looks: Looks, *, whole: bool) ->
     if note is None or not looks or note["looks"] != looks:
         return None
     binary = folder / note["binary"]
-    return None if whole and _damaged(binary) else _mapped(binary, source, folder)
+    if whole and _damaged(binary):
+        return None
+    found = _mapped(binary, source, folder)
+    if found is None and source.pinned and binary.exists() and not _damaged(binary):
+        with suppress(OSError):  # a copy, put back without its times
+            os.utime(binary, (_stamp(binary), _stamp(binary)))
+        found = _mapped(binary, source, folder)
+    return found
 
 
 def _read_note(path: Path) -> dict[str, Any] | None:
@@ -299,7 +306,7 @@ def _write_note(source: CatalogSource, folder: Path, looks: Looks, binary: Path,
     newest = max((time_ns for one in looks for time_ns in one[3:]), default=0)
     if newest > began_ns - RACY_SECONDS * 1e9:
         looks = []  # may change without looking any different: next time its bytes decide
-    note = {"source": str(source.path), "binary": binary.name, "looks": looks}
+    note = {"source": str(source.path), "binary": binary.name, "looks": looks, "pinned": source.pinned}
     with _replacing(folder / source.note_name()) as out:
         out.write(json.dumps(note).encode())
 
@@ -401,16 +408,19 @@ def _clear_temporary(folder: Path) -> None:
 def _remove_old(folder: Path, keep: Path) -> None:
     """Remove all but the notes opened last, and every binary that no note names; under the lock.
 
-    Whoever has one mapped keeps it until it closes.
+    Those of pinned sources are counted by themselves: looking at others pushes none of them out. Whoever has
+    one mapped keeps it until it closes.
     """
-    notes: list[tuple[float, Path, str]] = []
+    notes: dict[bool, list[tuple[float, Path, str]]] = {True: [], False: []}
     for path in folder.glob("source-*.json"):
         with suppress(OSError):
-            note = _read_note(path)
-            notes.append((path.stat().st_mtime, path, note["binary"] if note else ""))
-    notes.sort(reverse=True)
-    named = {keep.name, *(binary for _, _, binary in notes[:KEPT])}
-    gone = [path for _, path, _ in notes[KEPT:]]
+            note = _read_note(path) or {"binary": ""}
+            notes[bool(note.get("pinned"))].append((path.stat().st_mtime, path, note["binary"]))
+    named, gone = {keep.name}, list[Path]()
+    for group in notes.values():
+        group.sort(reverse=True)
+        named |= {binary for _, _, binary in group[:KEPT]}
+        gone += [path for _, path, _ in group[KEPT:]]
     gone += [path for path in folder.glob("*.safetensors") if _binary_of(path) not in named]
     for path in gone:
         with suppress(OSError):

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -56,17 +57,20 @@ FROM (SELECT encode(sha256(record_send(ROW({}))), 'hex') AS h FROM {} AS o) AS h
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PostgresPlace:
     """A table, also as `schema.table`, or a query that begins with SELECT or WITH, at an address of libpq."""
 
     address: str
     table: str
-    password: str = field(default="", repr=False)
+    password: str = ""
 
     def __str__(self) -> str:
         table = " ".join(self.table.split())
         return f"{self.address}#{table if len(table) <= 60 else table[:59] + '…'}"
+
+    def __repr__(self) -> str:
+        return f"{urlsplit(self.address).path}#{self.table}"
 
     @contextmanager
     def opened(

@@ -45,7 +45,8 @@ class TopicPlace:
     def __str__(self) -> str:
         return str(self.address)
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return f"topic {self.address.topic}"
 
     @contextmanager
     def opened(

@@ -60,7 +60,7 @@ class ObjectReader(Protocol):
 
 class LivePlace(Protocol):
     """Where objects live that change while roles run: a table of a database, a topic. `str` names it for
-    messages, `repr` tells it from every other place; neither holds a secret."""
+    messages, `repr` says what it is wherever the server is that has it; neither holds a secret."""
 
     def opened(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -115,6 +116,12 @@ def test_roles_share_what_was_read_once_and_a_change_reaches_serve_alone(
     assert main(["check", *config]) == EX_OK
     assert "60 objects now, with which serve answers" in capsys.readouterr().out
     assert len(read) == 2
+    # A copy of the folder, put back elsewhere, of a database that has moved.
+    shutil.copytree(shop.folder / "checkpoints", shop.folder / "copy" / "checkpoints")
+    copy = Shop(shop.folder / "copy", "postgresql://me@127.0.0.1:1/postgres#live")
+    learned = learner_catalog(copy.config)
+    assert learned is not None
+    assert learned.digest == served.digest
 
 
 def test_a_database_that_is_away_ends_who_needs_it_with_another_try(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import psycopg
 import pytest
 
 from streams.catalog import Catalog, CatalogError
-from streams.catalog_cache import CatalogSource, open_catalog
+from streams.catalog_cache import KEPT, CatalogSource, open_catalog
 from streams.event import DenseColumn, SpaceSpec, SparseColumn, ViewSpec
 from streams.items import unpack_display
 from streams.objects.columns import ObjectColumns, SparsePair
@@ -152,6 +154,22 @@ def test_what_is_pinned_is_not_asked_for_again(shop: Postgres, tmp_path: Path, r
     assert len(readings) == 1
     with pytest.raises(CatalogAway, match=r"127\.0\.0\.1:1/gone#shop\.items does not"):
         open_catalog(CatalogSource(place, space=SHOP), [tmp_path], lambda told: None)
+
+
+def test_what_is_pinned_outlives_others_and_a_copy_without_its_times(
+    shop: Postgres, tmp_path: Path, readings: list[str]
+) -> None:
+    first = opened(shop, tmp_path / "kept", pinned="checkpoints")
+    for row in range(KEPT + 1):
+        opened(shop, tmp_path / "kept", columns=replace(MAPPED, tags=(), text=("sku", "colour")[row % 2]))
+        opened(shop, tmp_path / "kept", f"SELECT * FROM shop.items WHERE sku > 'o000{row}'")
+    shutil.copytree(tmp_path / "kept", tmp_path / "copy", copy_function=shutil.copyfile)
+    del readings[:]
+    shop.execute("UPDATE shop.items SET stock = stock + 1 WHERE sku = 'o0005'")
+    for folder in ("kept", "copy", "copy"):
+        again = opened(shop, tmp_path / folder, pinned="checkpoints")
+        assert again.digest == first.digest
+    assert readings == []
 
 
 def test_every_type_of_vectors(shop: Postgres, tmp_path: Path) -> None:
