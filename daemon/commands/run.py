@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from daemon.commands import common
-from daemon.commands.common import ConfigOption, JsonOption, ReasonOption, SetOption, flag, load, start_role
+from daemon.commands.common import (
+    ConfigOption,
+    JsonOption,
+    ReasonOption,
+    SetOption,
+    flag,
+    load,
+    loading,
+    start_role,
+)
 from daemon.exits import EX_OK, EX_USAGE, UserError
 
 if TYPE_CHECKING:
@@ -74,9 +83,10 @@ def learn(
             EX_USAGE,
         )
     effective = start_role("learn", config, set_)
-    from checkpoints.entries import MOST_DIGITS
-    from daemon.learn.resume.origin import LearnOptions
-    from daemon.learn.start import run
+    with loading():
+        from checkpoints.entries import MOST_DIGITS
+        from daemon.learn.resume.origin import LearnOptions
+        from daemon.learn.start import run
 
     is_number = restart_from is not None and restart_from.isdecimal() and len(restart_from) <= MOST_DIGITS
     number = int(restart_from) if restart_from is not None and is_number else None
@@ -105,7 +115,8 @@ def validate(
 ) -> int:
     """Judge versions on the holdout stream: promote the best, stop when nothing improves."""
     effective = start_role("validate", config, set_)
-    from daemon.validate.role import ValidateOptions, run
+    with loading():
+        from daemon.validate.role import ValidateOptions, run
 
     return run(
         effective, ValidateOptions(exit_when_caught_up, beside_learn), load=partial(load, config, set_)
@@ -115,7 +126,8 @@ def validate(
 def serve(*, config: ConfigOption = None, set_: SetOption = None) -> int:
     """Answer queries by HTTP with what is learned, swapped in while it is learned."""
     effective = start_role("serve", config, set_)
-    from daemon.serve.start import run
+    with loading():
+        from daemon.serve.start import run
 
     return run(effective, load=partial(load, config, set_))
 
@@ -132,14 +144,21 @@ def up(
 
     A role that cannot continue stays down alone.
     """
-    effective = load(config, set_)  # a mistake in the file is told once, not by every role
-    from daemon.runtime.doors import open_doors
-    from daemon.runtime.logs import configure, get_logger
-    from daemon.runtime.runtime import Signals
-    from daemon.runtime.watchdog import Notifier
-    from daemon.up.restarts import WITH_AN_END, RestartPolicy
-    from daemon.up.role_process import RoleProcess
-    from daemon.up.supervisor import RoleSpec, Supervisor, UpHealth, anything_to_answer_with, check_ports
+    with loading():
+        effective = load(config, set_)  # a mistake in the file is told once, not by every role
+        from daemon.runtime.doors import open_doors
+        from daemon.runtime.logs import configure, get_logger
+        from daemon.runtime.runtime import Signals
+        from daemon.runtime.watchdog import Notifier
+        from daemon.up.restarts import WITH_AN_END, RestartPolicy
+        from daemon.up.role_process import RoleProcess
+        from daemon.up.supervisor import (
+            RoleSpec,
+            Supervisor,
+            UpHealth,
+            anything_to_answer_with,
+            check_ports,
+        )
 
     http = effective.http
     doors = open_doors(effective)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from daemon.commands.common import loading
 from daemon.config.learners import MAX_AVERAGED_C
 from learners.averaged import MAX_C
 
@@ -42,6 +46,25 @@ def test_no_role_begins_with_the_libraries_that_it_may_need_later() -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_the_garbage_collector_rests_while_a_role_is_loaded_and_not_after() -> None:
+    with loading():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(ImportError), loading():
+        raise ImportError
+    assert gc.isenabled()
+
+
+def test_a_garbage_collector_that_was_switched_off_stays_so() -> None:
+    gc.disable()
+    try:
+        with loading():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 def test_a_bound_that_is_repeated_for_that_is_the_learners() -> None:
