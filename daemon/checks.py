@@ -150,8 +150,8 @@ def _catalog(config: Config) -> Iterator[CheckFinding]:
     now = None if config.serve.catalog else serving_catalog(config)
     if now is not None and now.digest != catalog.digest:
         text = (
-            f"{len(now):,} objects now, with which serve answers from its next start on; learned and judged"
-            " is with those above, which were read first"
+            f"{len(now):,} objects now, with which serve answers from its next start on; learning and"
+            " judging go on with those above, which were read first"
         )
         remedy = "to learn with the new ones, learn afresh: set checkpoints.path to an empty folder"
         yield CheckFinding("catalog.path", "note", text, remedy)
