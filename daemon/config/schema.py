@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from daemon.config.embeddings import EmbeddingsConfig
 from daemon.config.learners import CapsKeys, KeysConfig, LearnerConfig, OasisKeys, ViewKeys
-from daemon.config.services import IndexConfig, RegistryConfig, StreamConfig
+from daemon.config.services import EmbeddingsConfig, IndexConfig, RegistryConfig, StreamConfig
 from daemon.config.values import (
     Bytes,
     JudgmentsSetting,

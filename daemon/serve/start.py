@@ -1,15 +1,20 @@
-"""The `serve` role: opens and joins its parts, and looks after them until it is stopped.
+"""The `serve` role: opens and joins its parts, lists made by chance among them, and looks after them until it
+is stopped.
 
 Versions, steps and items come in, answers go out; all of it is done in threads of the parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import structlog
 from prometheus_client import CollectorRegistry
 
@@ -22,16 +27,21 @@ from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime_
 from daemon.serve.http import HttpLimits, HttpServer, Parts, Writes, create_app, serve
 from daemon.serve.http.upstream import UpstreamSettings
 from daemon.serve.indexed import IndexSearch, StoreRecall
-from daemon.serve.lists import SignedLists
+from daemon.serve.interleave import Drawn, MadeList
+from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.live import FreshnessWatcher, Live
 from daemon.serve.metrics import FRESHNESS_EDGES, GuardMetrics, IndexMetrics, KeyAnswerMetrics, ServeMetrics
 from daemon.serve.page.routes import page_routes
 from daemon.serve.page.sources import live_series, page_sources
+from daemon.serve.query import Query
+from daemon.serve.retrieve.finding import draw
 from daemon.serve.store import StoreActions
 from daemon.serve.writes.queue import WriteMetrics, WriteQueue
 from daemon.serve.writes.spool import Spool, SpoolBounds, SpoolFolder, SpoolTopic
 from daemon.telemetry.metrics import add_place
 from daemon.versions.storage import open_store
+from streams.event import Draft, DraftModel, ObjectRef, SparseVector, Vector
+from streams.signed_lists import NONCE_BYTES, SignedList, sign_list
 from streams.source import Quiet
 
 DRAIN_S = 1.0
@@ -205,3 +215,73 @@ def limits_of(serve: ServeConfig) -> HttpLimits:
         body_s=serve.request_timeout,
         drain_s=DRAIN_S,
     )
+
+
+class SignedLists:
+    """Random choices, and ids that `feed` can check.
+
+    secret: what ids are signed with. snapshot: gives the catalog now, None before there is one. explore:
+    random objects per list where a request does not say. below: where chance comes from, the system's own
+    source, so that nobody who sees lists can foresee the next one. now_ms: the wall clock.
+    """
+
+    def __init__(
+        self,
+        secret: bytes,
+        snapshot: Callable[[], IndexSnapshot | None],
+        explore: int = 0,
+        *,
+        below: Callable[[int], int] = secrets.randbelow,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._secret, self._snapshot = secret, snapshot
+        self._explore, self._below, self._now_ms = explore, below, now_ms
+
+    @property
+    def explore(self) -> int:
+        """Random objects per list where a request does not say, 0 or 1."""
+        return self._explore
+
+    def coin(self) -> bool:
+        """Either, each as likely."""
+        return self._below(2) == 1
+
+    def slot(self, places: int) -> int:
+        """One of so many places, each as likely."""
+        return self._below(places)
+
+    def draw(self, query: Query, left_out: Sequence[str]) -> Drawn | None:
+        """An object that the query's filters allow and that is not left out, each as likely."""
+        snapshot = self._snapshot()
+        return None if snapshot is None else draw(snapshot, query, left_out, self._below)
+
+    def sign(self, query: Query, made: MadeList) -> str:
+        """The list's signed id. Raises ValueError for a list too long for one."""
+        slot = next((rank for rank, place in enumerate(made.places) if place.explored), None)
+        models = tuple(DraftModel(name, model.version, model.total) for name, model in made.models)
+        chance = None if slot is None else made.places[slot].propensity
+        draft = Draft(models, tuple(place.team for place in made.places), slot, chance)
+        return sign_list(
+            self._secret,
+            SignedList(self._now_ms(), draft),
+            asked_object(query),
+            [place.hit.id for place in made.places],
+            key=query.key,
+            eligible=made.eligible,
+            nonce=secrets.token_bytes(NONCE_BYTES),
+        )
+
+
+def asked_object(query: Query) -> ObjectRef:
+    """The object that an answered query asks about, as a click log would hold it."""
+    if query.id is not None:
+        return ObjectRef(query.id)
+    if query.views is None:
+        return ObjectRef(x=_vector(query.x))
+    return ObjectRef(views={name: _vector(raw) for name, raw in query.views.items()})
+
+
+def _vector(raw: Any) -> Vector:
+    if isinstance(raw, Mapping):
+        return SparseVector(np.array(raw["indices"], np.int32), np.array(raw["values"], np.float32))
+    return np.array(raw, np.float32)

@@ -19,8 +19,7 @@ from streams.objects.json_vectors import (
     read_json,
     read_vector,
 )
-from streams.objects.rows import BATCH_ROWS, CatalogError, ObjectRows
-from streams.objects.shown import cut, packed_display, tags_of
+from streams.objects.rows import BATCH_ROWS, CatalogError, ObjectRows, cut, packed_display, tags_of
 
 SHOWN = ("title", "text", "image", "tags")
 """What a line says of an object to people."""

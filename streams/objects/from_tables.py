@@ -12,8 +12,7 @@ from streams.event import Column, SpaceSpec
 from streams.items import Display
 from streams.objects.arrow_vectors import RowError, holds_vectors, is_texts, pair, side_by_side, vectors
 from streams.objects.columns import ObjectColumns, SparsePair, VectorColumns, listed, matching, single_view
-from streams.objects.rows import BATCH_ROWS, CatalogError, ObjectRows
-from streams.objects.shown import cut, packed_display, tags_of
+from streams.objects.rows import BATCH_ROWS, CatalogError, ObjectRows, cut, packed_display, tags_of
 from streams.tables import Batch, ReadableTable, Table, TableError, text_values
 
 if TYPE_CHECKING:

@@ -12,9 +12,18 @@ import numpy as np
 
 from streams.feed import items as reasons
 from streams.feed.items import BadItemError, Placed
-from streams.feed.mapping.columns import LIST, NUMBER, TEXT, TIME, RowColumns, RowKey, check_texts, id_of
 from streams.feed.mapping.mapping import ClickLogMapping, ShownRows
-from streams.feed.mapping.reading import Reading
+from streams.feed.mapping.reading import (
+    LIST,
+    NUMBER,
+    TEXT,
+    TIME,
+    Reading,
+    RowColumns,
+    RowKey,
+    check_texts,
+    id_of,
+)
 from streams.feed.mapping.rows import BoolArray, IntArray, LogRows
 from streams.feed.mapping.window import JoinWindow, PieceJoin, Said
 from streams.feed.options import ReaderOptions

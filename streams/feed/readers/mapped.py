@@ -12,7 +12,6 @@ import numpy as np
 from streams.event import Event, Impression
 from streams.feed import items as reasons
 from streams.feed.items import BadItemError, Dropped, FeedError, Item, Placed
-from streams.feed.mapping.columns import LIST, NUMBER, TEXT, RowColumns, RowKey, check_texts, id_of
 from streams.feed.mapping.mapping import (
     EVENTS,
     IMPRESSIONS,
@@ -21,7 +20,7 @@ from streams.feed.mapping.mapping import (
     ClickLogMapping,
 )
 from streams.feed.mapping.pieces import JoinedEvents, ShownObjects
-from streams.feed.mapping.reading import Reading
+from streams.feed.mapping.reading import LIST, NUMBER, TEXT, Reading, RowColumns, RowKey, check_texts, id_of
 from streams.feed.mapping.rows import LogRows, RowSource
 from streams.feed.options import ReaderOptions
 

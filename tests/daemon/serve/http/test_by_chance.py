@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from daemon.serve.items.snapshot import IndexSnapshot
-from daemon.serve.lists import SignedLists
 from daemon.serve.query import Answers, Query, QueryError
 from daemon.serve.retrieve.finding import draw
+from daemon.serve.start import SignedLists
 from streams.event import FIRST, SECOND, Draft, DraftModel, Impression, ObjectRef
 from streams.signed_lists import explored_chance, read_signed
 from tests.daemon.serve.http.toy import Served, ToyModel, ToySearcher, running
