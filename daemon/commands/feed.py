@@ -31,6 +31,8 @@ except ImportError:  # another project's `streams`: the command line says so bef
 _TABLE = "Relevance tables"
 _UBI = "OpenSearch UBI"
 USER_QUERY = "user_query"
+OF_ROLE = frozenset(("config", "set_", "follow", "exit_when_caught_up"))
+"""What goes with --follow."""
 
 TripletsOption = Annotated[
     int, typer.Option(min=1, metavar="N", help="Triplets to sample.", rich_help_panel=_TABLE)
@@ -38,6 +40,7 @@ TripletsOption = Annotated[
 
 
 def feed(
+    context: typer.Context,
     *,
     sources: Annotated[
         list[str] | None,
@@ -131,23 +134,8 @@ def feed(
     if show_mapping is not None:
         return _show(show_mapping)
     if follow:
-        given = (
-            sources,
-            to,
-            catalog,
-            format_,
-            mapping,
-            rule,
-            source_name,
-            key,
-            skip,
-            explain,
-            dry_run,
-            json_,
-        )
-        numbers = (triplets_per_impression, random_negatives, holdout_share, ubi_click)
-        others = any(given) or any(one is not None for one in numbers)
-        return _follow(config, set_, exit_when_caught_up, others)
+        given = {name for name in context.params if _is_typed(context, name)}
+        return _follow(config, set_, exit_when_caught_up, given - OF_ROLE)
     if exit_when_caught_up:
         raise UserError("--exit-when-caught-up is for --follow", "leave it out", EX_USAGE)
     if not sources:
@@ -192,8 +180,14 @@ def feed(
     return fed.code
 
 
-def _follow(config: Path | None, set_: list[str] | None, leave: bool, others: bool) -> int:
-    """Be the feed role."""
+def _is_typed(context: typer.Context, name: str) -> bool:
+    """Whether a parameter was given on the command line, whatever its value."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _follow(config: Path | None, set_: list[str] | None, leave: bool, others: Collection[str]) -> int:
+    """Be the feed role; `others`: what else was given, which is refused."""
     if others:
         raise UserError(
             "--follow takes what it does from the configuration alone",

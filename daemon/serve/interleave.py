@@ -25,13 +25,13 @@ EITHER, FIRST, SECOND = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One place of a list. propensity: the probability, given the list before a random object was put into
+    """One place of a list. chance: the probability, given the list before a random object was put into
     it, that this object came to stand here; 1 where nothing was explored."""
 
     hit: ScoredId
     team: int
     explored: bool = False
-    propensity: float = 1.0
+    chance: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,6 @@ def with_explored(places: Sequence[Place], slot: int, hit: ScoredId, eligible: i
     """The places with a random object in the place of that at `slot`, which each of them was as likely; with
     the probability of each object to stand where it does."""
     stays = 1 - 1 / len(places)
-    put = [replace(place, propensity=stays) for place in places]
-    put[slot] = Place(hit, EITHER, explored=True, propensity=1 / (len(places) * eligible))
+    put = [replace(place, chance=stays) for place in places]
+    put[slot] = Place(hit, EITHER, explored=True, chance=1 / (len(places) * eligible))
     return put

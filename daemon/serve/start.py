@@ -259,7 +259,7 @@ class SignedLists:
         """The list's signed id. Raises ValueError for a list too long for one."""
         slot = next((rank for rank, place in enumerate(made.places) if place.explored), None)
         models = tuple(DraftModel(name, model.version, model.total) for name, model in made.models)
-        chance = None if slot is None else made.places[slot].propensity
+        chance = None if slot is None else made.places[slot].chance
         draft = Draft(models, tuple(place.team for place in made.places), slot, chance)
         return sign_list(
             self._secret,

@@ -50,3 +50,24 @@ def test_a_key_that_no_event_can_carry_is_refused_before_anything_is_fed(
     assert main(["feed", "clicks.jsonl", "--key", key]) == EX_USAGE
     assert why in capsys.readouterr().err
     assert not (tmp_path / "clicks.log").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["clicks.jsonl"],
+        ["--to", "log:a.log"],
+        ["--skip", "0"],
+        ["--pairs", "items"],
+        ["--theta", "0.5"],
+        ["--triplets", "100000"],
+        ["--ubi-query", "user_query"],
+        ["--json"],
+    ],
+    ids=" ".join,
+)
+def test_nothing_but_the_configuration_goes_with_follow(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["feed", "--follow", *words]) == EX_USAGE
+    assert "--follow takes what it does from the configuration alone" in capsys.readouterr().err

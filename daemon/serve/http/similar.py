@@ -202,7 +202,7 @@ def _written(place: Place, made: MadeList, explore: int) -> Told:
     if len(made.models) > 1:
         hit["team"] = None if place.team == EITHER else made.models[place.team - 1][0]
     if explore:
-        hit |= {"explored": place.explored, "propensity": place.propensity}
+        hit |= {"explored": place.explored, "propensity": place.chance}
     return hit
 
 

@@ -104,4 +104,4 @@ def test_a_random_object_takes_the_place_of_one_and_probabilities_are_told() -> 
     assert names(places) == "abrd"
     assert [place.team for place in places] == [FIRST, FIRST, EITHER, FIRST]
     assert [place.explored for place in places] == [False, False, True, False]
-    assert [place.propensity for place in places] == pytest.approx([0.75, 0.75, 1 / 200, 0.75])
+    assert [place.chance for place in places] == pytest.approx([0.75, 0.75, 1 / 200, 0.75])
