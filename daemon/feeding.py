@@ -10,6 +10,8 @@ from daemon.catalogs import catalog_without_space, learner_catalog
 from daemon.config import Config
 from daemon.config.values import LIVE
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, EX_USAGE, UserError
+from daemon.versions.restore import queries_of
+from daemon.versions.storage import open_store
 from streams.catalog import Catalog
 from streams.errors import AddressError, TopicMissing
 from streams.feed.decide import Decider
@@ -95,6 +97,7 @@ def decider_of(
         **given, partitions=partitions, space=space, latest_ms=latest_ms, proof=proof, untimed_ms=now_ms
     )
     spec = config.space_spec() if config.space.views else None
+    queries = queries_of(open_store(config.checkpoints.path).versions)
     if catalog is None:
         if settings.holdout_kinds:
             raise UserError(
@@ -102,8 +105,9 @@ def decider_of(
                 "set catalog.path, or feed.holdout_kinds = 0",
                 EX_CONFIG,
             )
-        return Decider(settings, SeenCandidates(seed=settings.seed), None, spec)
+        return Decider(settings, SeenCandidates(seed=settings.seed), None, spec, queries=queries)
     wanted, kinds = settings.holdout_kinds, None
     if wanted:
         kinds = HeldOutKinds(catalog, wanted, settings.kind_share, settings.seed)
-    return Decider(settings, CatalogCandidates(catalog.ids), frozenset(catalog.ids), spec, kinds)
+    known = CatalogCandidates(catalog.ids), frozenset(catalog.ids)
+    return Decider(settings, *known, spec, kinds, queries=queries)

@@ -23,8 +23,9 @@ from streams.event import Float32Array, Int64Array, SpaceSpec
 from streams.ids import UInt64Array, hash_ids
 from streams.limits import MAX_KEY_BYTES, MAX_VALUE_BYTES
 from streams.poison import DeadLetter, Poison
+from streams.queries import VectorMaps, in_views
 from streams.source import RecordBatch
-from streams.wire import read_event
+from streams.wire import read_event, read_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,8 @@ class PlainDecoder:
         self._max_bytes = max_record_bytes
         self._keyed = keyed
         self.max_future_ms = max_future_ms
+        self.queries: VectorMaps = {}
+        """What takes queries of other models to the space."""
 
     def decode(self, batch: RecordBatch) -> DecodedBatch:
         """Decode every record of a batch that has at least one."""
@@ -183,8 +186,19 @@ class PlainDecoder:
         fields = read_event(value, self._max_bytes)
         if "sp" in fields:
             self._resolver.check_space(fields["sp"])
+        if self.queries:
+            fields["q"] = self._in_this_space(fields["q"])
         rows, parts = zip(*(self._resolver.locate(fields[name], name) for name in ROLES), strict=True)
         return PlainEvent(fields, rows, parts)
+
+    def _in_this_space(self, raw: Any) -> Any:
+        """A query as unpacked, its vectors those of the space's views; the same where they are."""
+        object_id, features = read_object(raw, "q")
+        found = None if features is None else in_views(features, self._resolver.space, self.queries, "q")
+        if found is None or found is features:
+            return raw
+        named = () if object_id is None else (("id", object_id),)
+        return (*named, ("views", tuple(found.items())))
 
 
 def far_ahead(max_future_ms: int) -> str:
@@ -291,6 +305,15 @@ class BatchDecoder:
     @max_future_ms.setter
     def max_future_ms(self, bound: int | None) -> None:
         self._plain.max_future_ms = bound
+
+    @property
+    def queries(self) -> VectorMaps:
+        """What takes queries of other models to the space. An event with one is decoded in plain Python."""
+        return self._plain.queries
+
+    @queries.setter
+    def queries(self, maps: VectorMaps) -> None:
+        self._plain.queries = maps
 
     def _judge_others(
         self, batch: RecordBatch, found: Int64Array

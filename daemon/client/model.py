@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
+
+import numpy as np
+from scipy.sparse import issparse
 
 from daemon.replica.keys import KeyModels, SeenVerdicts
 from daemon.replica.replica import Replica
@@ -19,7 +22,10 @@ from learners.block import Block, Float32s
 from learners.errors import BlockError, require_whole
 from learners.forms.quadratic import featured
 from learners.maps import FittedSpaceMap
+from learners.maps.queries import QueryMaps
 from learners.search import SHORTLIST, as_items, best_of, exact_scores, topk
+from streams.poison import Poison
+from streams.queries import map_for
 
 OWN = "own"
 
@@ -117,6 +123,32 @@ Features: TypeAlias = Any
 """Objects in the user's own features: numbers in one axis (one object) or two, a scipy sparse array (views
 that are sparse need one), or a mapping from view names to those; a space of a single view needs no name."""
 
+
+def queries_in_views(fitted: FittedSpaceMap, maps: QueryMaps, queries: Features) -> Features:
+    """Queries in the views of the space, those of other models mapped. Raises BlockError."""
+    own = {name: view.dim_in for name, view in fitted.views.items()}
+    named = isinstance(queries, Mapping) and not issparse(queries)
+    if not named and len(own) > 1:
+        return queries
+    found: dict[str, Any] = {}
+    for name, rows in (queries if named else dict.fromkeys(own, queries)).items():
+        view, taken = name, rows
+        if isinstance(rows, np.ndarray | list | tuple):
+            given = np.atleast_2d(np.asarray(rows, np.float32))
+            try:
+                known = map_for(name, given.shape[-1], own.get(name), maps)
+            except Poison as error:
+                raise BlockError(error.detail) from None
+            if known is not None:
+                if given.shape[-1] != maps[known].dim:
+                    raise BlockError(f"a vector of {known} has {maps[known].dim} numbers")
+                view, taken = maps[known].view, np.stack([maps[known].given(row) for row in given])
+        if view in found:
+            raise BlockError(f"view {view} is given by two models")
+        found[view] = taken
+    return found
+
+
 PreparedOf: TypeAlias = MutableMapping[Items, PreparedItems]
 
 KEYS_HELD = 64
@@ -154,10 +186,11 @@ class Model:
         query that holds a value that is not finite.
         """
         require_whole("k", k, BlockError)
-        own, block = self._items(items), self._map(query)
-        if len(block) != 1:
-            raise ValueError(f"expected one query, not {len(block)}: ask one by one, or see `scores`")
+        own = self._items(items)
         with self._read(key) as (view, by):
+            block = self._map_queries(view, query)
+            if len(block) != 1:
+                raise ValueError(f"expected one query, not {len(block)}: ask one by one, or see `scores`")
             folded, ready = view.fold(block), self._ready(own, view, by)
             model, formed = view.model, view.formed
             scale, offset = (ready.terms, None) if view.normalised else (None, ready.terms)
@@ -177,8 +210,9 @@ class Model:
     def scores(self, queries: Features, items: Items | Features, *, key: str | None = None) -> Float32s:
         """Scores of all pairs, float32 [queries, items], all from one model; key: as in `similar`. NaN for a
         query that holds a value that is not finite."""
-        own, block = self._items(items), self._map(queries)
+        own = self._items(items)
         with self._read(key) as (view, by):
+            block = self._map_queries(view, queries)
             terms = None if view.rescored else self._ready(own, view, by).terms
             return view.pair_scores(block, own.mapped, terms)
 
@@ -195,15 +229,17 @@ class Model:
         those of several views side by side; the products are the served scores up to each object's norm.
         `embedded`: for one that holds what `embed`, or `tripletd models export --out`, gives of the same
         version; the products are the served scores. Raises NoVectorsError where there are none."""
-        return self._vectors(queries, mode)
+        with self._replica.read() as view:
+            mapped = self._map_queries(view, queries)
+        return self._vectors(mapped, mode)
 
     def embed(self, objects: Features) -> Vectors:
         """What an index of your own is to hold of objects, for queries that are `embedded`. Raises
         NoVectorsError where there is none."""
-        return self._vectors(objects, "document")
+        return self._vectors(self._map(objects), "document")
 
-    def _vectors(self, given: Features, wanted: WantedVector) -> Vectors:
-        made = self._maker.make(self._replica.read, self._map(given), wanted)
+    def _vectors(self, mapped: Block, wanted: WantedVector) -> Vectors:
+        made = self._maker.make(self._replica.read, mapped, wanted)
         return Vectors(as_arrays(made.rows), made.similarity, made.symmetric, made.model, made.views)
 
     @property
@@ -246,6 +282,10 @@ class Model:
 
     def _map(self, vectors: Features) -> Block:
         return self._fitted.transform(vectors)
+
+    def _map_queries(self, view: View, queries: Features) -> Block:
+        """Mapped queries, those of other models through the maps that the model has for them."""
+        return self._map(queries_in_views(self._fitted, view.queries, queries) if view.queries else queries)
 
     def _items(self, items: Items | Features) -> Items:
         return items if isinstance(items, Items) else Items(self._map(items), ())

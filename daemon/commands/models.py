@@ -1,5 +1,5 @@
 """`tripletd models`: list, show and kernels; the other verbs are in models_change.py,
-models_diff.py and models_export.py."""
+models_diff.py, models_export.py and models_migrate.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.commands import common, models_change, models_diff, models_export
+from daemon.commands import common, models_change, models_diff, models_export, models_migrate
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, VersionArgument, console, load, table
 from daemon.exits import EX_OK, EX_USAGE, UserError
 from daemon.text import ago, measure, safe, size
@@ -208,6 +208,8 @@ def _facts(manifest: Manifest, row: VersionRow) -> list[tuple[str, str]]:
     if known is not None:
         window = manifest.learner.get("config", {}).get("dedupe_window", known)
         facts.append(("known ids", f"{known:,}, of at most {window:,}: an event with one of them is dropped"))
+    for one in manifest.map.get("spec", {}).get("queries", ()):
+        facts.append(("queries of", f"{one['name']}: {one['dim']:,} numbers, to view {one['view']}"))
     facts += [
         ("file", f"{file.name}, {size(file.size)}, sha256 {file.sha256[:16]}") for file in manifest.files
     ]
@@ -297,3 +299,4 @@ for verb in ("promote", "rollback", "pin", "unpin", "gc", "average"):
     app.command(verb)(getattr(models_change, verb))
 app.command("write-off")(models_change.write_off)
 app.command()(models_export.export)
+app.command()(models_migrate.migrate)

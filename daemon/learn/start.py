@@ -80,6 +80,7 @@ def build(
             return None
         learner = origin.state.learner
         runtime.health.starting("compiling kernels for this machine, where they are not in its cache")
+        inputs.decoder.queries = origin.state.fitted.queries
         inputs.decoder.warm_up()
         learner.warm_up(origin.state.fitted.sparse)
         if isinstance(learner, Keyed):

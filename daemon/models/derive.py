@@ -24,7 +24,7 @@ from checkpoints import Manifest, Version, VersionMeta, VersionStore
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_USAGE, UserError
 from daemon.models.compare import MappedCatalog, load_version
 from daemon.versions.algorithms import ALGORITHMS, those_that
-from daemon.versions.contents import MAX_FUTURE, average_entry, learner_arrays, watermark_of
+from daemon.versions.contents import MAP_PREFIX, MAX_FUTURE, average_entry, learner_arrays, watermark_of
 from daemon.versions.forms import MatrixForms
 from daemon.versions.restore import choice_of, learner_of
 from daemon.versions.storage import open_store
@@ -76,7 +76,8 @@ def average(sources: Sequence[AverageSource], weights: Sequence[float], into: Pa
             "of them above 0",
             EX_DATAERR,
         ) from error
-    return _write_average(first, mean, [version.manifest for version in loaded], weights, into)
+    space = {name: one for name, one in loaded[0].arrays.items() if name.startswith(MAP_PREFIX)}
+    return _write_average(first, {**space, **mean}, [version.manifest for version in loaded], weights, into)
 
 
 def _write_average(
@@ -90,18 +91,19 @@ def _write_average(
         raise UserError(f"{into} is there and not empty", "name a folder that is to be made", EX_CANTCREAT)
     versions = open_store(into).versions
     epoch = versions.claim()
-    versions.publish(epoch, first.arrays, _meta(first.manifest))
+    versions.publish(epoch, first.arrays, meta_like(first.manifest))
     told = {
         "parent": FIRST,
         "schedule": (average_entry(manifests, weights),),
         "counters": _summed([one.counters for one in manifests]),
         "watermark": max(filter(None, map(watermark_of, manifests)), default=None),
     }
-    written = versions.publish(epoch, {**first.arrays, **mean}, _meta(manifests[0], **told))
+    written = versions.publish(epoch, {**first.arrays, **mean}, meta_like(manifests[0], **told))
     return AverageResult(written.number, str(into), int(mean["events"]))
 
 
-def _meta(manifest: Manifest, **changes: Any) -> VersionMeta:
+def meta_like(manifest: Manifest, **changes: Any) -> VersionMeta:
+    """What a version says of itself, but for these fields, for another one that is made of it."""
     return VersionMeta(**({one.name: getattr(manifest, one.name) for one in fields(VersionMeta)} | changes))
 
 

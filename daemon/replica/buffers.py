@@ -52,7 +52,7 @@ class ModelBuffer:
     def take_version(self, state: LoadedState, form: ServedForm, map_id: str, generation: int) -> View:
         """A view of a version that was loaded into this side's buffers, not yet `prepared`."""
         self.learner, self.remake, self.generation = None, None, generation
-        self.view = View(model_of(state), map_id, form, state.records)
+        self.view = View(model_of(state), map_id, form, state.records, queries=state.queries)
         return self.view
 
     def follow_from(self, state: LoadedState) -> None:
@@ -75,7 +75,7 @@ class ModelBuffer:
         self.generation = other.generation
         self.mirror(other)
         assert self.view is not None
-        self.view = replace(self.view, model=model_of(state))
+        self.view = replace(self.view, model=model_of(state), queries=state.queries)
 
     def _learn_from(self, state: LoadedState) -> None:
         self.learner, self.remake = state.learner, state.remake

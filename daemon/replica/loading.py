@@ -22,7 +22,7 @@ from daemon.exits import UserError
 from daemon.replica.settings import VersionSource
 from daemon.replica.view import ModelSpace
 from daemon.versions.algorithms import algorithm_of, learner_config_of, restored
-from daemon.versions.contents import records_of
+from daemon.versions.contents import MAP_PREFIX, map_arrays, records_of
 from daemon.versions.forms import CARRIED, as_scored
 from daemon.versions.restore import DERIVED, stands
 from learners.base import Learner
@@ -31,6 +31,7 @@ from learners.errors import LearnerError
 from learners.forms.carried import Tangent
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import ServingForm, learned_of, with_learned
+from learners.maps.queries import ARRAY, QueryMaps, load_queries
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 5.0, 300.0
 """A file may be put back, a disk may recover: the wait doubles from the one to the other."""
@@ -150,11 +151,13 @@ class BufferArrays:
 
 @dataclass(frozen=True, slots=True)
 class LoadedState:
-    """A verified version: manifest, and learner on arrays in the buffers. remake: that learner on others."""
+    """A verified version: manifest, and learner on arrays in the buffers. remake: that learner on others.
+    queries: what takes queries of other models to the space."""
 
     manifest: Manifest
     learner: Learner
     remake: Callable[[Arrays], Learner]
+    queries: QueryMaps = field(default_factory=dict)
 
     @property
     def records(self) -> int:
@@ -192,7 +195,7 @@ def load_state(source: VersionSource, number: int, buffers: BufferArrays) -> Loa
     try:
         manifest = source.versions.manifest(number)
         check_manifest(manifest, source.space)
-        source.versions.load(number, lambda spec: buffers.state.get(spec.name))
+        version = source.versions.load(number, lambda spec: _destination(spec, buffers))
         for name, array in lacked(manifest, source.space).items():
             np.copyto(buffers.state[name], array)
     except Damaged as error:
@@ -206,9 +209,17 @@ def load_state(source: VersionSource, number: int, buffers: BufferArrays) -> Loa
         columns, keys = source.space.columns, source.space.keys
         own = source.space.own
         remake = partial(restored, learner_config_of(manifest), columns=columns, keys=keys, own=own)
-        return LoadedState(manifest, remake(buffers.state), remake)
+        queries = load_queries(manifest.map.get("spec", {}).get("queries", ()), map_arrays(version.arrays))
+        return LoadedState(manifest, remake(buffers.state), remake, queries)
     except (LearnerError, KeyError, ValueError) as error:
         raise VersionRejected("malformed", f"version {number}: {error}") from error
+
+
+def _destination(spec: ArraySpec, buffers: BufferArrays) -> NDArray[Any] | None:
+    """Where an array of a version is read to; None for what is not needed."""
+    if spec.name.startswith(MAP_PREFIX + ARRAY):
+        return fresh(spec)
+    return buffers.state.get(spec.name)
 
 
 def load_form(source: VersionSource, state: LoadedState, buffers: BufferArrays) -> ServedForm:

@@ -27,6 +27,7 @@ from learners.forms.quadratic import (
     whole,
 )
 from learners.maps.base import OwnRanking
+from learners.maps.queries import QueryMaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ class View:
     map_id: id of the map that items and queries must be mapped with. formed: the state, in records since
     version 0, at which the form was computed and `prepared` was made of it; from there to `model.total` the
     form is carried over, and `prepared` is as it was. prepared: what `Hooks.prepare` made of the model (norms
-    of the items), None where there is none.
+    of the items), None where there is none. queries: what takes queries of other models to the space.
     """
 
     model: ModelId
@@ -148,6 +149,7 @@ class View:
     form: ServedForm
     formed: int
     prepared: Any = None
+    queries: QueryMaps = field(default_factory=dict)
     search: FoldingForm = field(init=False, repr=False)
     """What items are searched by: the form itself where it folds, else the cosine of their mapped vectors."""
     rescored: bool = field(init=False, repr=False)

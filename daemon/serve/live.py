@@ -36,11 +36,12 @@ from daemon.serve.query import (
     VectorAnswers,
     ViewPlace,
 )
-from daemon.serve.retrieve import AnnSettings, GuardResult, KeySettings, Observing, Searcher
+from daemon.serve.retrieve import AnnSettings, GuardResult, KeySettings, Lookup, Observing, Searcher
 from daemon.serve.retrieve.explaining import Explainer
 from daemon.versions.forms import KeyedForm
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, concatenate
 from learners.maps import FittedSpaceMap
+from learners.maps.queries import QueryMaps
 from learners.search import kept_scores
 from streams.catalog_cache import Tell
 from streams.limits import MAX_MAGNITUDE
@@ -158,6 +159,16 @@ class OpenedServing:
     verdicts: SeenVerdicts
     clicks: RecentClicks
     vectors: VectorMaker
+    lookup: Lookup
+
+    def maps(self, alias: str) -> QueryMaps:
+        """What takes queries of other models to the space, by the model of an alias. Raises QueryError 503
+        while there is none."""
+        try:
+            with self.replicas[alias].read() as view:
+                return view.queries
+        except NotServing as error:
+            raise QueryError("not_serving", str(error), "alias", "ask again shortly", 503) from error
 
     @property
     def empty(self) -> Block:
@@ -202,11 +213,12 @@ class Live:
         serve = self._config.serve
         ann = AnnSettings(serve.ann_recall) if serve.ann == "on" else None
         verdicts = SeenVerdicts()
+        lookup = partial(resolve, space=catalog.space, fitted=catalog.fitted)
         clicks = RecentClicks(partial(open_source, self._config.stream.to_address()))
         searcher = Searcher(
             replicas,
             lambda: catalog.current,
-            partial(resolve, space=catalog.space, fitted=catalog.fitted),
+            lookup,
             ann,
             self._guarded,
             shortlist=serve.shortlist,
@@ -220,9 +232,8 @@ class Live:
                 alias, source, self._following(), hooks, step_log_of(self._config, alias)
             )
         explorer = VersionCache(source, Hooks(searcher.prepare))
-        self.opened = OpenedServing(
-            space, fitted, catalog, replicas, searcher, explorer, verdicts, clicks, VectorMaker(fitted)
-        )
+        parts = catalog, replicas, searcher, explorer, verdicts, clicks, VectorMaker(fitted), lookup
+        self.opened = OpenedServing(space, fitted, *parts)
         catalog.listen(lambda snapshot: self._items_changed())
         catalog.start()
         for replica in replicas.values():
@@ -248,7 +259,7 @@ class Live:
                 raise QueryError("not_serving", str(error), "alias", "ask again shortly", 503) from error
             if quick is not None:
                 return _vector_answers(quick, list(_rows(quick.rows)))
-        found = resolve(queries, opened.catalog.current, opened.catalog.space, opened.fitted)
+        found = opened.lookup(queries, opened.catalog.current, opened.maps(alias))
         places = [place for place, one in enumerate(found) if not isinstance(one, QueryError)]
         mapped = concatenate([one for one in found if not isinstance(one, QueryError)]) if places else None
         try:
@@ -288,9 +299,7 @@ class Live:
         opened = self.opened
         if opened is None:
             raise _no_version()
-        asked, *found = resolve(
-            [query, *documents], opened.catalog.current, opened.catalog.space, opened.fitted
-        )
+        asked, *found = opened.lookup([query, *documents], opened.catalog.current, opened.maps(alias))
         if isinstance(asked, QueryError):
             raise asked
         items = concatenate([asked, *(one for one in found if not isinstance(one, QueryError))])

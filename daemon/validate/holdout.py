@@ -19,7 +19,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from daemon.dead_letters import send_durably
 from daemon.retries import RETRY_SECONDS
@@ -30,6 +30,7 @@ from streams.errors import OffsetExpired, StreamUnavailable
 from streams.event import Impression, SpaceSpec
 from streams.partitions import OpenTransactions
 from streams.poison import CORRUPT_BATCH, KEY_MISSING, DeadLetter, Poison
+from streams.queries import VectorMaps, query_in_views
 from streams.source import HeldBack, RecordBatch, Sink, Source
 
 
@@ -191,6 +192,8 @@ class Holdout:
         self.topic = source.identity().topic
         self._upto = None if upto is None else dict(upto)
         self._counts: Counter[str] = Counter()
+        self.queries: VectorMaps = {}
+        """What takes queries of other models to the space, as they are read."""
         self._clock, self.looked_at = clock, float("-inf")
         self.transactions = OpenTransactions()
         """What open transactions hold back, as it was asked for last."""
@@ -272,6 +275,8 @@ class Holdout:
                 if batch.damaged is not None:
                     raise Poison(CORRUPT_BATCH, batch.damaged)
                 impression = decode_impression(value)
+                query = query_in_views(impression.query, self._space, self.queries)
+                impression = replace(impression, query=query)
                 check_impression(impression, self._space, self._catalog)
                 if self._keyed and impression.key is None:
                     raise Poison(KEY_MISSING)

@@ -50,7 +50,7 @@ from daemon.validate.ledger import (
 from daemon.validate.measures import Float
 from daemon.validate.scorer import NotFinite
 from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED
-from daemon.versions.restore import ChoosesForms
+from daemon.versions.restore import ChoosesForms, queries_of
 from streams.event import Impression
 from streams.partitions import behind_transactions
 
@@ -258,6 +258,7 @@ class Validator:
         `turned` is called before each poll, which ends in time whatever the stream does.
         """
         fresh: list[HeldImpression] = []
+        self._look_at_queries()
         for turn in range(MAX_POLLS):
             turned()
             before = self._inputs.holdout.window.positions
@@ -269,6 +270,12 @@ class Validator:
         metrics.held_back.record(holdout.transactions, holdout.window.positions, holdout.looked_at)
         metrics.record_skipped(holdout.take_counts())
         return fresh
+
+    def _look_at_queries(self) -> None:
+        """Read queries of other models as the newest version does."""
+        before, newest = self._known, self._newest()
+        if newest is not None and newest != before:
+            self._inputs.holdout.queries = queries_of(self._inputs.versions)
 
     def judge_next(self) -> int | None:
         """Judge one version and write what follows; its number, None when there is nothing to judge, or no

@@ -144,6 +144,8 @@ def watermark_of(manifest: Manifest) -> int | None:
     return written
 
 
+QUERIES = "queries"
+"""The control entry of a map for queries of another model."""
 AVERAGE = "average"
 
 

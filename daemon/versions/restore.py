@@ -29,11 +29,12 @@ from daemon.versions.algorithms import algorithm_of, columns_of, keys_of, learne
 from daemon.versions.contents import MAP_PREFIX, learner_arrays
 from daemon.versions.forms import FormChoice, FormKind, MatrixForms, as_scored
 from learners.base import Learner
-from learners.errors import StateError
+from learners.errors import LearnerError, StateError
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import ServingForm
 from learners.maps import FittedSpaceMap
 from learners.maps.base import OwnRanking
+from learners.maps.queries import QueryMaps
 
 DERIVED = "serving"
 """Name of the file beside a version that holds its form."""
@@ -47,6 +48,19 @@ def read_map(versions: VersionStore, number: int) -> tuple[Manifest, FittedSpace
     """
     version = versions.load(number, lambda spec: fresh(spec) if spec.name.startswith(MAP_PREFIX) else None)
     return version.manifest, map_of(version)
+
+
+def queries_of(versions: VersionStore) -> QueryMaps:
+    """What takes queries of other models to the space, by the newest version that can be read; its other
+    arrays are read only where it has any. Empty without a version, or a folder."""
+    try:
+        manifest = versions.newest_manifest()
+        if manifest is None or "queries" not in manifest.map.get("spec", {}):
+            return {}
+        return read_map(versions, manifest.number)[1].queries
+    except (CheckpointError, LearnerError) as error:
+        log.warning("the maps of queries cannot be read", error=str(error))
+        return {}
 
 
 log = structlog.get_logger("tripletd.serving_form")

@@ -3,6 +3,7 @@
 from learners.maps.approximations import NystroemMap, RffMap
 from learners.maps.base import CosineMap, IdentityMap, UnitMap, ViewConfig, ViewMap
 from learners.maps.histograms import HikeMap, SharesMap, SqrtMap
+from learners.maps.queries import PairFit, QueryMap
 from learners.maps.scaling import PreconditionMap, StandardiseMap, TfidfMap, WhitenMap
 from learners.maps.space import KINDS, ChainMap, FittedSpaceMap, KernelsMap, SpaceMap
 
@@ -15,7 +16,9 @@ __all__ = [
     "IdentityMap",
     "KernelsMap",
     "NystroemMap",
+    "PairFit",
     "PreconditionMap",
+    "QueryMap",
     "RffMap",
     "SharesMap",
     "SpaceMap",

@@ -1,8 +1,9 @@
 """The feature space: several views of an object, each mapped, joined into one vector of unit length.
 
 A view's map may be made of maps, one after another or side by side. Nothing learned on another space fits: a
-fitted space is frozen and has an id, the SHA-256 of everything it computes with, that state, catalog and
-events are compared by.
+fitted space is frozen and has an id, the SHA-256 of everything it computes with of objects, that state,
+catalog and events are compared by. Queries of another embedding model have a map of their own in front of it
+(`learners.maps.queries`), which changes nothing for anything else, and so not the id.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from learners.maps.base import (
     to_unit,
 )
 from learners.maps.histograms import HikeMap, SharesMap, SqrtMap
+from learners.maps.queries import QueryMap, load_queries, queries_arrays, queries_spec
 from learners.maps.scaling import PreconditionMap, StandardiseMap, TfidfMap, WhitenMap
 
 
@@ -284,6 +286,8 @@ def _by_name(views: Mapping[str, Any], given: Any) -> Mapping[str, Any]:
 FORMAT = 1
 OWN_FORMAT = 2
 """That of a space which knows the user's own similarity; programs that read format 1 alone refuse it."""
+QUERIES_FORMAT = 3
+"""That of a space with maps of queries."""
 PLANS = ("by_block", "effective")
 """What a description names only where it is so."""
 
@@ -409,7 +413,8 @@ def _at_equal_distances(count: int) -> NDArray[np.int64]:
 class FittedSpaceMap:
     """A frozen space. `views` in order of their columns; all dense gives dense rows, else the rows are
     CSR. scales: what each view's mapped rows are multiplied with, where there is a `similarity`; self_score:
-    as in `OwnRanking`."""
+    as in `OwnRanking`. queries: by name, what takes queries of another model to the given vectors of a view.
+    """
 
     views: Mapping[str, ViewMap]
     unit: bool = True
@@ -419,6 +424,7 @@ class FittedSpaceMap:
     weights: Mapping[str, float] = field(default_factory=dict)
     scales: Mapping[str, float] = field(default_factory=dict)
     self_score: float = 1.0
+    queries: Mapping[str, QueryMap] = field(default_factory=dict)
 
     @cached_property
     def own(self) -> OwnRanking | None:
@@ -465,9 +471,9 @@ class FittedSpaceMap:
 
     @cached_property
     def id(self) -> str:
-        """Hex SHA-256 over kinds, parameters and arrays: two spaces of one id map alike."""
-        digest = hashlib.sha256(json.dumps(self.spec(), sort_keys=True, separators=(",", ":")).encode())
-        for name, array in sorted(self.arrays().items()):
+        """Hex SHA-256 over kinds, parameters and arrays: two spaces of one id map objects alike."""
+        digest = hashlib.sha256(json.dumps(self._spec(), sort_keys=True, separators=(",", ":")).encode())
+        for name, array in sorted(self._arrays().items()):
             digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
@@ -516,13 +522,22 @@ class FittedSpaceMap:
         return mapped
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All fitted arrays, named `view.array`."""
+        """All fitted arrays, named `view.array`, and those of `queries`."""
+        return self._arrays() | queries_arrays(self.queries)
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
         return {
             f"{view}.{name}": a for view, fitted in self.views.items() for name, a in fitted.arrays().items()
         }
 
     def spec(self) -> dict[str, Any]:
         """JSON-able description; with the arrays it is the whole map."""
+        if not self.queries:
+            return self._spec()
+        return self._spec() | {"format": QUERIES_FORMAT, "queries": queries_spec(self.queries)}
+
+    def _spec(self) -> dict[str, Any]:
+        """Of objects alone."""
         views = [{"name": name, "kind": view.kind, **view.spec()} for name, view in self.views.items()]
         plan = {"format": FORMAT, "unit": self.unit, "views": views}
         plan |= {name: True for name in PLANS if getattr(self, name)}
@@ -535,15 +550,19 @@ class FittedSpaceMap:
     def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The map of `spec()` and `arrays()`. Raises MapError naming what is missing or does not fit."""
         try:
-            if spec["format"] not in (FORMAT, OWN_FORMAT):
+            if spec["format"] not in range(FORMAT, QUERIES_FORMAT + 1):
                 raise MapError(
-                    f"the map has format {spec['format']}, this program reads {FORMAT} and {OWN_FORMAT}"
+                    f"the map has format {spec['format']}, this program reads {FORMAT} to {QUERIES_FORMAT}"
                 )
             views = {str(view["name"]): _load_view(view, arrays) for view in spec["views"]}
             plan: dict[str, Any] = {name: bool(spec.get(name, False)) for name in PLANS}
-            if spec["format"] == OWN_FORMAT:
+            if spec["format"] == OWN_FORMAT or "similarity" in spec:
                 plan |= _own_of(spec, views)
-            return cls(views, bool(spec["unit"]), **plan)
+            queries = load_queries(spec["queries"], arrays) if spec["format"] == QUERIES_FORMAT else {}
+            for name, one in queries.items():
+                if one.view not in views or one.matrix.shape[1] != views[one.view].dim_in:
+                    raise MapError(f"the map of queries {name} leads to no view of the space")
+            return cls(views, bool(spec["unit"]), **plan, queries=queries)
         except (KeyError, TypeError) as error:
             raise MapError(f"the description of the map is incomplete: {error}") from error
 

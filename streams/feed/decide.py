@@ -21,6 +21,7 @@ from streams.feed.options import FeedSettings
 from streams.feed.triplets import Candidates, Made, as_impression, make_correction, make_events, without
 from streams.partitions import is_holdout, partition_of, route_key
 from streams.poison import Poison
+from streams.queries import VectorMaps, query_in_views
 from streams.signed_lists import BadSignature, is_signed, read_signed
 from streams.source import OutRecord
 
@@ -105,7 +106,7 @@ class Decider:
     """Decides item by item; `known` holds the catalog's ids, None where there is no catalog.
 
     space: what features that come with an object are checked against; None: by who learns them alone. kinds:
-    of queries that are held out as a whole.
+    of queries that are held out as a whole. queries: of which other models vectors of queries may be.
     """
 
     def __init__(
@@ -115,9 +116,11 @@ class Decider:
         known: Container[str] | None = None,
         space: SpaceSpec | None = None,
         kinds: HeldOutKinds | None = None,
+        *,
+        queries: VectorMaps | None = None,
     ) -> None:
         self._settings = settings
-        self._space = space
+        self._space, self._queries = space, queries or {}
         self._candidates = candidates
         self._known = known
         self._kinds = kinds
@@ -223,10 +226,11 @@ class Decider:
         if self._space is None or item.space not in (None, self._space.id):
             return
         if isinstance(item, Event):
-            named = [("query", item.query), ("clicked", item.clicked), ("skipped", item.skipped)]
+            named = [("clicked", item.clicked), ("skipped", item.skipped)]
         else:
-            shown = ((f"shown[{rank}]", ref) for rank, ref in enumerate(item.shown))
-            named = [("query", item.query), *shown]
+            named = [(f"shown[{rank}]", ref) for rank, ref in enumerate(item.shown)]
+        query = query_in_views(item.query, self._space, self._queries, "query")
+        named = [("query", query), *named]
         for where, ref in named:
             check_features(ref, self._space, where)
 

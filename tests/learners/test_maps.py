@@ -459,7 +459,8 @@ def test_descriptions_and_arrays_that_do_not_fit_are_refused() -> None:
     spec, arrays = fitted.spec(), fitted.arrays()
     broken: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({}, arrays, "incomplete"),
-        ({**spec, "format": 3}, arrays, "format 3"),
+        ({**spec, "format": 4}, arrays, "format 4"),
+        ({**spec, "format": 3}, arrays, "incomplete"),
         ({**spec, "format": 2}, arrays, "incomplete"),
         ({**spec, "views": [{**spec["views"][0], "kind": "magic"}]}, arrays, "magic"),
         (spec, {name: array for name, array in arrays.items() if name != "words.idf"}, "idf .*missing"),

@@ -20,7 +20,7 @@ from daemon.learn.compatible import decoder_of
 from daemon.learn.state import KINDS, TIMES, Applied, Entry, LearnState, Progress
 from daemon.learn.step import Assembler, ReadyBatch, count, step
 from daemon.versions.algorithms import learner_config_of
-from daemon.versions.contents import AVERAGE, MAX_FUTURE, max_future_of
+from daemon.versions.contents import AVERAGE, MAX_FUTURE, QUERIES, max_future_of
 from learners.outcome import StepInfo
 from streams.catalog import Catalog
 from streams.errors import OffsetAhead, OffsetExpired, StreamUnavailable
@@ -182,6 +182,7 @@ class Rerun:
         self.progress = Progress.of_version(start.manifest)
         self._decoder = decoder_of(target, catalog)
         self._decoder.max_future_ms = max_future_of(start.manifest)  # entries of the schedule change it
+        self._decoder.queries = self.state.fitted.queries
         self._assemble = Assembler(self._decoder, self.state.fitted, catalog)
         self._topic = target.stream["topic"]
         self._runs = runs
@@ -228,6 +229,12 @@ class Rerun:
             raise UserError(
                 "the schedule contains an average: no event of this log leads to it",
                 "replay from the average on (--from), and what it was made of in the folders it came from",
+                EX_DATAERR,
+            )
+        if kind == QUERIES:
+            raise UserError(
+                "the schedule contains a map for queries of another model: no event of this log leads to it",
+                "replay from the version that has it on (--from)",
                 EX_DATAERR,
             )
         if kind not in KINDS:

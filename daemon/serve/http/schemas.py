@@ -177,7 +177,7 @@ class GivenObject(Request):
     )
     x: Numbers | None = Field(None, description='the vector of the view called "x"')
     views: Annotated[dict[Id, Numbers], Field(min_length=1, max_length=MAX_MAP_ENTRIES)] | None = Field(
-        None, description="view name -> vector"
+        None, description="view name -> vector; of a query also the name of another model it is of"
     )
 
     @model_validator(mode="after")

@@ -15,11 +15,14 @@ from daemon.serve.items.display import DisplayFile
 from daemon.serve.query import Query, QueryError
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.maps import FittedSpaceMap
+from learners.maps.queries import QueryMaps
 from streams import poison
 from streams.event import UNNAMED_VIEW, SpaceSpec, ViewSpec
 from streams.ids import IdColumn, Packed, hash_ids
 from streams.items import Display, unpack_display
 from streams.limits import MAX_MAGNITUDE
+from streams.poison import Poison
+from streams.queries import map_for
 
 
 class TagColumn:
@@ -212,13 +215,18 @@ _NOT_FOUND = 404
 
 
 def resolve(
-    queries: Sequence[Query], snapshot: IndexSnapshot, space: SpaceSpec, fitted: FittedSpaceMap
+    queries: Sequence[Query],
+    snapshot: IndexSnapshot,
+    maps: QueryMaps,
+    *,
+    space: SpaceSpec,
+    fitted: FittedSpaceMap,
 ) -> list[Block | QueryError]:
     """Per query a block of one row, its vector under the map of the snapshot, or a `QueryError` of its own.
 
     A query by id takes the catalog's vector of that object: 404 `unknown_object` where no living object has
-    it. One by features is checked against the space and mapped: 422 with a reason of `streams.poison` as
-    code, and the field, such as `views.text.indices`.
+    it. One by features is checked against the space and mapped, through one of `maps` where it is of another
+    model: 422 with a reason of `streams.poison` as code, and the field, such as `views.text.indices`.
     """
     parts, places = snapshot.find_many([query.id or "" for query in queries])
     found: list[Block | QueryError] = []
@@ -227,7 +235,7 @@ def resolve(
             if query.id is not None:
                 found.append(_of_catalog(snapshot, int(part), int(place)))
             else:
-                found.append(_of_features(query, space, fitted))
+                found.append(_of_features(query, space, maps, fitted))
         except QueryError as refused:
             found.append(refused)
     return found
@@ -240,14 +248,44 @@ def _of_catalog(snapshot: IndexSnapshot, part: int, row: int) -> Block:
     return snapshot.parts[part].vectors.take([row])
 
 
-def _of_features(query: Query, space: SpaceSpec, fitted: FittedSpaceMap) -> Block:
-    given, prefix = _views(query, space)
+def _of_features(query: Query, space: SpaceSpec, maps: QueryMaps, fitted: FittedSpaceMap) -> Block:
+    given, prefix = _views(_in_this_space(query, space, maps) if maps else query, space)
     block = fitted.transform(
         {view.name: _block(given[view.name], view, prefix + view.name) for view in space.views}
     )
     if not np.isfinite(block.values).all():
         raise _refused(poison.MAGNITUDE, "too large for the space's map", prefix.rstrip(".") or UNNAMED_VIEW)
     return block
+
+
+def _in_this_space(query: Query, space: SpaceSpec, maps: QueryMaps) -> Query:
+    """The query with vectors of the space's views, those of other models mapped."""
+    own = {view.name: view.dim for view in space.views}
+    if query.views is not None:
+        given, prefix = query.views, "views."
+    elif query.only is not None:
+        given, prefix = dict.fromkeys([*own][: len(own) == 1], query.only), ""
+    else:
+        given, prefix = {UNNAMED_VIEW: query.x}, ""
+    found: dict[str, Any] = {}
+    mapped = False
+    for name, raw in given.items():
+        field, known = prefix + name if prefix else UNNAMED_VIEW, None
+        if isinstance(raw, list | np.ndarray):
+            try:
+                known = map_for(name, len(raw), own.get(name), maps)
+            except Poison as error:
+                raise _refused(error.reason, error.detail, field) from None
+        view, vector = name, raw
+        if known is not None:
+            one = maps[known]
+            values = _block(raw, ViewSpec(known, "dense", one.dim), field)
+            assert isinstance(values, DenseBlock)
+            view, vector, mapped = one.view, one.given(values.values[0]), True
+        if view in found:
+            raise _refused(poison.WRONG_VIEW, f"gives view {view} by two models", field)
+        found[view] = vector
+    return replace(query, x=None, only=None, views=found) if mapped else query
 
 
 def _views(query: Query, space: SpaceSpec) -> tuple[Mapping[str, Any], str]:

@@ -29,6 +29,7 @@ from daemon.serve.retrieve.part import AnnSettings, GuardResult, Norms, folded_q
 from daemon.versions.forms import KeyedForm
 from daemon.versions.key_verdicts import KeyVerdicts
 from learners.block import Block, concatenate
+from learners.maps.queries import QueryMaps
 from learners.search import SHORTLIST
 
 ROOM = 64
@@ -147,7 +148,7 @@ def next_size(size: int, spent_s: float, wanted_s: float) -> int:
     return max(1, min(2 * size, int(size * wanted_s / max(spent_s, 1e-9))))
 
 
-Lookup: TypeAlias = Callable[[Sequence[Query], IndexSnapshot], Sequence[Block | QueryError]]
+Lookup: TypeAlias = Callable[[Sequence[Query], IndexSnapshot, QueryMaps], Sequence[Block | QueryError]]
 """The mapped vector (a block of one row) of each query, or why it has none."""
 
 NOT_FOUND, NOT_YET = 404, 503
@@ -239,7 +240,7 @@ class Searcher:
         if snapshot.map_id != view.map_id:
             remedy = "ask again shortly; else start `tripletd serve` again"
             raise QueryError("other_map", "the items were mapped for another model", "", remedy, NOT_YET)
-        asked = _Asked(queries, self._lookup(queries, snapshot))
+        asked = _Asked(queries, self._lookup(queries, snapshot, view.queries))
         found: dict[int, _Found] = {}
         for key, places in _places_by_key(queries).items():
             mine = self._found(view, norms, snapshot, asked.at(places), key=key, between=between)

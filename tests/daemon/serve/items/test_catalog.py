@@ -141,7 +141,7 @@ def test_files_then_the_whole_topic_then_what_comes(shop):
     assert status.map_id == identity(DENSE).id
     assert catalog.current.display("file 1").title == "One"
     (found, missing) = resolve(
-        [Query(id="late"), Query(id="new")], catalog.current, catalog.space, catalog.fitted
+        [Query(id="late"), Query(id="new")], catalog.current, {}, space=catalog.space, fitted=catalog.fitted
     )
     assert found.values[0][0] == 30
     assert isinstance(missing, QueryError)

@@ -22,7 +22,7 @@ def snapshot(kind=dense):
 
 
 def one(query, space=DENSE, kind=dense):
-    (found,) = resolve([query], snapshot(kind), space, identity(space))
+    (found,) = resolve([query], snapshot(kind), {}, space=space, fitted=identity(space))
     return found
 
 
@@ -45,7 +45,9 @@ def test_by_id_without_a_living_object_is_404(object_id):
 def test_by_vector_it_goes_through_the_map():
     assert row_of(one(Query(x=[1, 2.5, 3, 4])), 0) == (1.0, 2.5, 3.0, 4.0)
     assert row_of(one(Query(views={"x": [1, 2, 3, 4]})), 0) == (1.0, 2.0, 3.0, 4.0)
-    (found,) = resolve([Query(x=[0, 3, 4, 0])], snapshot(), DENSE, identity(DENSE, unit=True))
+    (found,) = resolve(
+        [Query(x=[0, 3, 4, 0])], snapshot(), {}, space=DENSE, fitted=identity(DENSE, unit=True)
+    )
     assert row_of(found, 0) == pytest.approx((0.0, 0.6, 0.8, 0.0))
     mixed = {"words": {"indices": [1, 9], "values": [1, 2]}, "image": [1, 0, 1]}
     assert row_of(one(Query(views=mixed), MIXED), 0) == (0, 2, 4, 12, 1.0, 1.0, 1.0, 2.0)
@@ -109,7 +111,7 @@ def test_what_does_not_fit_is_refused_with_its_field(query, space, code, field):
 
 def test_one_bad_query_spoils_no_other():
     queries = [Query(id="item 1"), Query(x=[1]), Query(x=[1, 2, 3, 4]), Query(id="nobody")]
-    found = resolve(queries, snapshot(), DENSE, identity(DENSE))
+    found = resolve(queries, snapshot(), {}, space=DENSE, fitted=identity(DENSE))
     assert [type(each) for each in found] == [DenseBlock, QueryError, DenseBlock, QueryError]
 
 

@@ -17,6 +17,7 @@ from daemon.serve.query import Query, QueryError
 from daemon.serve.retrieve import AnnSettings, Searcher
 from learners import Block, ServingForm
 from learners.forms.serving import BackoffForm
+from learners.maps.queries import QueryMaps
 from learners.search import SHORTLIST
 from streams.event import SpaceSpec, ViewSpec
 from streams.ids import Packed
@@ -112,8 +113,10 @@ def searcher_of(
     space = SpaceSpec("shop", (ViewSpec("x", "dense" if items.kind == "dense" else "sparse", items.dim),))
     fitted = identity(space)
 
-    def lookup(queries: Sequence[Query], snapshot: IndexSnapshot) -> list[Block | QueryError]:
-        return resolve(queries, snapshot, space, fitted)
+    def lookup(
+        queries: Sequence[Query], snapshot: IndexSnapshot, maps: QueryMaps
+    ) -> list[Block | QueryError]:
+        return resolve(queries, snapshot, maps, space=space, fitted=fitted)
 
     replica = OneReplica()
     searcher = Searcher({"latest": replica}, items.snapshot, lookup, ann, shortlist=shortlist)

@@ -28,8 +28,8 @@ def searcher(items: Items, own: OwnRanking | None = None, clicks: Clicks | None 
     space = SpaceSpec("s", (ViewSpec("x", items.kind, DIM),))  # type: ignore[arg-type]
     fitted = identity(space)
 
-    def lookup(queries: Any, snapshot: Any) -> Any:
-        return resolve(queries, snapshot, space, fitted)
+    def lookup(queries: Any, snapshot: Any, maps: Any) -> Any:
+        return resolve(queries, snapshot, maps, space=space, fitted=fitted)
 
     return Searcher({}, items.snapshot, lookup, explainer=Explainer(BLOCKS, own, clicks))
 

@@ -123,7 +123,7 @@ def test_what_is_found_has_the_exact_score_and_no_dead_object(
 def test_as_many_hits_as_are_asked_for_are_found_whatever_is_left_out() -> None:
     items = clustered()
 
-    def lookup(queries: Sequence[Query], snapshot: object) -> list[Block | QueryError]:
+    def lookup(queries: Sequence[Query], snapshot: object, maps: object) -> list[Block | QueryError]:
         names, block = items.block()
         return [block.take([names.index(query.id or "")]) for query in queries]
 
