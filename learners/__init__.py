@@ -104,6 +104,8 @@ if TYPE_CHECKING:
     from learners.search import merge_topk as merge_topk
     from learners.search import score_rows as score_rows
     from learners.search import topk as topk
+    from learners.softmax import Softmax as Softmax
+    from learners.softmax import SoftmaxConfig as SoftmaxConfig
     from learners.soml import DiagonalLearner as DiagonalLearner
     from learners.soml import SomlDa as SomlDa
     from learners.soml import SomlDaConfig as SomlDaConfig
@@ -147,6 +149,7 @@ _MODULES = {
     "outcome": "DEGENERATE Outcome PASSIVE REJECTED Reason StepInfo UPDATED",
     "psd": "factor lanczos_negative_pairs project_psd psd_part symmetry_index",
     "search": "DenseItems SearchIndex SparseItems as_items merge_topk score_rows topk",
+    "softmax": "Softmax SoftmaxConfig",
     "soml": "DiagonalLearner SomlDa SomlDaConfig SomlTg SomlTgConfig",
     "spectrum": "change spectrum",
     "steps": "StepBatch Steps TripletSteps taken_steps taken_triplets",

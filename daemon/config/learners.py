@@ -342,6 +342,40 @@ class SomlDaKeys(ForgetKeys):
     lam: float = Field(1e-6, ge=0, le=1e18, description="lambda, sparsity that stays")
 
 
+class SoftmaxKeys(StartKeys):
+    """[learner] with algorithm = "softmax"."""
+
+    algorithm: Literal["softmax"] = Field("softmax", description="learning algorithm")
+    temperature: float = Field(
+        0.5,
+        ge=1e-3,
+        le=1e3,
+        description="what cosines are divided by: less looks at the nearest objects alone",
+    )
+    rate: float = Field(
+        0.4, gt=0, le=1, description="of Adam: how far a step moves A at most, in the spectral norm"
+    )
+    anneal: int = Field(
+        200,
+        ge=0,
+        description="steps after which the rate has fallen to 0.7, and then as 1 / sqrt; 0 keeps it",
+    )
+    batch: int = Field(128, ge=1, description="pairs of a minibatch, each against the objects of all others")
+    every: int = Field(
+        8, ge=1, description="new pairs between two steps; each is learned batch / every times"
+    )
+    memory: int = Field(4096, ge=1, le=1 << 24, description="newest pairs kept to be learned again")
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> SoftmaxKeys:
+        if not self.every <= self.batch <= self.memory:
+            raise ValueError(
+                f"every <= batch <= memory must hold: every is {self.every}, batch {self.batch}, memory "
+                f"{self.memory}"
+            )
+        return self
+
+
 DEFAULT = "oasis"
 
 LEARNERS: Mapping[str, type[LearnerConfig]] = {
@@ -351,6 +385,7 @@ LEARNERS: Mapping[str, type[LearnerConfig]] = {
     "lego": LegoKeys,
     "soml-tg": SomlTgKeys,
     "soml-da": SomlDaKeys,
+    "softmax": SoftmaxKeys,
     "omks-maps": OmksMapsKeys,
     "oks": OksKeys,
     "omks": OmksKeys,

@@ -41,6 +41,7 @@ from learners.multikernel.form import form_bytes
 from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.pending import PAIRS, TAU, pending_bytes
+from learners.softmax import Softmax, SoftmaxConfig, state_bytes
 from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.tether import TetherConfig, Tethered, untethered
 
@@ -320,6 +321,13 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     "lego": _of_a_matrix(Lego, LegoConfig, distance=True),
     "soml-tg": _soml(SomlTg, SomlTgConfig, 2),
     "soml-da": _soml(SomlDa, SomlDaConfig, 1),
+    "softmax": Algorithm(
+        settings=same_names(SoftmaxConfig),
+        make=lambda settings, dim, _sample: Softmax(dim, settings),
+        restore=lambda arrays, settings: Softmax.from_state(arrays, settings, copy=False),
+        forms=MatrixForms(follows=HELD, even=True),
+        state_bytes=lambda keys, _columns, dim: state_bytes(keys.memory, dim),
+    ),
     "omks-maps": _omks_maps(),
     "oks": _over_supports(oks_settings),
     "omks": _over_supports(omks_settings),

@@ -93,6 +93,9 @@ RAW = 0
 """Of `OFFERED`, what gives way for no query."""
 FIRST = 2
 """Of `OFFERED`, what is taken as long as nothing is known."""
+EVEN = FormChoice(1.0, 1.0, familiar=0.0)
+"""What gives way for no query, and has so much of the own ranking that it is not below it where no click
+helped: of learners whose W does not tell where that is."""
 PLAIN = FormChoice(1.5, 0.0)
 """Sharp, with nothing beside: the best where clicks taught, and below the own ranking where none did. Only
 judgments, which are of objects that no list showed, too, can choose it.
@@ -200,12 +203,14 @@ class MatrixForms(FormKind):
 
     follows: CARRIED where W is the array `W` of the state, so that a form can follow it; HELD where W is made
     anew of several. distance: the learner's raw score is minus a distance; normalised, it is the cosine of
-    the same S.
+    the same S. even: unless settings name a form, none is chosen, and what was learned is served at power 1
+    with as much of the own ranking; whether clicks taught something of a query is not read off W then.
     """
 
     kept: bool = True
     follows: str = CARRIED
     distance: bool = False
+    even: bool = False
 
     def has_matrix(self, config: ServingConfig, dim: int) -> bool:
         """See `has_matrix`."""
@@ -215,13 +220,15 @@ class MatrixForms(FormKind):
         self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
     ) -> ServedForm:
         """`make_form` of the learner's W."""
+        if self.even and config.form == "judged" and config.score != "raw":
+            config = config.model_copy(update={"power": EVEN.power, "own_share": EVEN.own_share})
         return self._as_scored(make_form(cast(Any, learner).W, number, config, own), own)
 
     def is_judged(self, config: ServingConfig, own: OwnRanking | None) -> bool:
         """Where the own ranking is known to give way to, and scores are normalised: beside others a share of
         it would mean another thing for every object."""
         normalised = as_scored(config, own).score == "normalised" and config.psd != "off"
-        return config.form == "judged" and own is not None and normalised
+        return config.form == "judged" and own is not None and normalised and not self.even
 
     def chosen(
         self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking, choice: FormChoice

@@ -27,7 +27,7 @@ def names() -> dict[str, Any]:
 
 
 LEARNERS = (
-    "oasis", "averaged", "dissim", "lego", "soml_da", "soml_tg", "oks", "omks", "omks_maps",
+    "oasis", "softmax", "averaged", "dissim", "lego", "soml_da", "soml_tg", "oks", "omks", "omks_maps",
     "tethered", "keyed",
 )  # fmt: skip
 

@@ -16,6 +16,7 @@ from learners import Oasis, OasisConfig
 from learners.averaged import Averaged
 from learners.distance import Dissim, DissimConfig, Lego, LegoConfig
 from learners.keyed import KeyedConfig
+from learners.softmax import Softmax, SoftmaxConfig
 from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.tether import TetherConfig, Tethered
 
@@ -24,6 +25,7 @@ from .kernels_under_test import OF_KERNELS, OVER_MAPS
 from .oracle_averaged import AveragedOracle
 from .oracle_lego import LegoOracle
 from .oracle_oasis import DissimOracle, OasisOracle
+from .oracle_softmax import SoftmaxOracle
 from .oracle_soml import SomlDaOracle, SomlTgOracle
 from .oracle_tether import TetheredOracle
 from .under_test import UnderTest
@@ -92,6 +94,16 @@ def _da(name: str, gamma: float, rho: float, lam: float) -> UnderTest:
     )
 
 
+def _softmax(name: str, *settings: Any) -> UnderTest:
+    return UnderTest(
+        name,
+        Softmax,
+        lambda dim: SoftmaxConfig(*settings),
+        lambda dim: SoftmaxOracle(dim, *settings),
+        full_step=None,
+    )
+
+
 OF_MATRICES = (
     _oasis("oasis"),
     _oasis("oasis-small-C", C=0.01),
@@ -134,7 +146,12 @@ OF_DIAGONALS = (
     _da("soml-da-sparse", 0.3, 1.0, 0.05),
 )
 
-FREE = (*OF_MATRICES, *OF_WAITING_STEPS, *OF_DIAGONALS, *OF_KERNELS, *OVER_MAPS)
+OF_PAIRS = (
+    _softmax("softmax", 0.5, 0.03, 3, 6, 2, 10),
+    _softmax("softmax-newest", 0.2, 0.03, 0, 4, 4, 8),
+)
+
+FREE = (*OF_MATRICES, *OF_PAIRS, *OF_WAITING_STEPS, *OF_DIAGONALS, *OF_KERNELS, *OVER_MAPS)
 PULLED_WITHIN_A_BALL = ("oasis", "dissim", "lego-firm", "maps-share")
 
 TETHERED = (
@@ -192,6 +209,7 @@ IMPLEMENTATIONS = (
     "lego",
     "soml-tg",
     "soml-da",
+    "softmax",
     "oks-rbf",
     "oks-oldest",
     "omks-share",

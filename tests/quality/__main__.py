@@ -9,8 +9,10 @@ import argparse
 import sys
 from itertools import product
 from pathlib import Path
+from typing import get_args
 
 from tests.quality.bench.cells import LISTS, by_default, run
+from tests.quality.bench.loop import Algorithm
 from tests.quality.bench.pictures import draw
 from tests.quality.bench.sets import SETS
 from tests.quality.bench.tables import answers, described, means, shortfalls, table
@@ -28,13 +30,13 @@ def main() -> int:
     asked = list(product(options.sets, options.clicks, options.loops))
     if not options.draw_only:
         for seed, (data, clicks, loop) in product(range(options.seeds), asked):
-            cell = by_default(data, clicks, loop, seed)
+            cell = by_default(data, clicks, loop, seed, options.learner)
             spent = run(cell, options.lists, not options.no_rivals, options.rivals_to).seconds
             told = ", ".join(f"{name} {seconds:.0f}" for name, seconds in spent.items())
             print(f"{data}, {clicks}, {loop}, seed {seed}: seconds of the processor: {told}", flush=True)
     lines, panels = [], {}
     for data, clicks, loop in asked:
-        cells = [by_default(data, clicks, loop, seed) for seed in range(options.seeds)]
+        cells = [by_default(data, clicks, loop, seed, options.learner) for seed in range(options.seeds)]
         rows, seeds = means(cells)
         if not rows:
             continue
@@ -59,6 +61,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sets", nargs="+", choices=SETS, default=["photos", "tfidf", "sentences"])
     parser.add_argument("--clicks", nargs="+", choices=CLICKS, default=list(CLICKS), help="models of users")
     parser.add_argument("--loops", nargs="+", choices=LOOPS, default=list(LOOPS), help="who makes the lists")
+    parser.add_argument("--learner", choices=get_args(Algorithm), default="oasis", help="the algorithm")
     parser.add_argument("--seeds", type=int, default=3, help="how many")
     parser.add_argument("--lists", type=int, default=LISTS[-1], help="up to so many")
     parser.add_argument("--rivals-to", type=int, default=LISTS[-1], help="rivals up to so many lists")

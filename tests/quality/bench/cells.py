@@ -17,8 +17,8 @@ import numpy as np
 
 from learners.maps.base import Start
 from tests.quality.bench import rivals
-from tests.quality.bench.loop import Learning
-from tests.quality.bench.product import VERSIONS, Product
+from tests.quality.bench.loop import Algorithm, Learning
+from tests.quality.bench.product import AS_SHIPPED, EVENLY, VERSIONS, Product
 from tests.quality.bench.retrieval import judge, nearest
 from tests.quality.bench.sets import CACHE, Ints, RawSet, load
 from tests.quality.bench.static import own_lists
@@ -47,7 +47,8 @@ class Cell:
     def path(self) -> Path:
         """Where its result is kept."""
         how = self.learning
-        parts = (self.data, self.clicks, self.loop, self.seed, self.epsilon, how.start, how.C, how.negative)
+        parts: tuple[object, ...] = (self.data, self.clicks, self.loop, self.seed, self.epsilon, how.start)
+        parts += (how.C, how.negative) if how.algorithm == "oasis" else (how.algorithm,)
         return CACHE / "cells" / f"{'-'.join(map(str, parts))}.json"
 
 
@@ -92,11 +93,11 @@ class Result:
 OURS, NEWEST, YOURS = "tripletd, as served", "tripletd, newest", "your ranking"
 
 
-def by_default(data: str, clicks: str, loop: str, seed: int) -> Cell:
+def by_default(data: str, clicks: str, loop: str, seed: int, algorithm: Algorithm = "oasis") -> Cell:
     """The cell with the settings that stand in the table: W begins between I and the owner's metric for
     one view, at I for several."""
     start: Start = "mean" if len(load(data).views) == 1 else "identity"
-    return Cell(data, clicks, loop, seed, learning=Learning(start))
+    return Cell(data, clicks, loop, seed, learning=Learning(start, algorithm=algorithm))
 
 
 def run(cell: Cell, up_to: int = LISTS[-1], with_rivals: bool = True, rivals_to: int = LISTS[-1]) -> Result:
@@ -122,7 +123,8 @@ def run(cell: Cell, up_to: int = LISTS[-1], with_rivals: bool = True, rivals_to:
 def _ours(result: Result, cell: Cell, wanted: list[int], judged: Ints) -> None:
     data, lists = load(cell.data), own_lists(cell.data)
     who = split(data, cell.seed)
-    made = Product(data, cell.clicks, cell.seed, who, cell.learning, epsilon=cell.epsilon)
+    variant = AS_SHIPPED if cell.learning.algorithm == "oasis" else EVENLY
+    made = Product(data, cell.clicks, cell.seed, who, cell.learning, variant, cell.epsilon)
     own, made_by, began = judge(made.own, data.labels, judged).pair, 0, time.process_time()
     for count in (one for one in VERSIONS if one <= wanted[-1]):
         made.go_on(count, lists)

@@ -1,27 +1,34 @@
-"""How steps are taken: where W begins, and how large they are."""
+"""How steps are taken: by which algorithm, where W begins, and how large they are."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from learners import Softmax, SoftmaxConfig
+from learners.block import DenseBlock
 from learners.maps.base import Start
 from tests.quality.bench.geometry import Space
 from tests.quality.bench.sets import Floats, Ints
 from tests.quality.bench.stepping import step_dense, step_sparse
 
 Doubles = npt.NDArray[np.float64]
+Algorithm = Literal["oasis", "softmax"]
+AT_ONCE = 1_000
+"""Triplets whose rows are copied together."""
 
 
 @dataclass(frozen=True)
 class Learning:
-    """start: what W_0 is. C: aggressiveness. negative: weight of a drawn object."""
+    """start: what W_0 is. C: aggressiveness of OASIS. negative: weight of a drawn object there."""
 
     start: Start = "identity"
     C: float = 0.1
     negative: float = 1.0
+    algorithm: Algorithm = "oasis"
 
     def bounds(self, drawn: npt.NDArray[np.bool_]) -> Doubles:
         """C of each step."""
@@ -34,3 +41,26 @@ def step(W: Floats, space: Space, rows: Ints, C: Doubles) -> Floats:
         step_dense(W, space.Z, rows, C)
         return W
     return step_sparse(W, space.Z, rows, C)
+
+
+class Learner:
+    """What triplets teach in a space, by the algorithm's default settings but for what `how` says."""
+
+    def __init__(self, space: Space, how: Learning) -> None:
+        self._space, self._how, self._W = space, how, space.first(how.start)
+        config = SoftmaxConfig(start=np.diag(self._W).copy())
+        self._softmax = Softmax(space.dim, config) if how.algorithm == "softmax" else None
+
+    @property
+    def W(self) -> Floats:
+        """The learned matrix as a new one, float32 [d, d]."""
+        return self._W.copy() if self._softmax is None else self._softmax.W
+
+    def take(self, rows: Ints, drawn: npt.NDArray[np.bool_]) -> None:
+        """Learn triplets in order, int64 [3, n]; drawn: which of them were drawn from the catalog."""
+        if self._softmax is None:
+            self._W = step(self._W, self._space, rows, self._how.bounds(drawn))
+            return
+        for start in range(0, rows.shape[1], AT_ONCE):
+            part = rows[:, start : start + AT_ONCE]
+            self._softmax.learn_many(*(DenseBlock(self._space.Z[one]) for one in part))

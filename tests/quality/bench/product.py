@@ -21,11 +21,11 @@ from daemon.validate.choosing import FAR, LEAST_LISTS, Compared, choose
 from daemon.validate.comparing import told_by_order
 from daemon.validate.evidence import Comparison, Conclusion, EvidenceRule, Standing, weigh
 from daemon.validate.measures import Float, Preference, by_cluster, differences
-from daemon.versions.forms import FIRST, OFFERED, FormChoice
+from daemon.versions.forms import EVEN, FIRST, OFFERED, FormChoice
 from tests.quality.bench.forms import own_scores
 from tests.quality.bench.geometry import mapped
 from tests.quality.bench.judged import of_lists, shown
-from tests.quality.bench.loop import Learning, step
+from tests.quality.bench.loop import Learner, Learning
 from tests.quality.bench.retrieval import Scores
 from tests.quality.bench.sets import Floats, Ints, RawSet
 from tests.quality.bench.users import Bools, Learned, Split, Users, joined
@@ -81,6 +81,8 @@ class Variant:
 
 
 AS_SHIPPED = Variant()
+EVENLY = Variant(offered=(EVEN,), first=0)
+"""Of the softmax learner, whose forms are not chosen."""
 
 
 class Product:
@@ -99,19 +101,15 @@ class Product:
         space = mapped(data, "precondition", epsilon=epsilon)
         self._Z: Floats = space.Z.toarray() if sparse.issparse(space.Z) else space.Z
         self._space = replace(space, Z=self._Z)
-        self._users, self._how, self._variant = (
-            Users(data, clicks, seed, who, share=variant.share),
-            how,
-            variant,
-        )
+        self._users, self._variant = Users(data, clicks, seed, who, share=variant.share), variant
         self.own = own_scores(self._Z if data.sparse else data.joined())
-        self.W, self.lists = self._space.first(how.start), 0
+        self._learner, self.lists = Learner(self._space, how), 0
         self._parts: list[Learned] = []
         self._taken = self._taken_open = 0
         self.place, self.standing, self.best, self.newest = variant.first, Standing(), 0, 0
         self.choices: dict[int, FormChoice] = {}
         self._scores: dict[int, Scores] = {0: self.own}
-        self.version = Version(self.W, self._Z, self._space.metric)
+        self.version = Version(self._learner.W, self._Z, self._space.metric)
 
     @property
     def learned(self) -> Learned:
@@ -133,9 +131,9 @@ class Product:
         """Learn from lists up to that number, `lists` being what is shown; publish and judge a version."""
         part = self._users.look(lists, count - self.lists)
         self._parts.append(part)
-        self.W = step(self.W, self._space, part.rows, self._how.bounds(part.drawn))
+        self._learner.take(part.rows, part.drawn)
         self.lists, self.newest = count, self.newest + 1
-        self.version = Version(self.W.copy(), self._Z, self._space.metric)
+        self.version = Version(self._learner.W, self._Z, self._space.metric)
         learned, before = self.learned, self.newest - 1
         held = Window.last(learned.held, learned.held_clicks, self._taken)
         self._taken = len(learned.held) if len(learned.held) >= LEAST_JUDGED else 0

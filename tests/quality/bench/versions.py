@@ -54,7 +54,10 @@ class Version:
         return self._powers[power]
 
     def with_usual(self, choice: FormChoice, queries: Ints) -> FormChoice:
-        """As `daemon.validate.choosing.with_usual`; queries: distinct rows of the catalog."""
+        """As `daemon.validate.choosing.with_usual`; queries: distinct rows of the catalog. Where a
+        form gives way for no query, as the product's fixed forms: both with trace d."""
+        if not choice.familiar:
+            return replace(choice, usual=float(len(self._metric) / self._metric.sum()))
         queries = queries[self._own[queries] > 0]
         if choice.raw or not choice.own_share or not len(queries):
             return choice
@@ -78,7 +81,9 @@ class Version:
         def of(rows: Ints) -> Floats:
             query = folded.rows[rows]
             if choice.own_share:
-                given = np.minimum(self.known(choice, rows) / choice.familiar, 1) ** BACKOFF
+                given = np.ones(len(rows))
+                if choice.familiar:
+                    given = np.minimum(self.known(choice, rows) / choice.familiar, 1) ** BACKOFF
                 query = given[:, None].astype(np.float32) * query + beside * self._metric * Z[rows]
             return np.asarray(query @ Z.T * roots)
 
