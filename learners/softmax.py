@@ -48,6 +48,16 @@ FIRST_DECAY, SECOND_DECAY, ADAM_EPSILON = 0.9, 0.999, 1e-8
 SHORTEST = 1e-6
 """What a mapped vector is divided by at least."""
 
+LARGEST_DIAGONAL = float(np.finfo(np.float32).max) / 4
+"""Of a restored W, so that no later step leaves the range of float32."""
+
+MOST_SPREADS = 8
+"""A mean of Adam is at most (1 - b1) / sqrt((1 - b2)(1 - b1^2 / b2)) = 7.3 roots of the mean of squares, by
+Cauchy and Schwarz."""
+
+LONGEST = 1.001
+"""What a number of a vector of unit length may be, with its rounding."""
+
 RECENT = 32
 """A pair that is among so many newest ones is the same click again: a list gives a triplet for each object
 that was passed over."""
@@ -173,6 +183,20 @@ class Softmax(BaseLearner[SoftmaxConfig]):
         self.pairs, self.events = saved_count(arrays, "pairs"), saved_count(arrays, "events")
         if (self.weights[: min(self.pairs, kept)] <= 0).any():
             raise StateError("array weights holds numbers that are not above 0: it was altered")
+        self._require_reached()
+
+    def _require_reached(self) -> None:
+        """Raises StateError naming an array that no steps lead to, and by which later ones could overflow."""
+        # an entry of W is never above the largest on its diagonal
+        diagonal = np.square(self.A, dtype=np.float64).sum(axis=1) * np.square(self._scale, dtype=np.float64)
+        if diagonal.max() > LARGEST_DIAGONAL:
+            raise StateError("array A holds numbers too large for W = A A^T: it was altered")
+        if (np.abs(self.first) > MOST_SPREADS * np.sqrt(self.second) + np.float32(ADAM_EPSILON)).any():
+            raise StateError("array first holds means too large for the squares in second: one was altered")
+        for name in ("queries", "clicked"):
+            rows = getattr(self, name)
+            if max(rows.max(), -rows.min()) > LONGEST:
+                raise StateError(f"array {name} holds vectors above unit length: it was altered")
 
     def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
         info, each = StepInfo.empty(len(batch)), weights if len(weights) else np.ones(len(batch))

@@ -89,6 +89,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return read
 
 
+def told(capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command printed, as one line however it was wrapped."""
+    return " ".join(capsys.readouterr().out.split())
+
+
 def test_roles_share_what_was_read_once_and_a_change_reaches_serve_alone(
     shop: Shop, postgres: Postgres, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,7 +101,7 @@ def test_roles_share_what_was_read_once_and_a_change_reaches_serve_alone(
     config = ["--config", str(shop.file)]
     ids = [f"o{row}" for row in range(OBJECTS)]
     assert main(["check", *config]) == EX_OK
-    assert "60 objects, digest" in capsys.readouterr().out
+    assert "60 objects, digest" in told(capsys)
     assert main(["feed", shop.lists("first", ids), *config]) == EX_OK
     assert shop.learn() == EX_OK
     served = serving_catalog(shop.config)
@@ -114,7 +119,7 @@ def test_roles_share_what_was_read_once_and_a_change_reaches_serve_alone(
     assert len(read) == 2
     capsys.readouterr()
     assert main(["check", *config]) == EX_OK
-    assert "60 objects now, with which serve answers" in capsys.readouterr().out
+    assert "60 objects now, with which serve answers" in told(capsys)
     assert len(read) == 2
     # A copy of the folder, put back elsewhere, of a database that has moved.
     shutil.copytree(shop.folder / "checkpoints", shop.folder / "copy" / "checkpoints")
@@ -155,7 +160,7 @@ def test_a_topic_is_read_once_and_what_it_gained_reaches_serve(
     address = shop.config.stream.reached(shop.config.catalog.path)
     config = ["--config", str(shop.file)]
     assert main(["check", *config]) != EX_OK
-    assert re.search("there is no (such )?(topic|log)", capsys.readouterr().out)
+    assert re.search("there is no (such )?(topic|log)", told(capsys))
     ensure_topic(address, 2)
 
     def put(number: int, value: object) -> None:
@@ -165,7 +170,7 @@ def test_a_topic_is_read_once_and_what_it_gained_reaches_serve(
     for number in range(30):
         put(number, {"embedding": [number, 1.0, 2.0, 3.0]})
     assert main(["check", *config]) == EX_OK
-    assert "30 objects, digest" in capsys.readouterr().out
+    assert "30 objects, digest" in told(capsys)
     ids = [f"o{number}" for number in range(30)]
     assert main(["feed", shop.lists("first", ids), *config]) == EX_OK
     put(30, {"embedding": [30, 1.0, 2.0, 3.0]})
@@ -177,7 +182,7 @@ def test_a_topic_is_read_once_and_what_it_gained_reaches_serve(
     assert set(served.ids) == {*ids, "o30"} - {"o7"}
     assert shop.config.serve.catalog == ""
     assert main(["check", *config]) == EX_OK
-    assert "30 objects now, with which serve answers" in capsys.readouterr().out
+    assert "30 objects now, with which serve answers" in told(capsys)
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,23 @@ def test_states_that_were_altered_are_refused(name: str, spoil: float) -> None:
         Softmax.from_state(arrays, SMALL)
 
 
+@pytest.mark.parametrize("name", ["A", "first", "second", "queries", "clicked", "weights"])
+def test_no_state_that_is_taken_overflows_later(name: str) -> None:
+    learner, largest = Softmax(DIM, SMALL), np.finfo(np.float32).max
+    learner.learn_many(triplets(6, 20, DIM, "dense"))
+    for size in (1e-30, 1.0, 1e15, 1e18, largest):
+        state = saved(learner)
+        state[name][...] = size
+        try:
+            restored = Softmax.from_state(state, SMALL)
+        except StateError as told:
+            assert name in str(told)  # noqa: PT017
+            continue
+        restored.learn_many(triplets(7, 20, DIM, "dense"))
+        assert np.isfinite(restored.W).all(), size
+    assert size == largest
+
+
 def test_a_state_of_other_settings_is_refused() -> None:
     learner = Softmax(DIM, SMALL)
     with pytest.raises(StateError, match="queries"):

@@ -34,7 +34,8 @@ def shop(postgres: Postgres) -> Postgres:
     """A table `shop.items` of the objects, in an order of its own."""
     postgres.execute(
         "CREATE EXTENSION IF NOT EXISTS vector",
-        "CREATE SCHEMA shop",
+        "CREATE SCHEMA IF NOT EXISTS shop",
+        "DROP TABLE IF EXISTS shop.items",
         f"CREATE TABLE shop.items (sku text PRIMARY KEY, name varchar, tags text[], colour text, stock int, "
         f"embedding vector({DIM}))",
     )

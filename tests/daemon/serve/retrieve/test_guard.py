@@ -42,7 +42,9 @@ def guarded_search() -> tuple[Items, OneReplica, Searcher, list[GuardResult]]:
     searcher = Searcher(
         {"latest": replica},
         items.snapshot,
-        lambda queries, snapshot: [items.block()[1].take([int((query.id or "a0")[1:])]) for query in queries],
+        lambda queries, snapshot, maps: [
+            items.block()[1].take([int((query.id or "a0")[1:])]) for query in queries
+        ],
         AnnSettings(recall=0.95, least=1000),
         heard.append,
     )
@@ -161,7 +163,7 @@ def test_objects_too_short_to_have_a_direction_spoil_no_index() -> None:
     values[7], values[8] = 0, 0
     values[8, 0] = 1e-42
     items.put([f"a{i}" for i in range(2000)], values)
-    searcher = Searcher({}, items.snapshot, lambda q, s: [], AnnSettings(least=1000))
+    searcher = Searcher({}, items.snapshot, lambda queries, snapshot, maps: [], AnnSettings(least=1000))
     assert len(searcher.prepare(view_of(np.eye(DIM, dtype=np.float32))).parts) == 1
 
 
@@ -191,7 +193,9 @@ def test_small_and_sparse_parts_are_searched_exactly() -> None:
     for kind, least in (("dense", 500), ("sparse", 10)):
         items = Items(kind)
         items.put([f"a{i}" for i in range(100)], learned(0, 100)[:, :24])
-        searcher = Searcher({}, items.snapshot, lambda q, s: [], AnnSettings(least=least), heard.append)
+        searcher = Searcher(
+            {}, items.snapshot, lambda queries, snapshot, maps: [], AnnSettings(least=least), heard.append
+        )
         norms = searcher.prepare(view_of(learned(1)))
         assert [part.width for part in norms.parts.values()] == [None]
     assert heard == []
@@ -201,7 +205,7 @@ def test_without_faiss_the_remedy_is_told_at_the_start(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "faiss", None)
     items = Items("dense")
     with pytest.raises(UserError, match="faiss") as missing:
-        Searcher({}, items.snapshot, lambda q, s: [], AnnSettings())
+        Searcher({}, items.snapshot, lambda queries, snapshot, maps: [], AnnSettings())
     assert "tripletd[ann]" in missing.value.remedy
     assert missing.value.code == EX_UNAVAILABLE
-    Searcher({}, items.snapshot, lambda q, s: [])
+    Searcher({}, items.snapshot, lambda queries, snapshot, maps: [])

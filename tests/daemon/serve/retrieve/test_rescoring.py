@@ -209,7 +209,7 @@ def test_a_query_too_large_to_score_changes_no_answer_beside_it(kind: str) -> No
     items = several_parts(kind)
     view = replace(view_of(np.eye(DIM, dtype=np.float32)), form=form_of())
     bad, good = block(np.full((1, DIM), np.inf, np.float32), kind), items.block()[1].take([0])
-    searcher = Searcher({}, items.snapshot, lambda _queries, _snapshot: [bad, good], shortlist=30)
+    searcher = Searcher({}, items.snapshot, lambda queries, snapshot, maps: [bad, good], shortlist=30)
     view = replace(view, prepared=searcher.prepare(view))
     refused, hits = searcher.search_view(view, [Query(k=5), Query(id="a0", k=5)]).results
     assert isinstance(refused, QueryError)
