@@ -40,7 +40,8 @@ FileOption = Annotated[
         metavar="FILE",
         show_default=False,
         help="What is written, by its ending: .npy, .npz (sparse), .parquet or .safetensors; .onnx is a "
-        "model that computes it from your vectors.",
+        "model that computes it from your vectors; no ending, with --form folded, a folder that LlamaIndex "
+        "loads as a linear adapter.",
     ),
 ]
 

@@ -23,6 +23,7 @@ from daemon.config.schema import ServingConfig
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from daemon.models.compare import MappedCatalog, form_of_key, load_version
 from daemon.models.derive import ExportDescription, made_of, write_new
+from daemon.models.linear_adapter import write_folder
 from daemon.text import size
 from daemon.versions.algorithms import map_of
 from daemon.versions.restore import choice_at, serving_form
@@ -162,8 +163,9 @@ def embedding_of(served: ExportSource) -> Embedding:
 
 def export_adapter(served: ExportSource, path: Path) -> AdapterDescription:
     """Write the matrix that folds a query for an index of given vectors: `.safetensors` with `linear.weight`
-    and, where the map shifts, `linear.bias`, as PyTorch names those of a linear layer, or `.npy`, the weight
-    alone. Beside it the description. Raises UserError where there is no such matrix.
+    and, where the map shifts, `linear.bias`, as PyTorch names those of a linear layer; `.npy`, the weight
+    alone; without an ending, a folder that LlamaIndex's linear adapter is loaded from. Beside it the
+    description. Raises UserError where there is no such matrix.
     """
     F, bias, views = adapter_of(served)
     if path.suffix == ".npy" and bias is not None:
@@ -172,8 +174,12 @@ def export_adapter(served: ExportSource, path: Path) -> AdapterDescription:
             f"name a file {path.stem}.safetensors",
             EX_USAGE,
         )
-    if path.suffix not in (".npy", ".safetensors"):
-        raise UserError(f"{path.name}: no format has this ending", "end it in .safetensors or .npy", EX_USAGE)
+    if path.suffix not in (".npy", ".safetensors", ""):
+        raise UserError(
+            f"{path.name}: no format has this ending",
+            "end it in .safetensors or .npy, or name a folder for LlamaIndex, without an ending",
+            EX_USAGE,
+        )
     exact = "up to each object's own norm"
     if isinstance(served.form, BackoffForm):
         exact += ", for queries that the form gives no way for; /v1/fold folds all of them"
@@ -182,6 +188,8 @@ def export_adapter(served: ExportSource, path: Path) -> AdapterDescription:
     )
     if path.suffix == ".npy":
         write_new(path, lambda file: np.save(file, F))
+    elif not path.suffix:
+        write_folder(path, F, bias)
     else:
         arrays = {"linear.weight": F} | ({} if bias is None else {"linear.bias": bias})
         write_new(path, lambda file: file.write(_safetensors(arrays, asdict(told))))
