@@ -56,10 +56,11 @@ def encode_event(event: Event) -> bytes:
     }
     if event.weight != 1.0:
         fields["w"] = _number(event.weight, "w", limits.MAX_WEIGHT)
-    _add_texts(fields, src=event.source, imp=event.impression)
+    _add_text(fields, "src", event.source)
+    _add_text(fields, "imp", event.impression)
     if event.propensity is not None:
         fields["prop"] = _number(event.propensity, "prop", 1.0)
-    _add_texts(fields, sp=event.space)
+    _add_text(fields, "sp", event.space)
     _add_key(fields, event.key)
     return pack(fields)
 
@@ -92,6 +93,15 @@ def decode_event(value: bytes | None, *, check_values: bool = True) -> Event:
 
 def encode_impression(impression: Impression) -> bytes:
     """The one canonical encoding of an impression; raises Poison for what decoding would refuse."""
+    return _encode_list(impression, impression.kind, impression.trained)
+
+
+def encode_trained(impression: Impression) -> bytes:
+    """The same as one that is learned from: of no kind, whatever it says of itself."""
+    return _encode_list(impression, None, True)
+
+
+def _encode_list(impression: Impression, kind: str | None, trained: bool) -> bytes:
     shown, clicked = len(impression.shown), list(impression.clicked)
     if not shown:
         raise Poison(poison.WRONG_TYPE, "shown is not a list of at least one object")
@@ -100,23 +110,27 @@ def encode_impression(impression: Impression) -> bytes:
     wire.check_ts(impression.ts)
     wire.check_clicked(clicked, shown)
     fields: dict[str, Any] = {
-        "v": _version_of_list(impression),
+        "v": _version_of_list(impression, kind, trained),
         "id": _text(impression.id, "id"),
         "ts": impression.ts,
         "q": object_fields(impression.query, "q"),
-        "shown": [object_fields(ref, f"shown[{rank}]") for rank, ref in enumerate(impression.shown)],
+        "shown": [
+            _fields_of_id(ref) or object_fields(ref, f"shown[{rank}]")
+            for rank, ref in enumerate(impression.shown)
+        ],
         "clicked": clicked,
     }
     if impression.propensity is not None:
         fields["prop"] = [_number(number, "prop", 1.0) for number in impression.propensity]
         wire.check_propensity(fields["prop"], shown)
-    _add_texts(fields, src=impression.source, sp=impression.space)
+    _add_text(fields, "src", impression.source)
+    _add_text(fields, "sp", impression.space)
     _add_key(fields, impression.key)
     if impression.draft is not None:
         fields["draft"] = _draft_fields(impression.draft, shown)
-    _add_texts(fields, kind=impression.kind)
-    if impression.trained:
-        if impression.kind is not None:
+    _add_text(fields, "kind", kind)
+    if trained:
+        if kind is not None:
             raise Poison(poison.UNKNOWN_FIELD, "of a kind that is held out nothing is learned")
         fields["trained"] = True
     return pack(fields)
@@ -180,6 +194,9 @@ def raw_vector(vector: Vector) -> wire.RawVector:
 
 def object_fields(ref: ObjectRef, where: str) -> dict[str, Any]:
     """An object as it is written. Raises Poison for all that `wire.read_object` and `check_object` refuse."""
+    by_id = _fields_of_id(ref)
+    if by_id is not None:
+        return by_id
     fields = {} if ref.id is None else {"id": _text(ref.id, where)}
     if ref.x is None and ref.views is None:
         if not fields:
@@ -193,6 +210,14 @@ def object_fields(ref: ObjectRef, where: str) -> dict[str, Any]:
         raise Poison(poison.TOO_LARGE, f"{where}: more than {limits.MAX_MAP_ENTRIES} views")
     views = {_text(name, where): _checked_vector(vector, where) for name, vector in ref.views.items()}
     return {**fields, "views": views}
+
+
+def _fields_of_id(ref: ObjectRef) -> dict[str, Any] | None:
+    """An object that is an id of usual length and nothing else, as most are; None: look closer."""
+    name = ref.id
+    if ref.x is None and ref.views is None and type(name) is str and 0 < len(name) <= _SURELY_FITS:
+        return {"id": name}
+    return None
 
 
 def _checked_vector(vector: Any, where: str) -> wire.RawVector:
@@ -234,8 +259,10 @@ def vector_of(raw: wire.RawVector) -> Vector:
 
 def _text(raw: Any, where: str) -> str:
     """A text that can be read again: not empty, at most 512 bytes (`pack` sees to valid UTF-8)."""
+    if type(raw) is str and 0 < len(raw) <= _SURELY_FITS:
+        return raw
     wire.check_text(raw, where)
-    if len(raw) > _SURELY_FITS and len(raw.encode("utf-8", "surrogatepass")) > limits.MAX_TEXT_BYTES:
+    if len(raw.encode("utf-8", "surrogatepass")) > limits.MAX_TEXT_BYTES:
         raise Poison(poison.TOO_LARGE, f"{where}: a text of more than {limits.MAX_TEXT_BYTES} bytes")
     return str(raw)
 
@@ -247,20 +274,19 @@ def _number(raw: Any, where: str, high: float) -> float:
     return float(number)
 
 
-def _add_texts(fields: dict[str, Any], **optional: str | None) -> None:
-    for name, text in optional.items():
-        if text is not None:
-            fields[name] = _text(text, name)
+def _add_text(fields: dict[str, Any], name: str, text: str | None) -> None:
+    if text is not None:
+        fields[name] = _text(text, name)
 
 
 def _version_of(key: str | None) -> int:
     return limits.FORMAT_VERSION if key is None else limits.KEYED_VERSION
 
 
-def _version_of_list(impression: Impression) -> int:
-    if impression.trained:
+def _version_of_list(impression: Impression, kind: str | None, trained: bool) -> int:
+    if trained:
         return limits.TRAINED_VERSION
-    if impression.kind is not None:
+    if kind is not None:
         return limits.KIND_VERSION
     return limits.DRAFTED_VERSION if impression.draft else _version_of(impression.key)
 

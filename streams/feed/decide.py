@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Container, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 from streams.catalog import check_features
-from streams.codec import encode_event, encode_impression
+from streams.codec import encode_event, encode_impression, encode_trained
 from streams.event import Event, Impression, ObjectRef, SpaceSpec
 from streams.feed import items as reasons
 from streams.feed.items import Dropped, Ignored, Item, LateClick, UnclickedList
@@ -84,8 +84,7 @@ _NO_RANKS: frozenset[int] = frozenset()
 _NOTHING_MADE = Made(())
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The fate of one item.  `records` go to the topic of the fate (a correction's to training), `ahead`
     before them to the holdout topic: the list itself, where it is learned from; `made` is of training and
     corrections; `ts` is the time of what was kept, ms; `draft` what became of the draft of a signed list, ""
@@ -156,7 +155,7 @@ class Decider:
         except UnicodeEncodeError:
             return _drop(reasons.NOT_UTF8, "an id holds half of a surrogate pair")
         self._seen.add(known_by)
-        return replace(decision, ts=item.ts) if decision.records else decision
+        return decision
 
     def _new(self, item: Event | Impression) -> Decision:
         """The fate of an item that was not seen before. Raises Poison or UnicodeEncodeError."""
@@ -169,10 +168,10 @@ class Decider:
         except BadSignature as error:
             return _drop(reasons.BAD_SIGNATURE, str(error))
         decision = self._impression(impression)
-        if not decision.records:
+        if not draft or not decision.records:
             return decision
         explored = impression.draft is not None and impression.draft.explored is not None
-        return replace(decision, draft=draft, explored=explored)
+        return decision._replace(draft=draft, explored=explored)
 
     def _unclicked(self, item: UnclickedList) -> Decision:
         """What `_new` says of its impression, which is made only where its signature is to be checked."""
@@ -187,7 +186,7 @@ class Decider:
         with_it = replace(late.impression, clicked=tuple(sorted({*late.impression.clicked, late.rank})))
         try:
             if not late.impression.clicked:
-                return replace(self._new(with_it), ts=with_it.ts)
+                return self._new(with_it)
             self._check_time(with_it.ts)
             proved, _ = self._proved(late.impression)
         except (Poison, BadSignature, UnicodeEncodeError):
@@ -246,8 +245,9 @@ class Decider:
         kind = self._kind_of(event.query)
         if kind is not None or self._is_holdout(key, event.id):
             held = replace(as_impression(event), kind=kind)
-            return self._kept("holdout", key, self._holdout_record(held, key))
-        return self._kept("training", key, *self._event_records((event,), key), made=Made((event,), pairs=1))
+            return self._kept("holdout", held.ts, key, self._holdout_record(held, key))
+        made = Made((event,), pairs=1)
+        return self._kept("training", event.ts, key, *self._event_records(made.events, key), made=made)
 
     def _impression(self, impression: Impression) -> Decision:
         self._candidates.see(impression.shown)
@@ -272,13 +272,14 @@ class Decider:
     def _to_holdout(self, impression: Impression, key: bytes) -> Decision:
         if len(impression.clicked) == len(impression.shown):
             return _drop(reasons.ALL_CLICKED, f"{len(impression.shown)} shown, holdout")
-        return self._kept("holdout", key, self._holdout_record(impression, key))
+        return self._kept("holdout", impression.ts, key, self._holdout_record(impression, key))
 
     def _to_training(self, impression: Impression, unknown: frozenset[int], key: bytes) -> Decision:
         made = make_events(impression, unknown, self._candidates, self._settings)
         if made.events:
-            kept = self._kept("training", key, *self._event_records(made.events, key), made=made)
-            return replace(kept, ahead=self._ahead(without(impression, unknown), key))
+            records = self._event_records(made.events, key)
+            ahead = self._ahead(without(impression, unknown), key)
+            return self._kept("training", impression.ts, key, *records, made=made, ahead=ahead)
         shown = f"{len(impression.shown)} shown, clicked {list(impression.clicked)}"
         if made.lost_pairs:
             return _drop(reasons.UNKNOWN_OBJECT, f"{shown}: the skipped objects are not in the catalog")
@@ -287,9 +288,17 @@ class Decider:
         above = self._settings.rule in ("skip_above", "last_click")
         return _drop(reasons.NO_SKIPPED_ABOVE if above else reasons.NO_PAIR, shown)
 
-    def _kept(self, fate: Fate, key: bytes, *records: OutRecord, made: Made = _NOTHING_MADE) -> Decision:
+    def _kept(
+        self,
+        fate: Fate,
+        ts: int,
+        key: bytes,
+        *records: OutRecord,
+        made: Made = _NOTHING_MADE,
+        ahead: tuple[OutRecord, ...] = (),
+    ) -> Decision:
         self._cap.add(key)
-        return Decision(fate, records=records, made=made)
+        return Decision(fate, records=records, made=made, ts=ts, ahead=ahead)
 
     def _event_records(self, events: tuple[Event, ...], key: bytes) -> list[OutRecord]:
         # The log says when they came: to its retention an old click is as new as any other, and learners
@@ -311,7 +320,7 @@ class Decider:
         if not settings.prequential or not is_usable or impression.ts == settings.untimed_ms:
             return ()
         try:
-            return (self._holdout_record(replace(impression, kind=None, trained=True), key),)
+            return (OutRecord(encode_trained(impression), key),)
         except Poison:  # larger than a record may be, say: its triplets are not
             return ()
 

@@ -12,6 +12,7 @@ from streams.codec import (
     decode_impression,
     encode_event,
     encode_impression,
+    encode_trained,
 )
 from streams.event import Event, Impression, ObjectRef, SpaceSpec, SparseVector, ViewSpec
 from streams.limits import MAX_MAGNITUDE
@@ -133,3 +134,9 @@ def test_an_impression_keeps_the_order_shown():
 def test_poison_takes_only_known_reasons():
     with pytest.raises(ValueError, match="unknown poison reason"):
         Poison("bored")
+
+
+@pytest.mark.parametrize("changes", [{}, {"kind": "a"}, {"trained": True}, {"key": "k", "source": "s"}])
+def test_a_list_that_is_learned_from_is_written_so_and_of_no_kind(changes):
+    as_trained = impression(**changes | {"kind": None, "trained": True})
+    assert encode_trained(impression(**changes)) == encode_impression(as_trained)

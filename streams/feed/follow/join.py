@@ -13,10 +13,10 @@ most `within_ms` ago; where it names the id of its list, to that one.
 from __future__ import annotations
 
 import heapq
-from collections import Counter, OrderedDict
+from collections import Counter, deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from streams.event import Impression
 from streams.feed import items as reasons
@@ -70,6 +70,61 @@ class PendingClick(NamedTuple):
     place: str
 
 
+class OpenDeadline(NamedTuple):
+    """When a list is closed; `number` keeps the order of those of one time."""
+
+    ts: int
+    number: int
+    name: str
+
+
+Waiting = TypeVar("Waiting", PendingClick, OpenDeadline)
+
+
+class TimeQueue(Generic[Waiting]):
+    """What waits for the watermark, earliest first: those that came in order in a line, the rest in a heap.
+
+    Records come nearly in order, and a line takes a third of the time of a heap.
+    """
+
+    def __init__(self) -> None:
+        self._line: deque[Waiting] = deque()
+        self._heap: list[Waiting] = []
+
+    def __len__(self) -> int:
+        return len(self._line) + len(self._heap)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        """Earliest first."""
+        return heapq.merge(self._line, sorted(self._heap))
+
+    def add(self, one: Waiting) -> None:
+        """Let it wait."""
+        if not self._line or one > self._line[-1]:
+            self._line.append(one)
+        else:
+            heapq.heappush(self._heap, one)
+
+    def pop(self) -> Waiting:
+        """Take out the earliest one."""
+        if self._heap and (not self._line or self._heap[0] < self._line[0]):
+            return heapq.heappop(self._heap)
+        return self._line.popleft()
+
+    def due(self, until: int) -> Iterator[Waiting]:
+        """Take out all up to this time, earliest first."""
+        line, heap = self._line, self._heap
+        while True:
+            if heap and (not line or heap[0] < line[0]):
+                if heap[0].ts > until:
+                    return
+                yield heapq.heappop(heap)
+            elif line and line[0].ts <= until:
+                yield line.popleft()
+            else:
+                return
+
+
 class EventTimeJoin:
     """See the module. What becomes of lists and clicks is in `done`, in the order in which it was decided;
     `counts` has `CLOSED_EARLY` and the two beside it.
@@ -83,10 +138,10 @@ class EventTimeJoin:
         self.watermark = 0
         self._settings, self._refs = settings, ObjectRefs() if refs is None else refs
         self._lists: dict[str, JoinedImpression] = {}
-        self._closed: OrderedDict[str, None] = OrderedDict()
+        self._closed: deque[str] = deque()
         self._by_join: dict[Hashable, list[JoinedImpression]] = {}
-        self._deadlines: list[tuple[int, int, str]] = []
-        self._clicks: list[PendingClick] = []
+        self._deadlines: TimeQueue[OpenDeadline] = TimeQueue()
+        self._clicks: TimeQueue[PendingClick] = TimeQueue()
         self._repeats = SeenIds(CLICKS_REMEMBERED)
         self._number = 0
 
@@ -151,22 +206,22 @@ class EventTimeJoin:
         if ts <= self.watermark:
             self._give(click)
             return
-        heapq.heappush(self._clicks, click)
+        self._clicks.add(click)
         if len(self._clicks) > self._settings.most_open:
-            self._give(heapq.heappop(self._clicks))
+            self._give(self._clicks.pop())
 
     def advance(self, watermark: int) -> None:
         """Everything up to here has come: give the clicks, close the lists. It never goes back."""
         self.watermark = max(self.watermark, watermark)
-        while self._clicks and self._clicks[0].ts <= self.watermark:
-            self._give(heapq.heappop(self._clicks))
-        while self._deadlines and self._deadlines[0][0] <= self.watermark:
-            self._close(heapq.heappop(self._deadlines)[2])
+        for click in self._clicks.due(self.watermark):
+            self._give(click)
+        for deadline in self._deadlines.due(self.watermark):
+            self._close(deadline.name)
 
     def finish(self) -> None:
         """Nothing more comes: give all clicks, close all lists."""
-        latest = [self.watermark, *(click.ts for click in self._clicks), *(at for at, *_ in self._deadlines)]
-        self.advance(max(latest))
+        waiting = [*self._clicks, *self._deadlines]
+        self.advance(max([self.watermark, *(one.ts for one in waiting)]))
 
     def drained(self) -> list[PlacedOrLate]:
         """What was decided since the last call."""
@@ -182,18 +237,18 @@ class EventTimeJoin:
         deadline = said.ts + self._settings.window_ms
         if deadline <= self.watermark:
             self.counts[LATE_IMPRESSION] += 1
-        heapq.heappush(self._deadlines, (deadline, self._number, said.id))
+        self._deadlines.add(OpenDeadline(deadline, self._number, said.id))
         if len(self._deadlines) > self._settings.most_open:
             self.counts[CLOSED_EARLY] += 1  # clicks of its that wait find it closed, and are corrections
-            self._close(heapq.heappop(self._deadlines)[2])
+            self._close(self._deadlines.pop().name)
 
     def _close(self, name: str) -> None:
         one = self._lists[name]
         one.is_closed = True
         self.done.append((one.said.place, one.item_or_unclicked(self._refs)))
-        self._closed[name] = None
+        self._closed.append(name)
         if len(self._closed) > self._settings.remembered:
-            self._forget(self._closed.popitem(last=False)[0])
+            self._forget(self._closed.popleft())
 
     def _forget(self, name: str) -> None:
         one = self._lists.pop(name)
@@ -247,10 +302,8 @@ class EventTimeJoin:
             "number": self._number,
             "counts": dict(self.counts),
             "closed": [self._lists[name] for name in self._closed],
-            "open": [
-                (deadline, number, self._lists[name]) for deadline, number, name in sorted(self._deadlines)
-            ],
-            "clicks": [tuple(one) for one in sorted(self._clicks)],
+            "open": [(deadline, number, self._lists[name]) for deadline, number, name in self._deadlines],
+            "clicks": [tuple(one) for one in self._clicks],
             "repeats": list(self._repeats),
         }
 
@@ -264,14 +317,12 @@ class EventTimeJoin:
         join.counts.update(said["counts"])
         for packed in said["closed"]:
             one = join._known(packed, is_closed=True)
-            join._closed[one.said.id] = None
+            join._closed.append(one.said.id)
         for deadline, number, packed in said["open"]:
             one = join._known(packed, is_closed=False)
-            join._deadlines.append((deadline, number, one.said.id))
-        join._clicks = [
-            PendingClick(ts, number, _hashable(key), clicked, place)
-            for ts, number, key, clicked, place in said["clicks"]
-        ]
+            join._deadlines.add(OpenDeadline(deadline, number, one.said.id))
+        for ts, number, key, clicked, place in said["clicks"]:
+            join._clicks.add(PendingClick(ts, number, _hashable(key), clicked, place))
         for repeat in said["repeats"]:
             join._repeats.add(_hashable(repeat))
         return join

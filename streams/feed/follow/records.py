@@ -137,9 +137,8 @@ class RecordReader:
         chances = get("propensity") or get("prop") or ()
         if chances:
             _check_chances(chances, len(shown))
-        session, source, key = (_optional(said, name) for name in ("session", "source", "key"))
-        if source is None:
-            source = _optional(said, "src")
+        session, key = _optional(said, "session"), _optional(said, "key")
+        source = _optional(said, "source") or _optional(said, "src")
         if self._in_time(place, ts):
             options, clicked = self._options, get("clicked")
             told = Said(

@@ -10,7 +10,14 @@ import pytest
 from streams.event import Impression
 from streams.feed import items as reasons
 from streams.feed.follow.checkpoint import pack
-from streams.feed.follow.join import CLOSED_EARLY, LATE_CLICK, EventTimeJoin, JoinSettings
+from streams.feed.follow.join import (
+    CLOSED_EARLY,
+    LATE_CLICK,
+    EventTimeJoin,
+    JoinSettings,
+    OpenDeadline,
+    TimeQueue,
+)
 from streams.feed.items import Ignored, LateClick, PlacedOrLate, UnclickedList
 from streams.feed.mapping.window import Said
 from tests.streams.feed.test_join_window import WITHIN, Click, View, drawn, oracle
@@ -127,3 +134,22 @@ def test_what_finds_no_list_says_why() -> None:
     join.finish()
     told = [item.reason for _, item in join.drained() if isinstance(item, Ignored)]
     assert told == [reasons.CLICK_WITHOUT_IMPRESSION, reasons.CLICK_NOT_SHOWN]
+
+
+@pytest.mark.parametrize("spread", [0, 5, 1_000])
+def test_what_waits_leaves_by_its_time_however_it_came(spread: int) -> None:
+    draw = random.Random(spread)
+    waiting, queue = [], TimeQueue[OpenDeadline]()
+    for number in range(500):
+        one = OpenDeadline(number + draw.randint(0, spread), number, f"i{number}")
+        waiting.append(one)
+        queue.add(one)
+        if not number % 7:
+            assert queue.pop() == min(waiting)
+            waiting.remove(min(waiting))
+        if not number % 50:
+            assert list(queue) == sorted(waiting)
+            due = [one for one in sorted(waiting) if one.ts <= number]
+            assert list(queue.due(number)) == due
+            waiting = [one for one in waiting if one.ts > number]
+        assert len(queue) == len(waiting)
