@@ -271,6 +271,30 @@ def _is_missing(module: str) -> bool:
         return True
 
 
+def _embeddings(config: Config) -> Iterator[CheckFinding]:
+    given = config.embeddings
+    if not given.folder:
+        if given.upstream:
+            given.key()
+            yield CheckFinding("embeddings", "ok", f"texts go to {given.upstream}, which was not asked")
+        return
+    from daemon.serve.text_model import TextModel
+
+    model = TextModel.open(Path(given.folder), given.threads)
+    told = f"{model.name}: {model.dim:,} dimensions, texts of up to {model.layout.longest:,} tokens"
+    yield CheckFinding("embeddings", "ok", told)
+    views = config.space_spec().views
+    if len(views) != 1:
+        text, remedy = (
+            f"the space has {len(views)} views",
+            "a text's vector is that of the only view: have one",
+        )
+        yield CheckFinding("embeddings", "error", text, remedy)
+    elif views[0].dim != model.dim:
+        text = f"the model has {model.dim:,} dimensions, the view {views[0].name} {views[0].dim:,}"
+        yield CheckFinding("embeddings", "error", text, "take the model that embedded the catalog")
+
+
 def _http(config: Config) -> Iterator[CheckFinding]:
     for key in ROLE_PORTS:
         role = key.removesuffix("_port")
@@ -304,6 +328,7 @@ _CHECKS: dict[str, Callable[[Config], Iterator[CheckFinding]]] = {
     "checkpoints.path": _checkpoints,
     "serve": _serve,
     "feed.follow.registry": _registry,
+    "embeddings": _embeddings,
     "http": _http,
 }
 

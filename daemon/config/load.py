@@ -351,6 +351,7 @@ def resolve_paths(config: Config) -> Config:
     cafile = resolved("feed.follow.registry.cafile", given.registry.cafile, _split_plain)
     follow["registry"] = given.registry.model_copy(update={"cafile": cafile})
     judgments = resolved("validate.judgments", validate.judgments, _split_judgments)
+    model = resolved("embeddings.folder", config.embeddings.folder, _split_plain)
     return replace(
         config,
         stream=stream.model_copy(update={"address": address, "kafka": stream.kafka.model_copy(update=files)}),
@@ -360,6 +361,7 @@ def resolve_paths(config: Config) -> Config:
         serve=config.serve.model_copy(update=serve),
         http=config.http.model_copy(update=http),
         feed=config.feed.model_copy(update={"follow": given.model_copy(update=follow)}),
+        embeddings=config.embeddings.model_copy(update={"folder": model}),
     )
 
 

@@ -1,11 +1,12 @@
 """[stream], [stream.kafka], [feed.follow.registry], [index] and [embeddings]: the services that are asked, a
-log of events, a schema registry, a vector store and a program that makes vectors of texts."""
+log of events, a schema registry, a vector store and what makes vectors of texts."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -280,22 +281,31 @@ _NAME = re.compile(r"[^@\s]{1,200}")
 
 
 class EmbeddingsConfig(Section):
-    """[embeddings]: texts to vectors by a program of yours, with queries folded."""
+    """[embeddings]: texts to vectors by a program of yours or a model in a folder, with queries folded."""
 
     upstream: HttpUrl = Field(
         "",
         description="base URL of OpenAI's shape, such as https://api.openai.com/v1: /v1/embeddings and"
-        " /v1/rerank send texts there; empty: both are off",
+        " /v1/rerank send texts there; without it and `folder` both are off",
     )
+    folder: str = Field(
+        "",
+        description="instead of an upstream, folder of a model of sentence-transformers in ONNX, which runs"
+        ' in serve itself (pip install "tripletd[local]")',
+    )
+    threads: int = Field(2, ge=1, le=256, description="threads that the model of `folder` computes with")
     key_env: str = Field(
         "", description="name of the environment variable that holds the key of the upstream; empty: no key"
     )
     models: dict[str, str] = Field(
         default_factory=dict,
-        description="name -> the upstream's model, so that NAME-query and NAME-doc can be asked for; empty:"
-        " the upstream's own names",
+        description="name -> the model that embeds, so that NAME-query and NAME-doc can be asked for; empty:"
+        " the upstream's own names, or that of `folder`",
     )
-    timeout: PositiveSeconds = Field(30.0, description="longest time for an answer of the upstream")
+    timeout: PositiveSeconds = Field(
+        30.0,
+        description="longest time for an answer of the upstream, or for the texts of a request by `folder`",
+    )
     connections: int = Field(16, ge=1, le=1000, description="most requests to the upstream at once")
     answer: Bytes = Field(32 << 20, description="largest answer of the upstream")
 
@@ -313,6 +323,22 @@ class EmbeddingsConfig(Section):
             if not _NAME.fullmatch(name) or not upstream:
                 raise ValueError(f"{name[:40]!r}: expected a name without @ and spaces, and a model's name")
         return models
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if not self.folder:
+            return self
+        if self.upstream:
+            raise ValueError("upstream and folder are both set: texts go to one of them")
+        for name, model in self.models.items():
+            if model != Path(self.folder).name:
+                raise ValueError(f"models: {name} names {model}, and the folder {Path(self.folder).name}")
+        return self
+
+    @property
+    def names(self) -> dict[str, str]:
+        """NAME -> the model that embeds; the folder's where nothing else is said."""
+        return self.models or ({Path(self.folder).name: Path(self.folder).name} if self.folder else {})
 
     def key(self) -> str:
         """The key of the upstream, "" for none. Raises UserError where its variable is not set."""

@@ -24,7 +24,7 @@ from daemon.exits import EX_OK, EX_SOFTWARE, UserError
 from daemon.index import open_index
 from daemon.index.verdicts import KeptVerdicts
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime_without_server
-from daemon.serve.http import HttpLimits, HttpServer, Parts, Writes, create_app, serve
+from daemon.serve.http import HttpLimits, HttpServer, LocalModel, Parts, Writes, create_app, serve
 from daemon.serve.http.upstream import UpstreamSettings
 from daemon.serve.indexed import IndexSearch, StoreRecall
 from daemon.serve.interleave import Drawn, MadeList
@@ -36,6 +36,7 @@ from daemon.serve.page.sources import live_series, page_sources
 from daemon.serve.query import Query
 from daemon.serve.retrieve.finding import draw
 from daemon.serve.store import StoreActions
+from daemon.serve.text_model import TextModel
 from daemon.serve.writes.queue import WriteMetrics, WriteQueue
 from daemon.serve.writes.spool import Spool, SpoolBounds, SpoolFolder, SpoolTopic
 from daemon.telemetry.metrics import add_place
@@ -139,8 +140,8 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
         writes=_writes(stack, config, metrics),
         index=index,
         index_threads=config.index.connections,
-        upstream=_upstream(config),
-        models=config.embeddings.models,
+        embedding=_embedding(config),
+        models=config.embeddings.names,
     )
     doors = runtime.doors
     server = serve(create_app(parts), config.http.host, config.http.serve_port, doors.context)
@@ -195,9 +196,13 @@ def _spool(config: Config) -> Spool:
     return SpoolTopic(stream.raw, config.stream.partitions)
 
 
-def _upstream(config: Config) -> UpstreamSettings | None:
-    """What embeds texts; None where nothing does. UserError: its key is not there."""
+def _embedding(config: Config) -> UpstreamSettings | LocalModel | None:
+    """What embeds texts; None where nothing does. UserError: its key is not there, or its model of no use."""
     given, key = config.embeddings, config.embeddings.key()
+    if given.folder:
+        model = TextModel.open(Path(given.folder), given.threads)
+        log.info("a model embeds texts", folder=given.folder, dim=model.dim, tokens=model.layout.longest)
+        return LocalModel(model, given.timeout)
     if not given.upstream:
         return None
     return UpstreamSettings(given.upstream, key, given.timeout, given.connections, given.answer)

@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks [NAME ...]`: measure, print, and write results.json beside this file.
 
 Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps, items, carried, soml,
-soml_kafka, omks_maps, oks, dense, feed, join, start, catalog, embeddings; all of them without any.
+soml_kafka, omks_maps, oks, dense, feed, join, start, catalog, embeddings, texts; all of them without any.
 `kafka`, `soml_kafka` and `freshness` start a broker (Java 17). Vowpal Wabbit is measured where the
 interpreter that runs this has it, or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit);
 PyTorch where the interpreter has it (pip install torch).
@@ -34,6 +34,7 @@ from tests.benchmarks import (
     step_speed,
     steps_cost,
     swaps,
+    text_model,
     topk_dense,
     topk_sparse,
     whole_path,
@@ -55,6 +56,7 @@ NAMES = (
         "start",
         "catalog",
         "embeddings",
+        "texts",
     ),
 )
 
@@ -87,6 +89,7 @@ def main(names: list[str]) -> int:
         "start": first_start.figures,
         "catalog": catalog_start.figures,
         "embeddings": embeddings_route.figures,
+        "texts": text_model.figures,
     }
     for name in names or NAMES:
         figures = groups[name]()

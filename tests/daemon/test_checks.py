@@ -27,6 +27,7 @@ from learners.block import TripletBatch, as_block
 from learners.multikernel.form import MOST_OBJECTS
 from learners.pending import pending_bytes
 from tests.harness.schema_registry import RegistryServer
+from tests.harness.text_model import write_folder
 from tests.learners.examples import triplets
 
 
@@ -224,6 +225,24 @@ def test_what_serve_reads_is_read(tmp_path: Path) -> None:
     assert (grade, "line 2" in text) == ("error", True)
     grade, text = found({"serve.catalog": str(tmp_path / "none.jsonl")})["serve"]
     assert (grade, "none.jsonl" in text) == ("error", True)
+
+
+def test_a_text_model_is_opened_and_compared_with_the_view(tmp_path: Path) -> None:
+    told = {"embeddings.folder": str(write_folder(tmp_path / "tiny", dim=4))}
+    assert found(told)["embeddings"] == ("error", "the model has 4 dimensions, the view x 3")
+    assert "embeddings" not in found(told | {"space.views.x.dim": 4})
+    two = found(told | {"space.views.y.dim": 4})["embeddings"]
+    assert two == ("error", "the space has 2 views")
+    (tmp_path / "tiny" / "modules.json").unlink()
+    assert "has no modules.json" in found(told)["embeddings"][1]
+
+
+def test_an_upstream_is_not_asked_but_its_key_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"embeddings.upstream": "http://127.0.0.1:1/v1"}
+    assert "embeddings" not in found(told)
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    grade, text = found(told | {"embeddings.key_env": "NO_SUCH_KEY"})["embeddings"]
+    assert (grade, "NO_SUCH_KEY, which is not set" in text) == ("error", True)
 
 
 def test_a_schema_registry_that_answers_and_one_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -469,6 +469,30 @@ def test_a_role_may_have_the_usual_port_of_up_as_before_there_was_one(tmp_path: 
     assert (http.serve_port, http.up_port) == (9104, 0)
 
 
+def test_a_text_model_lies_beside_the_configuration_and_names_itself(tmp_path: Path) -> None:
+    file = tmp_path / "tripletd.toml"
+    file.write_text('[embeddings]\nfolder = "models/tiny"\n')
+    given = load_config(file, environ={}).embeddings
+    assert (given.folder, given.names) == (str(tmp_path / "models" / "tiny"), {"tiny": "tiny"})
+    file.write_text('[embeddings]\nfolder = "models/tiny"\nmodels = { shop = "tiny" }\n')
+    assert load_config(file, environ={}).embeddings.names == {"shop": "tiny"}
+    assert load_config(None, environ={}).embeddings.names == {}
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ('upstream = "http://127.0.0.1:1/v1"', "upstream and folder are both set"),
+        ('models.shop = "large"', "shop names large, and the folder tiny"),
+    ],
+)
+def test_a_text_model_that_cannot_be_meant(tmp_path: Path, more: str, text: str) -> None:
+    file = tmp_path / "tripletd.toml"
+    file.write_text(f'[embeddings]\nfolder = "tiny"\n{more}\n')
+    with pytest.raises(UserError, match=text):
+        load_config(file, environ={})
+
+
 def test_the_secret_of_a_registry_comes_from_a_file_and_its_cafile_is_beside_the_configuration(
     tmp_path: Path,
 ) -> None:

@@ -121,7 +121,7 @@ def test_texts_go_in_through_one_base_url() -> None:
 
     with (
         embedding(embed) as upstream,
-        running(upstream=UpstreamSettings(upstream.url), models={"shop": "texts"}) as served,
+        running(embedding=UpstreamSettings(upstream.url), models={"shop": "texts"}) as served,
     ):
         known = {"server": f"http://127.0.0.1:{served.port}"}
         left = run("docs/one-base-url.md", "OpenAI", **known)

@@ -39,6 +39,7 @@ from daemon.serve.http.schemas import (
     Versions,
 )
 from daemon.serve.http.similar import SimilarEndpoints
+from daemon.serve.http.texts import EmbeddingModel, LocalTexts, TextEmbedder, UpstreamTexts
 from daemon.serve.http.upstream import Upstream, UpstreamSettings
 from daemon.serve.http.writes import ImpressionLog, WriteEndpoints
 from daemon.serve.interleave import ListMaker
@@ -121,6 +122,14 @@ class Writes:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalModel:
+    """A model in this process that embeds texts. timeout_s: for all texts of a request."""
+
+    model: EmbeddingModel
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """What the application is made of.
 
@@ -132,7 +141,7 @@ class Parts:
     which it may be asked, beside addresses and localhost. page: more routes, such as those of the page.
     pulse: sign of life of the compute thread. lists: makes lists by chance and signs them. writes: takes
     impressions and clicks, None where that is switched off. index: the store that questions go to first,
-    `index_threads` at once; None asks the searcher alone. upstream: what embeds texts, None where nothing
+    `index_threads` at once; None asks the searcher alone. embedding: what embeds texts, None where nothing
     does; models: its models by the names of ours.
     """
 
@@ -153,7 +162,7 @@ class Parts:
     writes: Writes | None = None
     index: FindingInIndex | None = None
     index_threads: int = 1
-    upstream: UpstreamSettings | None = None
+    embedding: UpstreamSettings | LocalModel | None = None
     models: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -161,7 +170,10 @@ def create_app(parts: Parts) -> Starlette:
     """The ASGI application; its lifespan starts and ends the compute thread."""
     limits, metrics = parts.limits, HttpMetrics(parts.registry)
     batcher = Batcher(parts.searcher, limits, metrics, parts.pulse)
-    upstream = None if parts.upstream is None else Upstream(parts.upstream, metrics)
+    upstream = Upstream(parts.embedding, metrics) if isinstance(parts.embedding, UpstreamSettings) else None
+    texts: TextEmbedder | None = None if upstream is None else UpstreamTexts(upstream)
+    if isinstance(parts.embedding, LocalModel):
+        texts = LocalTexts(parts.embedding.model, parts.embedding.timeout_s, limits, metrics)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -171,7 +183,7 @@ def create_app(parts: Parts) -> Starlette:
         if upstream is not None:
             upstream.close()
 
-    every = [*routes(_handlers(parts, batcher, RequestBodies(limits, metrics), upstream)), *parts.page]
+    every = [*routes(_handlers(parts, batcher, RequestBodies(limits, metrics), texts)), *parts.page]
     paths = [route.path for route in every if isinstance(route, Route) and "{" not in route.path]
     tokens, hosts = TokenGuard(parts.gate), AllowedHosts(parts.hosts)
     guard = Middleware(RequestGuard, metrics=metrics, hosts=hosts, tokens=tokens, routes=paths)
@@ -188,7 +200,7 @@ def create_app(parts: Parts) -> Starlette:
 
 
 def _handlers(
-    parts: Parts, batcher: Batcher, bodies: RequestBodies, upstream: Upstream | None
+    parts: Parts, batcher: Batcher, bodies: RequestBodies, embedder: TextEmbedder | None
 ) -> Mapping[str, Handler]:
     """By path, what answers its operations."""
     asking: Asking = batcher
@@ -216,7 +228,7 @@ def _handlers(
     )
     vectors = VectorEndpoints(parts.vectors, parts.answered, parts.aliases, bodies, parts.limits)
     texts = EmbeddingEndpoints(
-        upstream,
+        embedder,
         parts.models,
         maker=parts.vectors,
         scorer=parts.scorer,

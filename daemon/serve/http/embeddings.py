@@ -1,27 +1,26 @@
-"""`/v1/embeddings` in OpenAI's shape and `/v1/rerank` in Cohere's: texts in, by a program that embeds them.
+"""`/v1/embeddings` in OpenAI's shape and `/v1/rerank` in Cohere's: texts in, by what embeds them.
 
-A model's name says what is wanted: `shop-query` or `shop-query@stable` embeds with the upstream's model that
-is configured as `shop` and folds what comes, `shop-doc` passes the upstream's answer on as it is. So whoever
-asked the upstream before changes a base URL and two names, and the index stays as it is.
+A model's name says what is wanted: `shop-query` or `shop-query@stable` embeds with the model that is
+configured as `shop`, an upstream's or one in this process, and folds what comes, `shop-doc` passes its answer
+on as it is. So whoever asked the upstream before changes a base URL and two names, and the index stays as it
+is.
 
 `/v1/fold` and `/v1/embed` make vectors for an index that is not ours, of objects that are vectors already.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol
 
 import numpy as np
-from pydantic_core import from_json, to_json
+from numpy.typing import NDArray
+from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from daemon.serve.http.errors import JSON, Problem, from_refusal
 from daemon.serve.http.limits import HttpLimits, RequestBodies
@@ -35,15 +34,11 @@ from daemon.serve.http.schemas import (
     RerankRequest,
 )
 from daemon.serve.http.similar import as_given, known_alias, origin_of, require_few
-from daemon.serve.http.upstream import Upstream, UpstreamAnswer
+from daemon.serve.http.texts import Side, TextEmbedder, written
 from daemon.serve.query import AnsweringModel, Query, QueryError, ScoreAnswers, VectorAnswers
 
 VERSION = "Tripletd-Version"
 """The header that names the version by which an answer was made, such as 12 or 12+3400."""
-Side: TypeAlias = Literal["query", "doc"]
-"""What a text is, as the ending of a model's name."""
-_PASSED_ON = ("content-type", "content-encoding", "retry-after", "retry-after-ms", "x-request-id")
-_RATES = "x-ratelimit-"
 
 
 class Scoring(Protocol):
@@ -56,9 +51,10 @@ class Scoring(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AskedModel:
-    """What a model's name asks for. upstream: the name there. alias: who folds, None for the first."""
+    """What a model's name asks for. name: of what embeds. side: the ending. alias: who folds, None for the
+    first."""
 
-    upstream: str
+    name: str
     side: Side
     alias: str | None
 
@@ -66,7 +62,7 @@ class AskedModel:
 def asked_model(name: str, models: Mapping[str, str], side: Side | None) -> AskedModel:
     """Read `NAME-query`, `NAME-query@ALIAS` and `NAME-doc`; with `side`, `NAME` alone means that one.
 
-    models: NAME -> the upstream's model, empty where names are the upstream's own. Raises Problem 404.
+    models: NAME -> the model that embeds, empty where names are the upstream's own. Raises Problem 404.
     """
     plain, at, alias = name.partition("@")
     wanted: Side | None = side
@@ -88,13 +84,13 @@ def asked_model(name: str, models: Mapping[str, str], side: Side | None) -> Aske
 class EmbeddingEndpoints:
     """Texts in; vectors or an order of documents out.
 
-    upstream: None where none is configured: then nothing is answered. models: as in `asked_model`.
+    texts: None where nothing embeds: then nothing is answered. models: as in `asked_model`.
     answered: as in `SimilarEndpoints`.
     """
 
     def __init__(
         self,
-        upstream: Upstream | None,
+        texts: TextEmbedder | None,
         models: Mapping[str, str],
         *,
         maker: MakingVectors,
@@ -104,7 +100,7 @@ class EmbeddingEndpoints:
         bodies: RequestBodies,
         limits: HttpLimits,
     ) -> None:
-        self._upstream, self._models = upstream, models
+        self._texts, self._models = texts, models
         self._maker, self._scorer, self._answered = maker, scorer, answered
         self._aliases, self._bodies, self._limits = aliases, bodies, limits
         self._threads = BoundedThreads(2, limits.answer_s, limits.queue)
@@ -112,33 +108,42 @@ class EmbeddingEndpoints:
     async def embeddings(self, request: Request) -> Response:
         """POST /v1/embeddings"""
         async with self._bodies.read(request, EmbeddingsRequest) as wanted:
-            upstream = self._configured()
+            texts = self._configured()
             asked = asked_model(wanted.model, self._models, None)
-            body = wanted.model_dump(exclude_unset=True) | {"model": asked.upstream}
+            body = wanted.model_dump(exclude_unset=True) | {"model": asked.name}
             if asked.side == "doc":
-                return _PassedOn(await upstream.post("/embeddings", to_json(body)))
+                return await texts.documents(body)
             alias = known_alias(asked.alias, self._aliases, "model")
             require_few("input", wanted.count, self._limits)
-            answer = await upstream.post("/embeddings", to_json(body))
-        if answer.status != 200:
-            return _PassedOn(answer)
-        made, vectors = await self._vectors(answer, wanted.count)
-        queries = [Query(only=vector) for vector in vectors]
-        try:
-            folded = await self._threads.run(lambda: self._maker.vectors(alias, queries, "folded"))
-        except QueryError as refused:
-            raise from_refusal(refused) from None
-        rows = [self._fits(one, asked.upstream, wanted.dimensions) for one in folded.results]
-        self._answered(alias, folded.model)
+            embedded = await texts.vectors(body, ["query"] * wanted.count)
+        if isinstance(embedded, Response):
+            return embedded
+        made = embedded.told
+        model, rows = await self._folded(alias, embedded.vectors, asked.name, wanted.dimensions)
         for place, row in zip(made["data"], rows, strict=True):
-            place["embedding"] = _base64(row) if wanted.encoding_format == "base64" else row
+            place["embedding"] = written(row, wanted.encoding_format)
         made["model"] = wanted.model
-        return Response(to_json(made), headers={VERSION: str(folded.model)}, media_type=JSON)
+        return Response(to_json(made), headers={VERSION: str(model)}, media_type=JSON)
+
+    async def _folded(
+        self, alias: str, vectors: Sequence[NDArray[np.float32]], name: str, dimensions: int | None
+    ) -> tuple[AnsweringModel, Sequence[NDArray[np.float32]]]:
+        """Vectors of queries folded, and by which model. Raises Problem."""
+        few = self._maker.fold_few(alias, vectors)
+        if few is None:
+            queries = [Query(only=vector) for vector in vectors]
+            try:
+                made = await self._threads.run(lambda: self._maker.vectors(alias, queries, "folded"))
+            except QueryError as refused:
+                raise from_refusal(refused) from None
+            few = made.model, [np.array(self._fits(one, name, dimensions), "<f4") for one in made.results]
+        self._answered(alias, few[0])
+        return few
 
     async def rerank(self, request: Request) -> Response:
         """POST /v1/rerank"""
         async with self._bodies.read(request, RerankRequest) as wanted:
-            upstream = self._configured()
+            embedder = self._configured()
             asked = asked_model(wanted.model, self._models, "query")
             alias = known_alias(asked.alias, self._aliases, "model")
             if len(wanted.documents) > self._limits.k_max:
@@ -146,20 +151,20 @@ class EmbeddingEndpoints:
                 raise Problem(422, "too_many", message, "documents", "send fewer, or raise serve.k_max")
             documents = [GivenDocument.of(one) for one in wanted.documents]
             texts = [wanted.query, *(one.text for one in documents if one.text is not None)]
-            body = {"model": asked.upstream, "input": texts}
-            answer = await upstream.post("/embeddings", to_json(body))
-        if answer.status != 200:
-            return _PassedOn(answer)
-        made, vectors = await self._vectors(answer, len(texts))
-        query, *rest = (Query(only=vector) for vector in vectors)
+            sides: list[Side] = ["query"]
+            sides += ["doc"] * (len(texts) - 1)
+            embedded = await embedder.vectors({"model": asked.name, "input": texts}, sides)
+        if isinstance(embedded, Response):
+            return embedded
+        query, *rest = (Query(only=vector) for vector in embedded.vectors)
         given = iter(rest)
         asking = [Query(id=one.id) if one.text is None else next(given) for one in documents]
         try:
             scored = await self._threads.run(lambda: self._scorer.scores(alias, query, asking))
         except QueryError as refused:
-            self._fits(refused, asked.upstream, None)
+            self._fits(refused, asked.name, None)
             raise from_refusal(refused) from None
-        scores = [self._score(one, asked.upstream, place) for place, one in enumerate(scored.results)]
+        scores = [self._score(one, asked.name, place) for place, one in enumerate(scored.results)]
         self._answered(alias, scored.model)
         order = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
         results: list[dict[str, Any]] = []
@@ -169,39 +174,23 @@ class EmbeddingEndpoints:
                 hit["document"] = documents[place].model_dump(exclude_none=True)
             results.append(hit)
         told: dict[str, Any] = {"id": str(uuid.uuid4()), "model": wanted.model, "results": results}
-        told |= {"usage": made.get("usage"), "meta": {"api_version": {"version": "1"}}}
+        told |= {"usage": embedded.told.get("usage"), "meta": {"api_version": {"version": "1"}}}
         return Response(to_json(told), headers={VERSION: str(scored.model)}, media_type=JSON)
 
-    def _configured(self) -> Upstream:
-        if self._upstream is None:
-            message, remedy = "texts are not embedded here", "set embeddings.upstream and restart serve"
+    def _configured(self) -> TextEmbedder:
+        if self._texts is None:
+            message = "texts are not embedded here"
+            remedy = "set embeddings.upstream or embeddings.folder, and restart serve"
             raise Problem(404, "not_configured", message, None, remedy)
-        return self._upstream
-
-    async def _vectors(
-        self, answer: UpstreamAnswer, count: int
-    ) -> tuple[dict[str, Any], list[np.ndarray[tuple[int], np.dtype[np.float32]]]]:
-        """The upstream's answer, its vectors in order of the texts. Raises Problem 502."""
-        async with answer:
-            raw = await answer.read()
-        try:
-            made = from_json(raw)
-            places = sorted(made["data"], key=lambda one: one.get("index", 0))
-            vectors = [_numbers(one["embedding"]) for one in places]
-        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error):
-            raise _malformed("is not of OpenAI's shape") from None
-        if len(vectors) != count:
-            raise _malformed(f"has {len(vectors)} vectors for {count} texts")
-        made["data"] = places
-        return made, vectors
+        return self._texts
 
     def _fits(self, row: Any, model: str, dimensions: int | None) -> Any:
         """The row. Raises Problem for a refusal; for a vector of another size 422 with what to do."""
         if isinstance(row, QueryError):
             if row.code != "wrong_dim":
                 raise from_refusal(row)
-            message = f"a vector of the upstream's model {model} {row.message}"
-            remedy = "name the model in embeddings.models that embedded the catalog, or ask it for as many"
+            message = f"a vector of the model {model} {row.message}"
+            remedy = "take the model that embedded the catalog, or ask it for as many: see [embeddings]"
             raise Problem(422, row.code, message, "model" if dimensions is None else "dimensions", remedy)
         return row
 
@@ -212,49 +201,14 @@ class EmbeddingEndpoints:
         return score
 
 
-class _PassedOn(Response):
-    """The upstream's answer, its status, its body as it comes, and those of its fields that concern it."""
-
-    def __init__(self, answer: UpstreamAnswer) -> None:
-        super().__init__(status_code=answer.status)
-        kept = {
-            name: value
-            for name, value in answer.headers.items()
-            if name in _PASSED_ON or name.startswith(_RATES)
-        }
-        self.raw_headers = [(name.encode(), value.encode("latin-1")) for name, value in kept.items()]
-        self._answer = answer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._answer:
-            status, headers = self.status_code, self.raw_headers
-            await send({"type": "http.response.start", "status": status, "headers": headers})
-            async for piece in self._answer.chunks():
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
-
-
-def _numbers(given: Any) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    """A vector, however it was written. Raises ValueError or TypeError for what is none."""
-    if isinstance(given, str):
-        return np.frombuffer(base64.b64decode(given, validate=True), "<f4")
-    if not isinstance(given, list) or not {int, float}.issuperset(map(type, given)):
-        raise ValueError("not a list of numbers")
-    return np.array(given, np.float32)
-
-
-def _base64(row: list[float]) -> str:
-    return base64.b64encode(np.array(row, "<f4").tobytes()).decode()
-
-
-def _malformed(how: str) -> Problem:
-    message = f"the upstream's answer {how}"
-    remedy = "look whether embeddings.upstream is the base of a route /embeddings of OpenAI's shape"
-    return Problem(502, "upstream_malformed", message, None, remedy)
-
-
 class MakingVectors(Protocol):
     """Makes vectors of objects. Any thread."""
+
+    def fold_few(
+        self, alias: str, vectors: Sequence[NDArray[np.float32]]
+    ) -> tuple[AnsweringModel, Sequence[NDArray[np.float32]]] | None:
+        """Given vectors of queries folded, where that takes no longer than to hand it to a thread."""
+        ...
 
     def vectors(
         self, alias: str, queries: Sequence[Query], wanted: Literal["folded", "embedded", "document"]

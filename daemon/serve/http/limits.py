@@ -55,6 +55,10 @@ class HttpMetrics:
         self._upstream = Histogram(
             "tripletd_http_upstream_seconds", about, ["status"], buckets=_SECONDS, registry=registry
         )
+        about = "From texts to their vectors by the model of embeddings.folder"
+        self.text_model = Histogram(
+            "tripletd_http_text_model_seconds", about, buckets=_SECONDS, registry=registry
+        )
         self.bugs = counter("tripletd_http_bugs", "Answers 500, each in the log")
 
     def record_turned_away(self, limit: str) -> None:

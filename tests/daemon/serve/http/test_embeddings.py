@@ -41,7 +41,7 @@ def upstream() -> Iterator[Embedder]:
 
 @pytest.fixture(scope="module")
 def server(upstream: Embedder) -> Iterator[Served]:
-    with running(upstream=settings(upstream), models=MODELS) as one:
+    with running(embedding=settings(upstream), models=MODELS) as one:
         yield one
 
 
@@ -117,7 +117,7 @@ def test_models_that_are_not_there_are_refused_without_asking(
 
 
 def test_without_a_table_the_names_are_those_of_the_upstream() -> None:
-    assert asked_model("text-3-small-query@latest", {}, None).upstream == "text-3-small"
+    assert asked_model("text-3-small-query@latest", {}, None).name == "text-3-small"
     assert asked_model("text-3-small", {}, "query").alias is None
     with pytest.raises(Problem, match="no such model"):
         asked_model("text-3-small-doc", {}, "query")
@@ -186,10 +186,10 @@ def test_documents_come_in_pieces_and_are_bounded(upstream: Embedder) -> None:
 
         return StreamingResponse(body(), media_type="application/json")
 
-    with running(upstream=settings(upstream)) as served:
+    with running(embedding=settings(upstream)) as served:
         upstream.answers.append(streamed())
         assert served.ask("POST", "/v1/embeddings", {"model": "m-doc", "input": "a"})[1] == whole
-    with running(upstream=replace(settings(upstream), answer_bytes=200_000)) as served:
+    with running(embedding=replace(settings(upstream), answer_bytes=200_000)) as served:
         upstream.answers.append(streamed())
         status, answer, _ = ask(served, model="m-query", input="a")
         assert (status, answer["error"]["code"]) == (502, "upstream_too_large")
@@ -218,14 +218,14 @@ def of(listening: socket.socket, timeout_s: float = 30.0) -> UpstreamSettings:
 
 def test_an_upstream_that_is_silent_or_gone_is_said_so() -> None:
     listening, _ = silent()
-    with listening, running(upstream=of(listening, 0.2)) as served:
+    with listening, running(embedding=of(listening, 0.2)) as served:
         for _ in range(2):  # its only place is given back
             status, answer, _ = ask(served, model="m-query", input="a")
             assert (status, answer["error"]["code"]) == (504, "upstream_slow")
         status, answer, _ = ask(served, model="m-doc", input="a")
         assert (status, answer["error"]["code"]) == (504, "upstream_slow")
         gone = of(listening)
-    with running(upstream=gone) as served:
+    with running(embedding=gone) as served:
         status, answer, headers = ask(served, model="m-query", input="a")
         assert (status, answer["error"]["code"], headers["retry-after"]) == (502, "upstream_unreachable", "1")
 
@@ -235,7 +235,7 @@ def test_answers_that_end_early_or_without_a_length_or_are_no_http() -> None:
     early = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + row
     to_end = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" + row
     listening, thread = silent(early, to_end, b"SSH-2.0-x\r\n\r\n")
-    with listening, running(upstream=of(listening)) as served:
+    with listening, running(embedding=of(listening)) as served:
         found = [ask(served, model="m-query", input="a")[:2] for _ in range(3)]
         thread.join(30)
     assert [status for status, _ in found] == [502, 200, 502]

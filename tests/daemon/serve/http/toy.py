@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.exits import UserError
 from daemon.runtime.doors import Gate
-from daemon.serve.http import HttpLimits, HttpServer, Parts, Writes, create_app, serve
+from daemon.serve.http import HttpLimits, HttpServer, LocalModel, Parts, Writes, create_app, serve
 from daemon.serve.http.batching import Searching
 from daemon.serve.http.openapi import document
 from daemon.serve.http.upstream import UpstreamSettings
@@ -248,7 +248,7 @@ def running(
     hosts: Sequence[str] = (),
     lists: ListMaker | None = None,
     writes: Writes | None = None,
-    upstream: UpstreamSettings | None = None,
+    embedding: UpstreamSettings | LocalModel | None = None,
     models: Mapping[str, str] | None = None,
     gate: Gate | None = None,
     context: ssl.SSLContext | None = None,
@@ -271,7 +271,7 @@ def running(
         limits or HttpLimits(),
         lists=lists,
         writes=writes,
-        upstream=upstream,
+        embedding=embedding,
         models=models or {},
     )
     server = serve(create_app(parts), HOST, 0, context)
