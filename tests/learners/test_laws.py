@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from learners import UPDATED, DenseBlock, SparseBlock
 
 from .examples import block, dense, matrices, rows, spoiled, triplets
-from .learners_under_test import EACH_IMPLEMENTATION, EACH_IMPLEMENTATION_INPUT, EVERY, EVERY_INPUT
+from .learners_under_test import EACH_IMPLEMENTATION, EACH_IMPLEMENTATION_INPUT, EVERY_INPUT
 from .under_test import DIM, UnderTest, bits, saved, without_counters
 
 WEIGHTS = [0.0, 0.5, 1.0, 2.0, -1.0]
@@ -91,7 +91,7 @@ def test_no_events_are_no_change(subject: UnderTest, kind: str) -> None:
     assert learner.similarity(none.query, block(np.ones((3, DIM), np.float32), kind)).shape == (0, 3)
 
 
-@EVERY_INPUT
+@EACH_IMPLEMENTATION_INPUT
 def test_scoring_changes_nothing_and_repeats(subject: UnderTest, kind: str) -> None:
     batch, learner = triplets(1, 40, DIM, kind), subject.make()
     learner.learn_many(batch)
@@ -123,7 +123,7 @@ def test_input_is_neither_changed_nor_kept(subject: UnderTest, kind: str) -> Non
     assert bits(learner) == bits(same)
 
 
-@EVERY
+@EACH_IMPLEMENTATION
 def test_a_clone_is_equal_and_independent(subject: UnderTest) -> None:
     kind, learner = subject.inputs[0], subject.make()
     learner.learn_many(triplets(1, 30, DIM, kind))
@@ -150,7 +150,7 @@ def test_a_saved_state_goes_on_as_if_never_stopped(subject: UnderTest, kind: str
     assert {name: array.tobytes() for name, array in kept.items()} != bits(learner)
 
 
-@EVERY
+@EACH_IMPLEMENTATION
 def test_the_order_of_events_matters(subject: UnderTest) -> None:
     """A learner that gives the same bits for any order has no need of positions; none of these is one."""
     kind = subject.inputs[0]
@@ -179,7 +179,7 @@ def test_only_an_update_changes_a_score(subject: UnderTest, kind: str) -> None:
         before, state = after, now
 
 
-@EVERY
+@EACH_IMPLEMENTATION
 def test_a_weight_of_1_is_no_weight(subject: UnderTest) -> None:
     kind = subject.inputs[0]
     batch, plain, weighed = triplets(7, 40, DIM, kind), subject.make(), subject.make()
