@@ -118,17 +118,18 @@ class VectorMaker:
         plain = DiagonalForm(np.ones(view.dim, np.float32), view.form.normalised, by_distance(view.form))
         return replace(view, form=plain)
 
-    def fold_given(self, read: ReadView, rows: Float32s) -> MadeVectors | None:
+    def fold_given(self, read: ReadView, rows: Float32s, *, begin: bool = True) -> MadeVectors | None:
         """`make` of folded queries from their given vectors, float32 [n, dim], of the space's only view, by a
         form that was taken back to these (`learners.forms.embedding`): to rounding the same, in a fraction of
-        the time. None where a model has none, or none yet: the first who asks has it made, beside."""
+        the time. None where a model has none, or none yet: the first request that may `begin` has it made in
+        a thread, for which it copies the form."""
         with read() as view:
             model, formed = view.model, view.formed
             with self._lock:
                 known, form = model in self._given, self._given.get(model)
             follows = model.behind or isinstance(learned_of(view.form), CarriedForm)
             refused = follows or view.rescored or isinstance(view.form, KeyedForm)
-            if not known and not refused and self._making_given.acquire(blocking=False):
+            if begin and not known and not refused and self._making_given.acquire(blocking=False):
                 self._take_back(model, copy.deepcopy(view.search))
         if form is None:
             return None

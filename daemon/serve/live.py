@@ -279,6 +279,28 @@ class Live:
             results[place] = row
         return _vector_answers(made, results)
 
+    def fold_few(
+        self, alias: str, vectors: Sequence[Float32s]
+    ) -> tuple[AnsweringModel, Sequence[Float32s]] | None:
+        """Queries by their given vectors, folded, float32 [dim] each, and by which model; None where that is
+        not one small product by a form that is there: then `vectors` does it, or says why not.
+
+        For the event loop itself: it waits for nobody, and handing this to a thread would take as long.
+        """
+        opened = self.opened
+        if opened is None:
+            return None
+        rows = _sound_rows(vectors, opened.vectors.views)
+        if rows is None or rows.size * rows.shape[1] > MOST_PRODUCTS:
+            return None
+        try:
+            made = opened.vectors.fold_given(opened.replicas[alias].read, rows, begin=False)
+        except NotServing:
+            return None
+        if made is None or not isinstance(made.rows, DenseBlock):
+            return None
+        return made.model, list(made.rows.values)
+
     def sample_queries(self, most: int) -> list[Numbers] | None:
         """Folded queries of some objects, by the model that answers where none is named; None while there is
         no model, no object, or no such queries."""
@@ -374,15 +396,24 @@ class Live:
 
 
 MOST_NUMBERS = 1 << 20
+MOST_PRODUCTS = 1 << 22
+"""Multiplications that the event loop does by itself: one query of 2,048 dimensions, under a millisecond."""
 """In the vectors of one answer: some 20 MB of JSON."""
 
 
 def _given_rows(queries: Sequence[Query], views: Sequence[GivenView]) -> Float32s | None:
     """The given vectors of queries that have nothing else, float32 [n, dim]; None unless all are sound."""
-    dims = {None if one.only is None else len(one.only) for one in queries}
-    if len(views) != 1 or dims != {views[0].dim} or len(queries) * views[0].dim > MOST_NUMBERS:
+    vectors = [one.only for one in queries if one.only is not None]
+    if len(vectors) < len(queries) or len(queries) * sum(one.dim for one in views) > MOST_NUMBERS:
         return None
-    rows = np.array([one.only for one in queries], np.float32)
+    return _sound_rows(vectors, views)
+
+
+def _sound_rows(vectors: Sequence[Float32s], views: Sequence[GivenView]) -> Float32s | None:
+    """Vectors of the only view, float32 [n, dim]; None unless all are sound."""
+    if len(views) != 1 or {len(one) for one in vectors} != {views[0].dim}:
+        return None
+    rows = np.array(vectors, np.float32)
     return rows if np.abs(rows).max() <= MAX_MAGNITUDE else None  # NaN is not
 
 

@@ -106,6 +106,30 @@ def test_vectors_are_made_for_each_object_or_refused(shop: Shop, monkeypatch: py
         assert len(live.vectors("stable", asked[:1], "folded").results) == 1
 
 
+def test_a_few_queries_are_folded_at_once_to_what_a_thread_makes_of_them(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.promote(1)
+    with serving(shop) as live:
+        until(lambda: live.not_ready() is None)
+        given = list(vectors(2, seed=5))
+        assert live.fold_few("stable", given) is None  # nothing is there until a first request had it made
+        through_map = live.vectors("stable", [Query(x=one.tolist()) for one in given], "folded")
+        live.vectors("stable", [Query(only=one) for one in given], "folded")
+        until(lambda: live.fold_few("stable", given) is not None)
+        few = live.fold_few("stable", given)
+        assert few is not None
+        assert few[0] == through_map.model
+        np.testing.assert_allclose(few[1], through_map.results, atol=1e-6)
+        again = live.vectors("stable", [Query(only=one) for one in given], "folded")
+        np.testing.assert_array_equal(few[1], again.results)
+        for wrong in (given[0][1:], np.full(DIM, np.nan, np.float32)):
+            assert live.fold_few("stable", [given[1], wrong]) is None  # `vectors` says what is wrong with it
+        monkeypatch.setattr("daemon.serve.live.MOST_PRODUCTS", 2 * DIM**2 - 1)
+        assert live.fold_few("stable", given) is None
+        assert live.fold_few("stable", given[:1]) is not None
+
+
 def test_before_there_is_a_version_no_vectors_are_made(tmp_path: Path) -> None:
     config = load_config(None, {"checkpoints.path": str(tmp_path), "space.views.x.dim": DIM}, {})
     watcher = FreshnessWatcher(ALIASES, lambda *told: None, 60.0)
@@ -114,3 +138,4 @@ def test_before_there_is_a_version_no_vectors_are_made(tmp_path: Path) -> None:
     with pytest.raises(QueryError) as told:
         live.vectors("stable", [Query(x=[1.0] * DIM)], "folded")
     assert told.value.status == 503
+    assert live.fold_few("stable", [np.ones(DIM, np.float32)]) is None

@@ -104,6 +104,9 @@ class ToySearcher:
         views = [ViewPlace("x", 0, DIM, True)] if wanted == "folded" else []
         return VectorAnswers(self.model, self.formed, results, "inner_product", True, DIM, views)
 
+    def fold_few(self, alias: str, vectors: Sequence[Any]) -> None:
+        """Nothing is there at once: `vectors` is asked."""
+
     def scores(self, alias: str, query: Query, documents: Sequence[Query]) -> ScoreAnswers:
         """Inner products; of objects and of given vectors."""
         if len(query.only) != DIM:
