@@ -50,7 +50,7 @@ class Setting:
     closed_loop: bool = False
     uniform: int = 0
     queries: int = 0
-    events: int = 24_000
+    events: int = 16_000
     seed: int = 0
     feed: FeedSettings = field(default_factory=FeedSettings)
     serving: ServingConfig = field(default_factory=ServingConfig)

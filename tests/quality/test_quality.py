@@ -57,7 +57,7 @@ def test_lists_without_exploration(data, clicks, times):
 
     Some 8,000 lists.
     """
-    simulation = Simulation(data, Setting(clicks))
+    simulation = Simulation(data, Setting(clicks, events=24_000))
     run = simulation.run()
     clearly_above(run, times, 0.08)
     as_good_as_the_best_in_hindsight(simulation, run)
@@ -91,7 +91,7 @@ def test_a_log_of_twenty_queries(data):
 
 def test_lists_with_exploration(data):
     """Five nearest and five uniformly drawn."""
-    clearly_above(Simulation(data, Setting(position_biased, uniform=5)).run(), 1.45, 0.08)
+    clearly_above(Simulation(data, Setting(position_biased, uniform=5, events=24_000)).run(), 1.45, 0.08)
 
 
 @pytest.mark.parametrize(
