@@ -245,6 +245,16 @@ def _serve(config: Config) -> Iterator[CheckFinding]:
         yield CheckFinding("serve.ann", "error", "faiss is not installed", 'pip install "tripletd[ann]"')
 
 
+def _position_weights(config: Config) -> Iterator[CheckFinding]:
+    from daemon.feeding import position_weights
+
+    weights = position_weights(config)
+    if weights is not None:
+        of_pairs = [one for row in weights.pairs for one in row]
+        told = f"{len(weights.drawn)} ranks, pairs weigh {min(of_pairs):.2g} to {max(of_pairs):.2g}"
+        yield CheckFinding("feed.position_weights", "ok", told)
+
+
 def _registry(config: Config) -> Iterator[CheckFinding]:
     registry = config.feed.follow.registry
     if not registry.url:
@@ -327,6 +337,7 @@ _CHECKS: dict[str, Callable[[Config], Iterator[CheckFinding]]] = {
     "validate.judgments": _judgments,
     "checkpoints.path": _checkpoints,
     "serve": _serve,
+    "feed.position_weights": _position_weights,
     "feed.follow.registry": _registry,
     "embeddings": _embeddings,
     "http": _http,

@@ -17,6 +17,7 @@ from streams.errors import AddressError, TopicMissing
 from streams.feed.decide import Decider
 from streams.feed.kinds import HeldOutKinds
 from streams.feed.options import FeedSettings, ListProof
+from streams.feed.position_weights import ExaminationCurve, PositionWeights
 from streams.feed.triplets import CatalogCandidates, SeenCandidates
 from streams.open import open_sink, prepare_topic
 from streams.source import Address
@@ -82,6 +83,22 @@ def is_prequential(config: Config) -> bool:
     return config.feed.prequential and by_clicks and config.feed.holdout_share > 0
 
 
+def position_weights(config: Config) -> PositionWeights | None:
+    """By the file of feed.position_weights; None without one. Raises UserError."""
+    feed = config.feed
+    if not feed.position_weights:
+        return None
+    place = f"feed.position_weights: {feed.position_weights}"
+    remedy = "write it with `tripletd clicks bias SOURCE... --out FILE`"
+    try:
+        curve = ExaminationCurve.parse(Path(feed.position_weights).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{place}: {error.strerror or error}", remedy, EX_CONFIG) from None
+    except ValueError as error:
+        raise UserError(f"{place}: {error}", remedy, EX_CONFIG) from None
+    return PositionWeights.of(curve, feed.rule, feed.triplets_per_impression)
+
+
 def decider_of(
     config: Config, catalog: Catalog | None, partitions: int, now_ms: int, *, endless: bool = False
 ) -> Decider:
@@ -91,6 +108,7 @@ def decider_of(
     """
     space = config.space.id if config.space.views else None
     given = config.feed.model_dump(exclude={"follow"}) | {"prequential": is_prequential(config)}
+    given["position_weights"] = position_weights(config)
     proof = _proof(config, now_ms)
     latest_ms = None if endless else now_ms + round(1000 * config.stream.max_future)
     settings = FeedSettings(

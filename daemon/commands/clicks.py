@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -48,6 +49,14 @@ def bias(
         list[str] | None,
         typer.Option(metavar="SOURCE", help="Lists of this `src` had a random order; may be repeated."),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml",
+            show_default=False,
+            help="Write the curve, too; feed.position_weights takes the file.",
+        ),
+    ] = None,
     ranks: Annotated[int, typer.Option(min=2, max=_MOST_RANKS, metavar="N", help="How many ranks.")] = 10,
     config: ConfigOption = None,
     set_: SetOption = None,
@@ -88,7 +97,26 @@ def bias(
             "with --shuffled; or give logs of a longer time or of two rankings",
             EX_DATAERR,
         )
+    if out is not None:
+        _write(found, out)
     return EX_OK
+
+
+def _write(found: PositionBias, path: Path) -> None:
+    """The curve down to its last known rank. Raises UserError."""
+    import numpy as np
+
+    from daemon.models.derive import write_new
+    from streams.feed.position_weights import ExaminationCurve
+
+    taken = found.taken
+    assert taken is not None
+    last = int(np.flatnonzero(np.isfinite(taken.curve))[-1]) + 1
+    columns = (one[:last].tolist() for one in (taken.curve, found.shown, found.clicks))
+    text = ExaminationCurve(*(tuple(one) for one in columns)).write(
+        {"method": str(found.method), "lists": found.lists}
+    )
+    write_new(path, lambda file: file.write(text.encode()))
 
 
 def _print(found: PositionBias, reader: ListReader) -> None:

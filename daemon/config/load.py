@@ -360,7 +360,10 @@ def resolve_paths(config: Config) -> Config:
         validate=validate.model_copy(update={"judgments": judgments}),
         serve=config.serve.model_copy(update=serve),
         http=config.http.model_copy(update=http),
-        feed=config.feed.model_copy(update={"follow": given.model_copy(update=follow)}),
+    weights = resolved("feed.position_weights", config.feed.position_weights, _split_plain)
+        feed=config.feed.model_copy(
+            update={"follow": given.model_copy(update=follow), "position_weights": weights}
+        ),
         embeddings=config.embeddings.model_copy(update={"folder": model}),
     )
 

@@ -484,7 +484,12 @@ class FollowConfig(Section):
         10.0, description="clicks of a session on one object for one query within this time are one"
     )
     bot_clicks: int = Field(
-        30, ge=1, description="a session with more clicks a minute is told of as a machine's; none is dropped"
+        30,
+        ge=1,
+        description="a session with more clicks a minute is reported as a machine's; none is dropped",
+    )
+    shuffled: Names = Field(
+        [], description="lists of these `src` had a random order: they tell how likely each rank is examined"
     )
     path: str = Field("", description='folder of its checkpoints; empty: "feed" in checkpoints.path')
     registry: RegistryConfig = Field(
@@ -511,6 +516,11 @@ class FeedConfig(Section):
         gt=0,
         le=1,
         description="weight of a random negative; less where many objects are right for a query",
+    )
+    position_weights: str = Field(
+        "",
+        description="file of clicks bias --out: pairs weigh by how likely users examine their ranks; empty:"
+        " all alike",
     )
     holdout_share: float = Field(
         0.25,

@@ -21,9 +21,11 @@ from daemon.follow.outlet import HOLDOUT, TRAINING, FeedOutlet, Retry, Waiting, 
 from streams.event import Impression
 from streams.feed.decide import Decider, Decision
 from streams.feed.follow.checkpoint import FeedCheckpoints
+from streams.feed.follow.examined import RecentExamination
 from streams.feed.follow.intake import Intake
 from streams.feed.follow.join import EventTimeJoin, JoinSettings
 from streams.feed.follow.records import RecordReader
+from streams.feed.items import BAD_SIGNATURE, DUPLICATE, UnclickedList
 from streams.feed.mapping.mapping import ClickLogMapping
 from streams.feed.options import ReaderOptions
 from streams.source import OutRecord
@@ -35,6 +37,12 @@ MOST_WAITING = 20_000
 """Decided records that wait for a checkpoint."""
 LEAST_SECONDS, MOST_SHARE = 0.2, 0.1
 """Between two checkpoints: so long, and so long that writing them takes no larger share of the time."""
+
+EXAMINE_SECONDS, MOST_EXAMINING = 60.0, 0.01
+"""Between two estimates of how likely ranks are examined: so long, and so long that they take no larger share
+of the time."""
+NO_LISTS = (DUPLICATE, BAD_SIGNATURE)
+"""Reasons by which a list does not count for that estimate."""
 
 log = structlog.get_logger("tripletd.feed")
 
@@ -68,10 +76,12 @@ class ClickFollower:
         checkpoints: FeedCheckpoints,
         metrics: FollowMetrics,
         retry: Retry,
+        examination: RecentExamination,
         now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
         self._plan, self._decider, self._outlet, self._checkpoints = plan, decider, outlet, checkpoints
         self._metrics, self._retry, self._now_ms = metrics, retry, now_ms
+        self._examination, self._examined_next = examination, float("-inf")
         self._waiting: Waiting = []
         self._there: set[bytes] = set()
         self._saved_at, self._pause_s = float("-inf"), LEAST_SECONDS
@@ -99,6 +109,7 @@ class ClickFollower:
         self._join.advance(self.intake.watermark(now))
         self._decide()
         self._tell()
+        self._examine(now)
         return found is not None
 
     def is_due(self, now: float) -> bool:
@@ -181,6 +192,8 @@ class ClickFollower:
             if isinstance(item, Impression):
                 self._reader.bots.closed(len(item.shown), len(item.clicked))
             self._metrics.decided(decision)
+            if isinstance(item, Impression | UnclickedList) and decision.reason not in NO_LISTS:
+                self._examination.add(item)
             self._changed = True
             if decision.reason and decision.fate != "ignored":
                 log.debug(decision.reason, place=place, detail=decision.detail)
@@ -198,6 +211,15 @@ class ClickFollower:
                 self._metrics.dropped("too_large")
             else:
                 self._waiting.append((topic, record))
+
+    def _examine(self, now: float) -> None:
+        """Estimate the examination of ranks anew, where lists came, in a small share of the time."""
+        if now < self._examined_next or not self._examination.is_due:
+            return
+        began = time.monotonic()
+        self._metrics.examined(self._examination.estimate())
+        spent = time.monotonic() - began
+        self._examined_next = now + max(EXAMINE_SECONDS, spent / MOST_EXAMINING)
 
     def _tell(self) -> None:
         for note in self.intake.notes():

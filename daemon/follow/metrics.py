@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import partial
 
@@ -11,6 +12,7 @@ from daemon.telemetry.metrics import add_build_info
 from streams.feed.decide import Decision
 from streams.feed.follow.bots import BotClicks
 from streams.feed.follow.join import CLOSED_EARLY, LATE_CLICK, LATE_IMPRESSION, EventTimeJoin
+from streams.feed.shown_places import PositionBias
 
 FATES = ("training", "holdout", "dropped")
 LATE = (LATE_CLICK, LATE_IMPRESSION, CLOSED_EARLY)
@@ -43,6 +45,12 @@ class FollowMetrics:
         about = "What waits in a source: bytes of files, records of topics"
         self._behind = gauge("tripletd_feed_behind", about, ["source"])
         self._bot_share = gauge("tripletd_feed_bot_share", "Share of the clicks that look like a machine's")
+        about = "How likely users examine a rank, relative to the first, out of the newest lists"
+        self._examined = gauge("tripletd_feed_examination", about, ["rank"])
+        about = "Its standard error"
+        self._examined_error = gauge("tripletd_feed_examination_error", about, ["rank"])
+        about = "Lists that it was estimated from; 0 while they do not tell it"
+        self._examined_lists = gauge("tripletd_feed_examination_lists", about)
         self._size = gauge("tripletd_feed_checkpoint_bytes", "Size of the newest checkpoint")
         self._seconds = count("tripletd_feed_checkpoint_seconds", "Time spent on checkpoints")
         for fate in FATES:
@@ -81,6 +89,21 @@ class FollowMetrics:
         """A checkpoint was written."""
         self._size.set(size)
         self._seconds.inc(seconds)
+
+    def examined(self, found: PositionBias) -> None:
+        """What the newest lists say of the examination of ranks; ranks that are not known any more go."""
+        self._examined.clear()
+        self._examined_error.clear()
+        taken = found.taken
+        self._examined_lists.set(0 if taken is None else found.lists)
+        if taken is None:
+            return
+        for rank, (value, error) in enumerate(
+            zip(taken.curve.tolist(), taken.error.tolist(), strict=True), 1
+        ):
+            if not math.isnan(value):
+                self._examined.labels(str(rank)).set(value)
+                self._examined_error.labels(str(rank)).set(error)
 
     def stands(self, join: EventTimeJoin, bots: BotClicks, behind: Mapping[str, int]) -> None:
         """How the join and the sources stand."""

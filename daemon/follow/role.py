@@ -22,6 +22,7 @@ from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime
 from daemon.telemetry.metrics import add_place
 from streams.errors import AddressError, StreamUnavailable
 from streams.feed.follow.checkpoint import CheckpointInUse, FeedCheckpoints
+from streams.feed.follow.examined import RecentExamination
 from streams.feed.follow.intake import Intake
 from streams.feed.follow.join import JoinSettings
 from streams.feed.follow.registry import SchemaRegistry
@@ -75,6 +76,9 @@ def run(
             checkpoints=checkpoints,
             metrics=metrics,
             retry=retry,
+            examination=RecentExamination(
+                config.interleaving.key.get_secret_value().encode(), config.feed.follow.shuffled
+            ),
         )
         stack.enter_context(closing(follower.intake))
         gc.freeze()

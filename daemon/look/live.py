@@ -215,7 +215,8 @@ class FeedStatus(_OfRole):
     Impressions by fate, lists that wait for clicks (`open`), late clicks that were learned (`corrections`),
     what came late by `what`, records left out by reason, what waits by source (bytes of files, records of
     topics), `watermark`: Unix seconds up to which all came; `bot_share`: of the clicks, those that look like
-    a machine's; `chance_lists`: fed lists that say to be made by chance, `explored`: those where chance had
+    a machine's; `examination`: of each rank of which the newest lists tell it, relative to the first;
+    `chance_lists`: fed lists that say to be made by chance, `explored`: those where chance had
     placed an object.
     """
 
@@ -230,16 +231,24 @@ class FeedStatus(_OfRole):
     behind: dict[str, int] = {}
     watermark: float | None = None
     bot_share: float = 0.0
+    examination: dict[str, float] = {}
     chance_lists: int = 0
     explored: int = 0
 
     def line(self) -> str:
         """The state of the role in one line, for a terminal."""
         fed = self.impressions.get("training", 0) + self.impressions.get("holdout", 0)
+        lowest = max(self.examination, key=int, default="1")
+        examined = ""
+        if lowest != "1":
+            examined = (
+                f"; rank {lowest} is examined {self.examination[lowest]:.2f} times as often as the first"
+            )
         explored = f", {self.explored / fed:.1%} explored" if fed and self.explored else ""
         return (
             f"running, {self.records:,} records, {fed:,} lists fed{explored}, {self.open:,} wait for clicks,"
             f" {self.corrections:,} corrected; {self.bot_share:.1%} of the clicks look like a machine's"
+            f"{examined}"
         )
 
     def numbers(self, ago: Self, seconds: float, _minute: Self) -> Iterator[tuple[str, float | None]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,8 @@ import numpy as np
 from streams.event import Impression
 from streams.feed.decide import SeenIds
 from streams.feed.items import BAD_SIGNATURE, DUPLICATE, Dropped, Placed
-from streams.feed.shown_places import PositionBias, ShownPlaces
-from streams.signed_lists import BadSignature, is_signed, read_signed
+from streams.feed.shown_places import PositionBias, ShownPlaces, as_proved
+from streams.signed_lists import BadSignature, is_signed
 
 
 @dataclass(slots=True)
@@ -51,13 +51,9 @@ class ListReader:
         return places.result()
 
     def _proved(self, impression: Impression) -> Impression:
-        """With the draft that its id proves and no other, however old: how a list was made stays true."""
-        if not is_signed(impression.id):
-            return replace(impression, draft=None) if impression.draft else impression
-        if not self.secret:
-            self.unchecked += 1
-            return replace(impression, draft=None)
-        return replace(impression, draft=read_signed(self.secret, impression).draft)
+        """With the draft that its id proves; counted where nothing could check it."""
+        self.unchecked += is_signed(impression.id) and not self.secret
+        return as_proved(impression, self.secret)
 
 
 def as_document(found: PositionBias) -> dict[str, Any]:

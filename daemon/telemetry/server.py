@@ -469,6 +469,7 @@ def _feed(read: _Samples) -> dict[str, Any]:
         "behind": read.by("source", "tripletd_feed_behind"),
         "watermark": read.one("tripletd_feed_watermark_seconds") or None,
         "bot_share": read.one("tripletd_feed_bot_share"),
+        "examination": read.by("rank", "tripletd_feed_examination"),
         "chance_lists": fed,
         "explored": read.one("tripletd_feed_explored_total"),
     }

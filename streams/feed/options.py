@@ -13,6 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streams.feed.position_weights import PositionWeights
 
 IMPRESSIONS, TRIPLETS, MSGPACK, UBI, RELEVANCE = "impressions", "triplets", "msgpack", "ubi", "relevance"
 FORMATS = (IMPRESSIONS, TRIPLETS, MSGPACK, UBI, RELEVANCE)
@@ -146,7 +150,8 @@ class FeedSettings:
     or `holdout_share` between runs moves queries between training and holdout.  What is stamped later than
     `latest_ms` is dropped: learners would refuse it.  `proof`: how signed lists are checked, None where
     no key is known.  `prequential`: lists that are learned from are written as lists, too, but for those
-    stamped `untimed_ms`, the time that is given to items without one.  Raises ValueError.
+    stamped `untimed_ms`, the time that is given to items without one.  `position_weights`: how much each
+    pair counts by its ranks, None: all alike.  Raises ValueError.
     """
 
     rule: str = "skip_above"
@@ -166,6 +171,7 @@ class FeedSettings:
     proof: ListProof | None = None
     prequential: bool = False
     untimed_ms: int | None = None
+    position_weights: PositionWeights | None = None
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:

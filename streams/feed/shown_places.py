@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from streams.event import EITHER, Impression, ObjectRef
 from streams.feed.position_bias import ComparedPlaces, Examination, Int, estimate
 from streams.partitions import route_key
+from streams.signed_lists import is_signed, read_signed
 
 LEAST_SHARE = 0.01
 """Of the clicks, those on pairs that moved, where these are to tell the curve: objects that move are not like
@@ -158,6 +159,14 @@ class _Gathered:
     def places(self) -> ComparedPlaces:
         group, rank, listed = (np.array(one, np.int64) for one in (self._group, self._rank, self._listed))
         return ComparedPlaces(group, rank, listed, np.array(self._clicked, np.bool_))
+
+
+def as_proved(impression: Impression, secret: bytes) -> Impression:
+    """With the draft that its id proves and no other, however old: how a list was made stays true. secret:
+    checks signed ids, b"" where none is known. Raises BadSignature."""
+    if not secret or not is_signed(impression.id):
+        return replace(impression, draft=None) if impression.draft else impression
+    return replace(impression, draft=read_signed(secret, impression).draft)
 
 
 def rounds_of(teams: tuple[int, ...], end: int) -> list[int]:

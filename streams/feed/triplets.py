@@ -173,13 +173,26 @@ def make_events(
     pairs = RULES[settings.rule](len(impression.shown), impression.clicked)
     usable = tuple(pair for pair in pairs if not unknown.intersection(pair)) if unknown else pairs
     kept = capped(usable, settings.triplets_per_impression, impression.id, settings.seed)
+    by_rank = settings.position_weights
     events = [
-        _event(impression, clicked, impression.shown[skipped], f"{impression.id}/{clicked}/{skipped}")
+        _event(
+            impression,
+            clicked,
+            impression.shown[skipped],
+            f"{impression.id}/{clicked}/{skipped}",
+            1.0 if by_rank is None else by_rank.of_pair(clicked, skipped),
+        )
         for clicked, skipped in kept
     ]
     drawn = list(_negatives(impression, unknown, candidates, settings))
     events += [
-        _event(impression, clicked, skipped, f"{impression.id}/{clicked}/r{number}", settings.negative_weight)
+        _event(
+            impression,
+            clicked,
+            skipped,
+            f"{impression.id}/{clicked}/r{number}",
+            settings.negative_weight * (1.0 if by_rank is None else by_rank.of_drawn(clicked)),
+        )
         for clicked, number, skipped in drawn
         if skipped is not None
     ]
@@ -207,7 +220,9 @@ def make_correction(
     ]
     ending = f"/{late}"
     turned = [
-        _event(impression, late, event.clicked, f"{impression.id}/{late}/{event.id.split('/')[-2]}")
+        _event(
+            impression, late, event.clicked, f"{impression.id}/{late}/{event.id.split('/')[-2]}", event.weight
+        )
         for event in before.events
         if event.id.endswith(ending) and not is_drawn(event)
     ]

@@ -237,6 +237,14 @@ def test_a_text_model_is_opened_and_compared_with_the_view(tmp_path: Path) -> No
     assert "has no modules.json" in found(told)["embeddings"][1]
 
 
+def test_weights_by_position_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "bias.toml"
+    told = {"feed.position_weights": str(file)}
+    assert found(told)["feed.position_weights"][1].endswith("bias.toml: No such file or directory")
+    file.write_text("examination = [1.0, 0.5]\nshown = [10, 10]\nclicks = [4, 2]\n")
+    assert "feed.position_weights" not in found(told)
+
+
 def test_an_upstream_is_not_asked_but_its_key_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"embeddings.upstream": "http://127.0.0.1:1/v1"}
     assert "embeddings" not in found(told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 
 from daemon.cli import main
+from daemon.exits import EX_CANTCREAT, EX_CONFIG
 from streams.event import EITHER, Draft, DraftModel, ObjectRef
 from streams.signed_lists import SignedList, sign_list
+from tests.daemon.test_feed_command import events_of
 
 SECRET = "0123456789abcdef0123456789abcdef"
 OBJECTS = [f"p{number}" for number in range(9)]
@@ -98,6 +101,55 @@ def test_lists_that_never_vary_are_refused_with_the_remedy(
     found = json.loads(capsys.readouterr().out)
     assert (found["method"], found["curve"]) == (None, None)
     assert found["refused"] in said.err
+
+
+def test_the_curve_is_written_and_triplets_weigh_by_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = written(tmp_path / "a.jsonl", lists(4_000, "shuffled"))
+    out = tmp_path / "bias.toml"
+    words = ["clicks", "bias", log, "--shuffled", "shuffled", "--ranks", "6", "--out", str(out)]
+    assert main(words) == 0
+    found = tomllib.loads(out.read_text())
+    assert (found["method"], found["lists"]) == ("chance", 4_000)
+    assert found["examination"] == pytest.approx(
+        [1, 1 / 2, 1 / 3, 1 / 4], rel=0.15
+    )  # two ranks were not shown
+    assert found["shown"] == [4_000] * RANKS
+    assert main(words) == EX_CANTCREAT
+    config = tmp_path / "tripletd.toml"
+    config.write_text(
+        f'[stream]\naddress = "log:{tmp_path}/clicks.log"\n[feed]\nposition_weights = "bias.toml"\n'
+        "holdout_share = 0.0\nquery_cap = 0\nnegative_weight = 0.5\n"
+    )
+    assert main(["feed", log, "--config", str(config)]) == 0
+    by_pair: dict[str, set[float]] = {}
+    pairs, drawn = [], []
+    for event in events_of(f"log:{tmp_path}/clicks.log"):
+        clicked, skipped = event.id.split("/")[1:]
+        by_pair.setdefault(f"{clicked}/{skipped[:1] if 'r' in skipped else skipped}", set()).add(event.weight)
+        (drawn if "r" in skipped else pairs).append(event.weight)
+    assert {len(weights) for weights in by_pair.values()} == {1}
+    weight = {name: weights.pop() for name, weights in by_pair.items()}
+    seen = found["examination"]
+    assert weight["3/0"] / weight["1/0"] == pytest.approx(seen[1] / seen[3], rel=1e-3)
+    assert weight["3/2"] / weight["3/0"] == pytest.approx(seen[2], rel=1e-3)
+    assert weight["3/r"] / weight["0/r"] == pytest.approx(1 / seen[3], rel=1e-3)
+    assert np.mean(pairs) == pytest.approx(1, abs=0.02)
+    assert np.mean(drawn) == pytest.approx(0.5, abs=0.02)
+    out.write_text("examination = [1.0]")
+    capsys.readouterr()
+    assert main(["feed", log, "--config", str(config)]) == EX_CONFIG
+    assert "bias.toml: shown: expected a list of numbers" in capsys.readouterr().err
+    out.unlink()
+    assert main(["feed", log, "--config", str(config)]) == EX_CONFIG
+    assert "--out FILE" in capsys.readouterr().err
+
+
+def test_no_curve_is_written_where_none_can_be_given(tmp_path: Path) -> None:
+    log, out = written(tmp_path / "a.jsonl", lists(500, "same")), tmp_path / "bias.toml"
+    assert main(["clicks", "bias", log, "--out", str(out)]) == 65
+    assert not out.exists()
 
 
 def test_what_leaves_lists_without_a_click_out_is_told(

@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from daemon.exits import EX_CANTCREAT, EX_CONFIG, EX_OK, EX_USAGE
@@ -136,6 +137,43 @@ def test_it_runs_and_tells_until_it_is_stopped(site: Path) -> None:
     finally:
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(60) == EX_OK
+
+
+def test_it_tells_how_likely_ranks_are_examined(site: Path) -> None:
+    """Of users who click rank r with .9 / r in lists of a random order."""
+    with (site / "tripletd.toml").open("a") as file:
+        file.write('shuffled = ["random"]\n')
+    draw, lines = np.random.default_rng(0), []
+    for number in range(2_000):
+        shown = [f"p{one}" for one in draw.permutation(8)[:4]]
+        one = {"event": "impression", "impression": f"i{number}", "ts": TS + number * 10, "src": "random"}
+        lines.append({**one, "query": "q", "shown": shown})
+        for rank in np.flatnonzero(draw.random(4) < 0.9 / np.arange(1, 5)):
+            said = {"event": "click", "impression": f"i{number}", "ts": TS + number * 10 + 5}
+            lines.append({**said, "object": shown[rank]})
+    write(site, *lines, lines[0])
+    command = [*COMMAND, "feed", "--follow", "--config", str(site / "tripletd.toml")]
+    with (site / "said").open("wb") as said:
+        process = forked.Popen(command, stderr=said)
+    try:
+        port = int(until(lambda: _url(site / "said"), seconds=60).rpartition(":")[2])
+
+        def examined() -> FeedStatus | None:
+            status = role_status("127.0.0.1", port)
+            assert isinstance(status, FeedStatus)
+            return status if status.examination else None
+
+        status = until(examined, seconds=60)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+            told = page.read().decode()
+    finally:
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(60) == EX_OK
+    curve = [status.examination[str(rank)] for rank in range(1, 5)]
+    assert curve == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], rel=0.35)
+    assert "; rank 4 is examined 0." in status.line()
+    assert 'tripletd_feed_examination_error{rank="4"} 0.0' in told
+    assert "tripletd_feed_examination_lists" in told
 
 
 def _url(said: Path) -> str | None:

@@ -7,7 +7,7 @@ ranking. A quarter of the classes never comes; lists of the owner's ranking; for
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,6 +26,7 @@ from tests.quality.bench.retrieval import Scores, judge
 from tests.quality.bench.sets import SETS, Floats, Ints, RawSet, load
 from tests.quality.bench.static import own_lists
 from tests.quality.bench.users import CLICKS, LENGTH, Split, Users, split
+from tests.quality.bench.users import Learned as Clicked
 
 WINDOW = 2_000
 Pair = npt.NDArray[np.float64]
@@ -66,7 +67,8 @@ TRIED = (
 
 
 class Learned:
-    """What lists taught, and its forms. apart, share: see `Users`."""
+    """What lists taught, and its forms. apart, share: see `Users`. weigh: how much each triplet counts,
+    float64 [n]; None: one as much as another."""
 
     def __init__(
         self,
@@ -76,8 +78,9 @@ class Learned:
         seed: int,
         apart: npt.NDArray[np.bool_] | None = None,
         share: float | None = None,
+        weigh: Callable[[Clicked], npt.NDArray[np.float64]] | None = None,
     ) -> None:
-        self._data = data
+        self._data, self._weigh = data, weigh
         self.space: Space = mapped(data, "precondition")
         several = len(data.views) > 1
         self._how = Learning("identity" if several else "mean")
@@ -90,7 +93,10 @@ class Learned:
         """Learn from lists up to that number; made: of each row, int64 [n, LENGTH], None: the own ones."""
         shown_now = own_lists(self._data.name) if made is None else made
         part = self._users.look(shown_now, lists - self._lists)
-        self.W = step(self.W, self.space, part.rows, self._how.bounds(part.drawn))
+        bounds = self._how.bounds(part.drawn)
+        if self._weigh is not None:
+            bounds *= self._weigh(part)
+        self.W = step(self.W, self.space, part.rows, bounds)
         self.asked, self._lists = np.union1d(self.asked, part.rows[0]), lists
         self.held = np.concatenate([self.held, part.held])
         self.held_clicks = np.concatenate([self.held_clicks, part.held_clicks])

@@ -83,7 +83,8 @@ class Learned:
     """What lists gave, in order; every `*_of` is the number of the list, from 0.
 
     rows: triplets, int64 [3, n], query, clicked, skipped. drawn: whether the skipped object was drawn
-    from the catalog. clicked: int64 [2, m], query and clicked object of every click that was not held
+    from the catalog. ranks: int64 [2, n], of the clicked and of the skipped object, -1 for one that was
+    drawn. clicked: int64 [2, m], query and clicked object of every click that was not held
     out; held_clicked: of the others. shown: objects shown in all lists. held: lists held out that can be
     judged, query and objects, int64 [h, 1 + LENGTH]; held_clicks: bool [h, LENGTH]. open, open_clicks: the
     same of the others.
@@ -91,6 +92,7 @@ class Learned:
 
     rows: Ints
     drawn: Bools
+    ranks: Ints
     of: Ints
     clicked: Ints
     clicked_of: Ints
@@ -143,12 +145,12 @@ class Users:
         usable = clicks.any(1) & ~clicks.all(1)
         held, known = self._held_out[queries] & usable, ~self._held_out[queries] & usable
         learned = np.flatnonzero(~self._held_out[queries] & clicks.any(1))
-        rows, drawn, of = self._triplets(queries[learned], shown[learned], clicks[learned])
+        rows, drawn, ranks, of = self._triplets(queries[learned], shown[learned], clicks[learned])
         at, rank = np.nonzero(clicks[learned])
         apart = np.flatnonzero(self._held_out[queries])
         by, place = np.nonzero(clicks[apart])
         return Learned(
-            rows, drawn, numbers[learned][of],
+            rows, drawn, ranks, numbers[learned][of],
             np.stack([queries[learned][at], shown[learned][at, rank]]), numbers[learned][at],
             np.stack([queries[apart][by], shown[apart][by, place]]), shown.ravel(),
             np.column_stack([queries[held], shown[held]]), clicks[held], numbers[held],
@@ -175,7 +177,10 @@ class Users:
             np.concatenate([shown[pair_of, upper[pair]], objects]),
         ])  # fmt: skip
         drawn = np.arange(len(of)) >= len(pair_of)
-        return rows[:, order], drawn[order], of[order]
+        ranks = np.stack([
+            np.concatenate([lower[pair], rank]), np.concatenate([upper[pair], np.full(len(rank), -1)])
+        ])  # fmt: skip
+        return rows[:, order], drawn[order], ranks[:, order], of[order]
 
     def _objects(self, queries: Ints, shown: Ints, clicks: Bools, of: Ints) -> Ints:
         """A random object for each click, neither the query nor one clicked in its list."""
@@ -193,6 +198,7 @@ def joined(parts: list[Learned]) -> Learned:
     return Learned(
         np.concatenate([one.rows for one in parts], axis=1),
         np.concatenate([one.drawn for one in parts]),
+        np.concatenate([one.ranks for one in parts], axis=1),
         np.concatenate([one.of for one in parts]),
         np.concatenate([one.clicked for one in parts], axis=1),
         np.concatenate([one.clicked_of for one in parts]),

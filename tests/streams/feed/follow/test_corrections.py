@@ -10,6 +10,7 @@ from streams.feed import items as reasons
 from streams.feed.decide import Decider, Decision
 from streams.feed.items import LateClick
 from streams.feed.options import FeedSettings
+from streams.feed.position_weights import ExaminationCurve, PositionWeights
 from streams.feed.triplets import SeenCandidates
 from tests.streams.feed.feed_builders import impression
 
@@ -35,6 +36,20 @@ def test_pairs_of_the_late_click_and_the_passed_over_pair_turned_round() -> None
     late = decide(LateClick(one, 2))
     assert late.fate == "correction"
     assert events(late) == {"i/2/0": ("p2", "p0"), "i/2/4": ("p2", "p4")}
+
+
+def test_a_step_is_taken_back_with_the_weight_it_had() -> None:
+    curve = ExaminationCurve((1.0, 0.5, 0.25, 0.2, 0.1), (100.0,) * 5, (40.0, 20.0, 10.0, 8.0, 4.0))
+    weighing = decider(position_weights=PositionWeights.of(curve, "skip_above", 5))
+    first, late = (
+        {event.id: event.weight for record in one.records if (event := decode_event(record.value or b""))}
+        for one in (
+            weighing.decide(impression("i", 5, (4,))),
+            weighing.decide(LateClick(impression("i", 5, (4,)), 2)),
+        )
+    )
+    assert late["i/2/4"] == first["i/4/2"] != 1.0
+    assert late["i/2/0"] != late["i/2/4"]
 
 
 def test_all_that_was_learned_is_what_one_list_with_all_clicks_gives_and_the_pair_taken_back() -> None:
