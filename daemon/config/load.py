@@ -351,6 +351,7 @@ def resolve_paths(config: Config) -> Config:
     cafile = resolved("feed.follow.registry.cafile", given.registry.cafile, _split_plain)
     follow["registry"] = given.registry.model_copy(update={"cafile": cafile})
     judgments = resolved("validate.judgments", validate.judgments, _split_judgments)
+    weights = resolved("feed.position_weights", config.feed.position_weights, _split_plain)
     model = resolved("embeddings.folder", config.embeddings.folder, _split_plain)
     return replace(
         config,
@@ -360,7 +361,6 @@ def resolve_paths(config: Config) -> Config:
         validate=validate.model_copy(update={"judgments": judgments}),
         serve=config.serve.model_copy(update=serve),
         http=config.http.model_copy(update=http),
-    weights = resolved("feed.position_weights", config.feed.position_weights, _split_plain)
         feed=config.feed.model_copy(
             update={"follow": given.model_copy(update=follow), "position_weights": weights}
         ),

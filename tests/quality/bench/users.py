@@ -157,7 +157,7 @@ class Users:
             np.column_stack([queries[known], shown[known]]), clicks[known],
         )  # fmt: skip
 
-    def _triplets(self, queries: Ints, shown: Ints, clicks: Bools) -> tuple[Ints, Bools, Ints]:
+    def _triplets(self, queries: Ints, shown: Ints, clicks: Bools) -> tuple[Ints, Bools, Ints, Ints]:
         """Triplets in the order of their lists: pairs by rank, then a drawn object per click."""
         lower, upper = np.tril_indices(LENGTH, -1)
         pairs = clicks[:, lower] & ~clicks[:, upper]
