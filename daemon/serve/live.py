@@ -396,9 +396,9 @@ class Live:
 
 
 MOST_NUMBERS = 1 << 20
+"""In the vectors of one answer: some 20 MB of JSON."""
 MOST_PRODUCTS = 1 << 22
 """Multiplications that the event loop does by itself: one query of 2,048 dimensions, under a millisecond."""
-"""In the vectors of one answer: some 20 MB of JSON."""
 
 
 def _given_rows(queries: Sequence[Query], views: Sequence[GivenView]) -> Float32s | None:

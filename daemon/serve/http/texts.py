@@ -27,6 +27,8 @@ Side: TypeAlias = Literal["query", "doc"]
 Vector: TypeAlias = np.ndarray[tuple[int], np.dtype[np.float32]]
 _PASSED_ON = ("content-type", "content-encoding", "retry-after", "retry-after-ms", "x-request-id")
 _RATES = "x-ratelimit-"
+_REFUSED = (400, 422)
+"""What an upstream answers to a request that it does not take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,15 @@ class TextEmbedder(Protocol):
 
 
 class UpstreamTexts:
-    """Texts go to an upstream, whose faults are passed on as they come."""
+    """Texts go to an upstream, whose faults are passed on as they come.
+
+    Vectors that are folded or compared here are asked for in base64, whatever the client wants: the same
+    float32 in a quarter of the bytes, read in a fifth of the time. Not so of an upstream that refuses it.
+    """
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
+        self._knows_base64 = True
 
     async def documents(self, body: Mapping[str, Any]) -> Response:
         """As `TextEmbedder`: the upstream's answer, byte for byte."""
@@ -61,7 +68,7 @@ class UpstreamTexts:
 
     async def vectors(self, body: Mapping[str, Any], sides: Sequence[Side]) -> EmbeddedTexts | Response:
         """As `TextEmbedder`; an upstream knows no sides."""
-        answer = await self._upstream.post("/embeddings", to_json(body))
+        answer = await self._asked(body)
         if answer.status != 200:
             return _PassedOn(answer)
         async with answer:
@@ -76,6 +83,20 @@ class UpstreamTexts:
             raise _malformed(f"has {len(vectors)} vectors for {len(sides)} texts")
         made["data"] = places
         return EmbeddedTexts(vectors, made)
+
+    async def _asked(self, body: Mapping[str, Any]) -> UpstreamAnswer:
+        """The answer, in base64 where the upstream knows it. Raises Problem."""
+        given = to_json(body)
+        if not self._knows_base64 or body.get("encoding_format") == "base64":
+            return await self._upstream.post("/embeddings", given)
+        answer = await self._upstream.post("/embeddings", to_json({**body, "encoding_format": "base64"}))
+        if answer.status not in _REFUSED:
+            return answer
+        async with answer:
+            await answer.read()
+        answer = await self._upstream.post("/embeddings", given)
+        self._knows_base64 = answer.status != 200  # else it was not the request that it refused
+        return answer
 
 
 class _PassedOn(Response):

@@ -95,7 +95,38 @@ def test_one_text_its_tokens_and_unknown_fields_go_to_the_upstream(server: Serve
             "input": given,
             "dimensions": DIM,
             "task": "search",
+            "encoding_format": "base64",
         }
+
+
+def test_an_upstream_that_knows_no_base64_gives_the_same_answers(upstream: Embedder) -> None:
+    with running(embedding=settings(upstream), models=MODELS) as served:
+        wanted = ask(served, model="shop-query", input="a")[1]
+        assert [2 * one for one in vector("a")] == wanted["data"][0]["embedding"]
+        upstream.asked.clear()
+        refusal = JSONResponse({"error": {"message": "encoding_format?"}}, 422)
+        upstream.answers.append(refusal)
+        assert ask(served, model="shop-query", input="a")[:2] == (200, wanted)
+        assert ask(served, model="shop-query", input="a")[:2] == (200, wanted)
+        assert [body.get("encoding_format") for body, _ in upstream.asked] == ["base64", None, None]
+        upstream.asked.clear()
+        plain = {"object": "embedding", "index": 0, "embedding": vector("a")}
+        upstream.answers.append(JSONResponse({**wanted, "data": [plain]}))
+        assert ask(served, model="shop-query", input="a")[:2] == (200, wanted)
+
+
+def test_a_refused_request_is_refused_however_it_is_asked_and_nothing_is_learned_of_it(
+    upstream: Embedder,
+) -> None:
+    with running(embedding=settings(upstream), models=MODELS) as served:
+        upstream.asked.clear()
+        told = {"error": {"message": "the text is too long"}}
+        for second in (400, 429):
+            upstream.answers += [JSONResponse(told, 400), JSONResponse(told, second)]
+            assert ask(served, model="shop-query", input="a")[:2] == (second, told)
+        assert ask(served, model="shop-query", input="a")[0] == 200
+        forms = [body.get("encoding_format") for body, _ in upstream.asked]
+        assert forms == ["base64", None, "base64", None, "base64"]
 
 
 def test_the_answer_is_counted_as_one_of_its_alias(server: Served, asked: Embedder) -> None:
@@ -255,7 +286,8 @@ def test_documents_are_ranked_as_cohere_answers(server: Served, asked: Embedder)
     assert [one["relevance_score"] for one in answer["results"]] == pytest.approx([wanted[n] for n in order])
     documents = [{"text": "one"}, {"text": "two"}, {"id": "o3"}, {"text": "four"}]
     assert [one["document"] for one in answer["results"]] == [documents[n] for n in order]
-    assert asked.asked[-1][0] == {"model": "text-large", "input": ["q", "one", "two", "four"]}
+    told = {"model": "text-large", "input": ["q", "one", "two", "four"], "encoding_format": "base64"}
+    assert asked.asked[-1][0] == told
     few = ask(server, "/v1/rerank", **body, top_n=2)[1]["results"]
     assert [(one["index"], one.get("document")) for one in few] == [(order[0], None), (order[1], None)]
 
