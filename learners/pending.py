@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from learners.block import Block, Float32s, times
 from learners.errors import StateError, saved, saved_count, to_write
-from learners.kernels.delayed import BILINEAR, DISTANCE, add_pending
+from learners.kernels.delayed import BILINEAR, DISTANCE
 from learners.kernels.delayed_tiles import WIDE
+from learners.kernels.dense_sweep import add_pending
 
 MOST = 32
 """Steps that wait at most: at 64 they are hardly faster, and weigh twice as much."""

@@ -15,9 +15,9 @@ Here l is the query q and r is c - s; for a distance l is (q - c) + (q - s).
 
 Bits. B changes where the room is full, never where a batch ends. An entry of B takes the steps one after
 another, in order, one fused product each: so it is the same however they are cut, and whoever adds them up. A
-margin is a sum of fixed order: over the rows of B in float32, CHUNK at a time, then over columns in float64,
-then over the pending steps in float64. How many events are multiplied at once is free, and follows how many
-of them update.
+margin is a sum of fixed order: with B as `learners.kernels.dense_sweep` says, then over the pending steps in
+float64. How many events are multiplied at once is free, and follows how many of them update. A full room is
+added in the pass over B that multiplies the events after it, or before the kernel returns.
 """
 
 # ruff: noqa: PLR0917  (kernels take plain arrays)
@@ -52,19 +52,16 @@ from learners.kernels.compile import (
     kernel,
 )
 from learners.kernels.delayed_tiles import (
-    PAIRS,
+    EVENTS,
+    STEPS,
     TALL,
     WIDE,
-    across_first,
-    across_next,
     copy_columns,
-    dot_pairs,
-    mirror_tile,
-    scale_rows,
+    dot_tile,
     sides,
     sum_of_lanes,
-    update_tile,
 )
+from learners.kernels.dense_sweep import add_pending, sweep, workplace
 from learners.kernels.tiles import WIDTH
 
 BILINEAR, SYMMETRIC, DISTANCE = range(3)
@@ -72,9 +69,6 @@ BILINEAR, SYMMETRIC, DISTANCE = range(3)
 
 AT_ONCE = 32
 """Events that are multiplied with B at once, at most."""
-
-CHUNK = 384
-"""Rows of B that are summed in float32; a panel of so many stays in the nearest cache."""
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -96,172 +90,101 @@ def _waiting(tau: Any) -> int:
 
 
 @inlined
-def _factors(pairs: Any, count: int, tau: Any, symmetric: bool, groups: int, factors: Any) -> None:
-    """What each row of W multiplies the panel's rows with, TALL rows of W side by side."""
-    flat, padded, half = pairs.reshape(-1), pairs.shape[1], np.float32(0.5)
-    for n in range(count):
-        for group in range(groups):
-            here = 2 * n * padded + group * TALL
-            if symmetric:
-                place = 2 * (group * count + n) * TALL
-                scale_rows(flat, here, half * tau[n], factors, place)
-                scale_rows(flat, here + padded, half * tau[n], factors, place + TALL)
-            else:
-                scale_rows(flat, here, tau[n], factors, (group * count + n) * TALL)
+def _dots(
+    flat: Any, room: int, waiting: int, symmetric: bool, left: Any, right: Any, start: int, padded: int,
+    dots: Any,
+) -> None:  # fmt: skip
+    """The products of EVENTS events, whose sides begin at `start`, with `waiting` pending steps and with the
+    steps that these events may become: dots[(side (room + STEPS) + place) EVENTS + event], a place beyond the
+    room for each event. Sides: l . l_i and r . r_i; where W is symmetric l . r_i and r . l_i as well."""
+    sides_of = (left, right)
+    for side in range(4 if symmetric else 2):
+        mine = side % 2
+        other = mine if side < 2 else 1 - mine
+        here = side * (room + STEPS)
+        for n in range(0, waiting, STEPS):
+            place, first = (here + n) * EVENTS, (2 * n + other) * padded
+            dot_tile(flat, first, 2 * padded, sides_of[mine], start, padded, padded, dots, place)
+        place = (here + room) * EVENTS
+        dot_tile(sides_of[other], start, padded, sides_of[mine], start, padded, padded, dots, place)
 
 
 @inlined
-def _panel(pairs: Any, count: int, symmetric: bool, column: int, panel: Any) -> int:
-    """The columns that the factors are multiplied with, WIDE of them; how many rows they have."""
-    flat, padded = pairs.reshape(-1), pairs.shape[1]
+def _of_pending(tau: Any, places: Any, count: int, symmetric: bool, dots: Any, event: int) -> float:
+    """What the pending steps add to the margin of an event, in float64. places: where in `dots` they are."""
+    apart, more = len(dots) // 4, 0.0
     for n in range(count):
-        right = (2 * n + 1) * padded + column
+        place = places[n] * EVENTS + event
+        product = dots[place] * dots[apart + place]
         if symmetric:
-            copy_columns(flat, right, panel, 2 * n * WIDE)
-            copy_columns(flat, right - padded, panel, (2 * n + 1) * WIDE)
-        else:
-            copy_columns(flat, right, panel, n * WIDE)
-    return 2 * count if symmetric else count
-
-
-@inlined
-def _edge(W: Any, row: int, column: int, factors: Any, first: int, panel: Any, terms: int, tile: Any) -> None:
-    """`update_tile` where W ends inside the tile."""
-    height, width = min(TALL, len(W) - row), min(WIDE, len(W) - column)
-    for r in range(height):
-        for j in range(width):
-            tile[r * WIDE + j] = W[row + r, column + j]
-    update_tile(tile, 0, WIDE, factors, first, panel, terms)
-    for r in range(height):
-        for j in range(width):
-            W[row + r, column + j] = tile[r * WIDE + j]
-
-
-@inlined
-def _mirror(W: Any) -> None:
-    """Below the diagonal W becomes what it is above it."""
-    flat, dim = W.reshape(-1), len(W)
-    whole = dim // WIDTH * WIDTH
-    for row in range(0, whole, WIDTH):
-        for i in range(row, row + WIDTH):
-            for j in range(i + 1, row + WIDTH):
-                W[j, i] = W[i, j]
-        for column in range(row + WIDTH, whole, WIDTH):
-            mirror_tile(flat, row * dim + column, column * dim + row, dim)
-    for j in range(whole, dim):
-        for i in range(j):
-            W[j, i] = W[i, j]
-
-
-@kernel(types.void(ROWS_OUT, FLOATS, ROWS, types.int64, types.boolean))
-def add_pending(W: Any, tau: Any, pairs: Any, count: int, symmetric: bool) -> None:
-    """W <- W + tau_n l_n r_n^T for n < count in order, or their symmetric part; W: float32 [dim, dim]."""
-    dim = len(W)
-    flat, groups, terms = W.reshape(-1), (dim + TALL - 1) // TALL, 2 if symmetric else 1
-    factors = np.empty(groups * TALL * count * terms, np.float32)
-    panel, tile = np.empty(count * terms * WIDE, np.float32), np.zeros(TALL * WIDE, np.float32)
-    _factors(pairs, count, tau, symmetric, groups, factors)
-    for column in range(0, dim, WIDE):
-        rows = _panel(pairs, count, symmetric, column, panel)
-        last = min(groups, (column + WIDE + TALL - 1) // TALL) if symmetric else groups
-        for group in range(last):
-            row, first = group * TALL, group * rows * TALL
-            if column + WIDE <= dim and row + TALL <= dim:
-                update_tile(flat, row * dim + column, dim, factors, first, panel, rows)
-            else:
-                _edge(W, row, column, factors, first, panel, rows, tile)
-    if symmetric:
-        _mirror(W)
-
-
-@inlined
-def _across(W: Any, left: Any, right: Any, padded: int, n: int, panel: Any, sums: Any) -> None:
-    """sums[t WIDTH..] = l_t^T W r_t by lane, for n events; left and right have a multiple of TALL rows."""
-    flat, dim, groups = W.reshape(-1), len(W), (n + TALL - 1) // TALL
-    for place in range(groups * TALL * WIDTH):
-        sums[place] = 0.0
-    for column in range(0, dim, WIDE):
-        width = min(WIDE, dim - column)
-        for start in range(0, dim, CHUNK):
-            count = min(CHUNK, dim - start)
-            if width == WIDE:
-                place = start * dim + column
-                across_first(left, start, padded, flat, place, dim, panel, count, right, column, sums, 0)
-            else:
-                for i in range(count):
-                    for j in range(WIDE):
-                        panel[i * WIDE + j] = W[start + i, column + j] if j < width else np.float32(0.0)
-            for group in range(1 if width == WIDE else 0, groups):
-                row, out = group * TALL * padded, group * TALL * WIDTH
-                across_next(
-                    left, row + start, padded, panel, 0, WIDE, panel, count, right, row + column, sums, out
-                )
-
-
-@inlined
-def _of_pending(
-    tau: Any, pairs: Any, count: int, symmetric: bool, left: Any, right: Any, start: int, dots: Any
-) -> float:
-    """What the pending steps add to the margin of the event whose sides begin at `start`, in float64."""
-    flat, padded, turned, more = pairs.reshape(-1), pairs.shape[1], len(dots) // 2, 0.0
-    for side in range(2 if symmetric else 1):
-        even, odd = (left, right) if side == 0 else (right, left)
-        for n in range(0, count, PAIRS):
-            dot_pairs(flat, 2 * n * padded, padded, even, odd, start, padded, dots, side * turned + 2 * n)
-    for n in range(count):
-        product = dots[2 * n] * dots[2 * n + 1]
-        if symmetric:
-            product = 0.5 * (product + dots[turned + 2 * n] * dots[turned + 2 * n + 1])
+            product = 0.5 * (product + dots[3 * apart + place] * dots[2 * apart + place])
         more += np.float64(tau[n]) * product
     return more
 
 
 @inlined
-def _sides(
-    rows: Any, t: int, first: int, dim: int, distance: bool, left: Any, right: Any, place: int, work: Any
-) -> Any:
-    """Write l and r of one event; what `sides` tells of it. work: (norms float64 [3], overwritten; triplet
-    float32 [3 padded], 0 beyond the dimension)."""
-    norms, triplet = work
-    padded = len(triplet) // 3
-    for n in range(3):
-        for column in range(dim):
-            triplet[n * padded + column] = rows[n][t, first + column]
-    return sides(triplet, padded, distance, np.float32(MAX_MAGNITUDE), left, right, place, norms)
-
-
-@inlined
-def _empty(tau: Any, pairs: Any) -> None:
-    for n in range(len(tau)):
-        tau[n] = 0
-        for column in range(pairs.shape[1]):
-            pairs[2 * n, column] = pairs[2 * n + 1, column] = 0
+def _copy(row: Any, start: int, dim: int, triplet: Any, place: int) -> None:
+    """triplet[place..] = row[start..], dim numbers."""
+    whole = dim // WIDE * WIDE
+    for column in range(0, whole, WIDE):
+        copy_columns(row, start + column, triplet, place + column)
+    for column in range(whole, dim):
+        triplet[place + column] = row[start + column]
 
 
 @inlined
 def _read(
-    rows: Any, done: int, size: int, first: int, dim: int, distance: bool, left: Any, right: Any,
-    squares: Any, held: Any, reason: Any, work: Any,
+    triplets: Any, done: int, size: int, row: int, first: int, dim: int, distance: bool, block: Any,
+    padded: int,
 ) -> None:  # fmt: skip
-    """l, r and ||V||^2 of the events that come next, and what is in their rows. reason: overwritten, or empty
-    where it is known."""
+    """l, r and ||V||^2 of the events that come next, and what is in their rows, which `sides` tells.
+
+    triplets: their rows, flat, `row` long, of which dim columns from `first` on count.
+    """
+    query, clicked, skipped = triplets
+    left, right, squares, held, _, _, _ = block
+    norms, triplet, most = np.empty(3), np.zeros(3 * padded, np.float32), np.float32(MAX_MAGNITUDE)
     for n in range(size):
-        held[n] = _sides(rows, done + n, first, dim, distance, left, right, n * (len(work[1]) // 3), work)
-        norms = work[0]
+        start = (done + n) * row + first
+        _copy(query, start, dim, triplet, 0)
+        _copy(clicked, start, dim, triplet, padded)
+        _copy(skipped, start, dim, triplet, 2 * padded)
+        held[n] = sides(triplet, padded, distance, most, left, right, n * padded, norms)
         squares[n] = norms[0] * norms[1]
         if distance:
             squares[n] = (squares[n] + norms[2] * norms[2]) / 2
-        if len(reason) > 0:
-            reason[done + n] = NONE
-            if held[n] & 0xFF:
-                reason[done + n], _ = scan_triplet_dense(rows[0], rows[1], rows[2], done + n)
 
 
 @inlined
-def _append(pairs: Any, count: int, left: Any, right: Any, start: int) -> None:
-    for column in range(pairs.shape[1]):
-        pairs[2 * count, column] = left[start + column]
-        pairs[2 * count + 1, column] = right[start + column]
+def _empty(tau: Any, pairs: Any, first: int, last: int) -> None:
+    """Nothing waits in the places first..last - 1 any more."""
+    tau[first:last] = 0
+    pairs[2 * first : 2 * last] = 0
+
+
+@inlined
+def _added(W: Any, waiting: Any, pairs: Any, count: int, symmetric: bool) -> int:
+    """Add a full room to W; how many steps wait then. The places stay, to be overwritten or emptied."""
+    if count < len(waiting):
+        return count
+    add_pending(W, waiting, pairs, count, symmetric)
+    return 0
+
+
+@inlined
+def _faults(rows: Any, done: int, size: int, held: Any, reason: Any) -> None:
+    """The fault of each event that comes next."""
+    for n in range(size):
+        reason[done + n] = NONE
+        if held[n] & 0xFF:
+            reason[done + n], _ = scan_triplet_dense(rows[0], rows[1], rows[2], done + n)
+
+
+@inlined
+def _append(flat: Any, padded: int, count: int, left: Any, right: Any, start: int) -> None:
+    for column in range(0, padded, WIDE):
+        copy_columns(left, start + column, flat, 2 * count * padded + column)
+        copy_columns(right, start + column, flat, (2 * count + 1) * padded + column)
 
 
 @inlined
@@ -286,6 +209,60 @@ def _refused(t: int, held: int, alone: bool, fault: int, steps: Steps, of_block:
     return reason[t] != NONE or not held & 0xFF00
 
 
+@inlined
+def _places_of(most: int, padded: int, room: int) -> Any:
+    """What is written of the events that are multiplied at once: l and r, ||V||^2, what is in their rows, the
+    products by lane; and the products with pending steps, and where those of a step are."""
+    height = -(-most // TALL) * TALL
+    below = (height + STEPS) * padded  # `dot_tile` reads whole tiles, also beyond the last event
+    return (
+        np.zeros(below, np.float32),
+        np.zeros(below, np.float32),
+        np.empty(height),
+        np.empty(height, np.int64),
+        np.empty(height * WIDTH),
+        np.empty(4 * (room + STEPS) * EVENTS),
+        np.empty(room, np.int64),
+    )
+
+
+@inlined
+def _learn(
+    done: int, size: int, count: int, budget: int, C: float, symmetric: bool, pending: Pending,
+    weights: Any, steps: Steps, of_block: Any, block: Any,
+) -> Any:  # fmt: skip
+    """Take the steps of events that are multiplied with B, until the room or the budget is full: (events
+    taken, steps that wait then, events accepted)."""
+    outcome, loss, tau, _ = steps
+    waiting, pairs = pending
+    left, right, squares, held, sums, dots, places = block
+    flat, padded, room = pairs.reshape(-1), pairs.shape[1], len(waiting)
+    alone, accepted = len(of_block[0]) == 0, 0
+    for n in range(size):
+        t, event = done + n, n % EVENTS
+        if accepted == budget or count == room:
+            return n, count, accepted
+        if event == 0:
+            _dots(flat, room, count, symmetric, left, right, n * padded, padded, dots)
+            for place in range(count):
+                places[place] = place
+        fault, weight = scan_weight(weights, t)
+        if _refused(t, held[n], alone, fault, steps, of_block):
+            continue
+        margin = sum_of_lanes(sums, n * WIDTH)
+        if count > 0:
+            margin += _of_pending(waiting, places, count, symmetric, dots, event)
+        if not alone and not _awake(margin, held[n], t, of_block):
+            continue
+        accepted += 1
+        outcome[t], loss[t], tau[t] = step_size(margin, squares[n], C * weight)
+        if outcome[t] == UPDATED:
+            waiting[count], places[count] = tau[t], room + event
+            _append(flat, padded, count, left, right, n * padded)
+            count += 1
+    return size, count, accepted
+
+
 @kernel(
     types.UniTuple(types.int64, 2)(
         ROWS_OUT, PENDING_OUT, types.int64, types.float64, types.int64, types.int64,
@@ -307,52 +284,34 @@ def step_dense(
     reason of `steps` then holds the faults already, and a block where a vector is all zero, or whose margin
     float32 cannot hold, sleeps. Else both are empty.
     """
-    outcome, loss, tau, reason = steps
     waiting, pairs = pending
     n_rows, dim, padded, room = len(rows[0]), len(W), pairs.shape[1], len(waiting)
     alone = len(of_block[0]) == 0
     symmetric, distance, count = kind != BILINEAR, kind == DISTANCE, _waiting(waiting)
     most = min(n_rows, AT_ONCE)
-    height = (most + TALL - 1) // TALL * TALL
-    left, right = np.zeros(height * padded, np.float32), np.zeros(height * padded, np.float32)
-    panel, sums = np.empty(min(CHUNK, dim) * WIDE, np.float32), np.empty(height * WIDTH, np.float64)
-    dots, squares, held = np.empty(4 * (room + PAIRS)), np.empty(height), np.empty(height, np.int64)
-    work = (np.empty(3), np.zeros(3 * padded, np.float32))
-    accepted, done, seen, updates = 0, 0, 1.0, 1.0
-    while done < n_rows:
-        size = min(n_rows - done, most, max(1, int((room - count) * seen / updates)))
-        known = reason if alone else reason[:0]
-        _read(rows, done, size, first, dim, distance, left, right, squares, held, known, work)
-        _across(W, left, right, padded, size, panel, sums)
-        stop = size
-        for n in range(size):
-            t = done + n
-            if accepted == budget:
-                return t, accepted
-            fault, weight = scan_weight(weights, t)
-            if _refused(t, held[n], alone, fault, steps, of_block):
-                continue
-            margin = sum_of_lanes(sums, n * WIDTH)
-            if count > 0:
-                margin += _of_pending(waiting, pairs, count, symmetric, left, right, n * padded, dots)
-            if not alone and not _awake(margin, held[n], t, of_block):
-                continue
-            accepted += 1
-            seen += 1
-            outcome[t], loss[t], tau[t] = step_size(margin, squares[n], C * weight)
-            if outcome[t] != UPDATED:
-                continue
-            updates += 1
-            waiting[count] = tau[t]
-            _append(pairs, count, left, right, n * padded)
-            count += 1
-            if count == room:
-                add_pending(W, waiting, pairs, count, symmetric)
-                _empty(waiting, pairs)
-                count, stop = 0, n + 1
-                break
-        done += stop
-    return n_rows, accepted
+    block, passing = _places_of(most, padded, room), workplace(dim, padded, room, most)
+    left, right, _, held, sums, _, _ = block
+    triplets = (rows[0].reshape(-1), rows[1].reshape(-1), rows[2].reshape(-1))
+    accepted, done, updates, used = 0, 0, 0, count
+    while done < n_rows and accepted < budget:
+        if symmetric:  # only the upper half takes the steps, which a product needs whole
+            count = _added(W, waiting, pairs, count, True)
+        to_come = (room - count % room) * (accepted + 1) / (updates + 1)
+        size = min(n_rows - done, most, max(1, int(to_come)))
+        _read(triplets, done, size, rows[0].shape[1], first, dim, distance, block, padded)
+        if alone:
+            _faults(rows, done, size, held, steps[3])
+        full = count // room * room
+        sweep(W, waiting, pairs, full, False, left, right, size, sums, passing)
+        before = count - full
+        stop, count, more = _learn(
+            done, size, before, budget - accepted, C, symmetric, pending, weights, steps, of_block, block
+        )
+        done, accepted, updates = done + stop, accepted + more, updates + count - before
+        used = max(used, count)
+    count = _added(W, waiting, pairs, count, symmetric)
+    _empty(waiting, pairs, count, used)
+    return done, accepted
 
 
 @inlined
@@ -384,6 +343,6 @@ def replay_dense(W: Any, pending: Pending, symmetric: bool, tau: Any, query: Any
         count += 1
         if count == len(waiting):
             add_pending(W, waiting, pairs, count, symmetric)
-            _empty(waiting, pairs)
+            _empty(waiting, pairs, 0, count)
             count = 0
     return len(tau)

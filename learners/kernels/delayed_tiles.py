@@ -25,11 +25,15 @@ TALL, VECTORS = 4, 3
 WIDE = WIDTH * VECTORS
 """A tile: TALL rows of WIDE columns."""
 
-AHEAD = 32
-"""Entries of a row beyond those in use that are asked of memory: those of the next panel."""
+BAND = 2 * WIDE
+"""Columns that are gone through together: two tiles side by side, so that few lines of memory are used in
+part."""
+
+LINE = 16
+"""Numbers of a line of memory."""
 
 _FLOAT, _DOUBLE, _BYTE = ir.FloatType(), ir.DoubleType(), ir.IntType(8)
-_DOUBLES, _FOUR = ir.VectorType(_DOUBLE, WIDTH), ir.VectorType(_FLOAT, TALL)
+_DOUBLES = ir.VectorType(_DOUBLE, WIDTH)
 _BITS = ir.VectorType(ir.IntType(1), WIDTH)
 _FUSED = ("contract",)
 _I = types.int64
@@ -66,114 +70,130 @@ def _places(builder: Any, kind: Any, count: int) -> list[Any]:
     return places
 
 
-def _ask(builder: Any, base: Any, place: Any) -> None:
-    """Prefetch: a hint, also beyond the end, and never a fault."""
-    byte = _BYTE.as_pointer()
-    kind = ir.FunctionType(ir.VoidType(), [byte, INT, INT, INT])
-    hint = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-    builder.call(hint, [builder.bitcast(builder.gep(base, [place]), byte), INT(0), INT(3), INT(1)])
-
-
-def _products(
-    builder: Any, totals: list[Any], factors: Any, at: At, panel: Any, first: Any, stride: Any, count: Any,
-    kept: Any = None,
-) -> None:  # fmt: skip
-    """totals[r, :] += sum over n < count of factors[at(n, r)] * panel[first + n stride + :].
-
-    kept: where the panel's rows are put side by side on the way, its next columns being asked for.
-    """
+def _products(builder: Any, totals: list[Any], factors: Any, at: At, panel: Any, count: Any) -> None:
+    """totals[r, :] += sum over n < count of factors[at(n, r)] * panel[n WIDE + :]."""
     with cgutils.for_range_slice(builder, WORD(0), count, WORD(1), intp=WORD) as (n, _):
-        place = builder.add(first, builder.mul(n, stride))
+        place = builder.mul(n, WORD(WIDE))
         columns = [load_vector(builder, panel, builder.add(place, WORD(v * WIDTH))) for v in range(VECTORS)]
-        if kept is not None:
-            _ask(builder, panel, builder.add(place, WORD(AHEAD)))
-            _ask(builder, panel, builder.add(place, WORD(AHEAD + WIDTH * 2 - 1)))
-            for v, column in enumerate(columns):
-                _store(builder, column, kept, builder.add(builder.mul(n, WORD(WIDE)), WORD(v * WIDTH)))
         for r in range(TALL):
             factor = repeated(builder, builder.load(builder.gep(factors, [at(n, r)])))
             for v, column in enumerate(columns):
                 _add(builder, totals[r * VECTORS + v], factor, column)
 
 
-def _across(first_rows: bool) -> Any:
-    """An intrinsic (left, from, stride, W, place, row, panel, count, right, column, sums, out): of TALL rows,
-    sums[out + r WIDTH + lane] += the products of left's row r, from `from` on, with `count` rows of the
-    panel, times right's row r from `column` on, in float64, by lane = column mod WIDTH.
-
-    left, right: float32, rows `stride` apart. W: float32; its rows of WIDE columns from `place` on, `row`
-    apart, are the panel and are put there where `first_rows`; else they are taken from `panel`, float32
-    [count WIDE]. sums: float64. Nothing is checked here.
-    """
-
-    def across(
-        typing_context: Any, left: Any, start: Any, stride: Any, W: Any, place: Any, row: Any,
-        panel: Any, count: Any, right: Any, column: Any, sums: Any, out: Any,
-    ) -> Any:  # fmt: skip
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            lefts, matrix, kept, rights, results = _data(
-                context, builder, signature, arguments, (0, 3, 6, 8, 10)
-            )
-            _, start, stride, _, place, row, _, count, _, column, _, out = arguments
-            totals = _places(builder, VECTOR, TALL * VECTORS)
-            rows = [builder.mul(stride, WORD(r)) for r in range(TALL)]
-            starts = [builder.add(start, one) for one in rows]
-
-            def at(n: Any, r: int) -> Any:
-                return builder.add(starts[r], n)
-
-            if first_rows:
-                _products(builder, totals, lefts, at, matrix, place, row, count, kept)
-            else:
-                _products(builder, totals, lefts, at, kept, WORD(0), WORD(WIDE), count)
-            for r in range(TALL):
-                here = builder.add(out, WORD(r * WIDTH))
-                total = cgutils.alloca_once(builder, _DOUBLES)
-                builder.store(_wide(builder, results, here, _DOUBLES), total)
-                for v in range(VECTORS):
-                    other = builder.add(builder.add(column, rows[r]), WORD(v * WIDTH))
-                    product = builder.fpext(builder.load(totals[r * VECTORS + v]), _DOUBLES)
-                    factor = builder.fpext(load_vector(builder, rights, other), _DOUBLES)
-                    _add(builder, total, product, factor)
-                _store(builder, builder.load(total), results, here)
-            return context.get_dummy_value()
-
-        return types.void(left, _I, _I, W, _I, _I, panel, _I, right, _I, sums, _I), generate
-
-    return intrinsic(across)
+def _entries(builder: Any, base: Any, place: Any, row: Any) -> list[Any]:
+    """Where the vectors of a tile begin, whose rows are `row` apart."""
+    lines = [builder.add(place, builder.mul(row, WORD(r))) for r in range(TALL)]
+    return [builder.gep(base, [builder.add(line, WORD(v * WIDTH))]) for line in lines for v in range(VECTORS)]
 
 
-across_first, across_next = _across(True), _across(False)
+def _loaded(builder: Any, entries: list[Any]) -> list[Any]:
+    """Sums that stay in registers, begun with what lies there."""
+    totals = [cgutils.alloca_once(builder, VECTOR) for _ in entries]
+    for entry, total in zip(entries, totals, strict=True):
+        builder.store(load_vector(builder, entry, WORD(0)), total)
+    return totals
+
+
+def _put(builder: Any, totals: list[Any], entries: list[Any]) -> None:
+    for entry, total in zip(entries, totals, strict=True):
+        _store(builder, builder.load(total), entry, WORD(0))
+
+
+@intrinsic
+def ask_rows(typing_context: Any, W: Any, place: Any, row: Any, count: Any) -> Any:
+    """Prefetch `count` rows of BAND numbers from `place` on, `row` apart: hints, also beyond the end."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (matrix,) = _data(context, builder, signature, arguments, (0,))
+        _, place, row, count = arguments
+        byte = _BYTE.as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, INT, INT, INT])
+        hint = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        with cgutils.for_range_slice(builder, WORD(0), count, WORD(1), intp=WORD) as (n, _):
+            start = builder.add(place, builder.mul(n, row))
+            for step in (
+                *range(0, BAND, LINE),
+                BAND - 1,
+            ):  # the last is a line of its own where none is whole
+                address = builder.bitcast(builder.gep(matrix, [builder.add(start, WORD(step))]), byte)
+                builder.call(hint, [address, INT(0), INT(3), INT(1)])
+        return context.get_dummy_value()
+
+    return types.void(W, _I, _I, _I), generate
+
+
+@intrinsic
+def product_tile(
+    typing_context: Any, left: Any, start: Any, stride: Any, panel: Any, begin: Any, count: Any,
+    sums: Any, place: Any,
+) -> Any:  # fmt: skip
+    """sums[place + r WIDE + :] += left[start + r stride + n] * panel[begin + n WIDE + :], n = 0..count-1 in
+    order, each product and sum rounded once; TALL rows, WIDE columns; float32, nothing is checked here."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        lefts, rows, results = _data(context, builder, signature, arguments, (0, 3, 6))
+        _, start, stride, _, begin, count, _, place = arguments
+        starts = [builder.add(start, builder.mul(stride, WORD(r))) for r in range(TALL)]
+        entries = _entries(builder, results, place, WORD(WIDE))
+        totals = _loaded(builder, entries)
+        panels = builder.gep(rows, [begin])
+        _products(builder, totals, lefts, lambda n, r: builder.add(starts[r], n), panels, count)
+        _put(builder, totals, entries)
+        return context.get_dummy_value()
+
+    return types.void(left, _I, _I, panel, _I, _I, sums, _I), generate
+
+
+@intrinsic
+def weigh_tile(
+    typing_context: Any, sums: Any, place: Any, right: Any, start: Any, stride: Any, out: Any, there: Any
+) -> Any:
+    """out[there + r WIDTH + lane] += sums[place + r WIDE + column] * right[start + r stride + column], one
+    column of a lane after the other, in float64; TALL rows, WIDE columns. sums, right: float32."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        products, rights, results = _data(context, builder, signature, arguments, (0, 2, 5))
+        _, place, _, start, stride, _, there = arguments
+        mine = _entries(builder, products, place, WORD(WIDE))
+        others = _entries(builder, rights, start, stride)
+        for r in range(TALL):
+            here = builder.add(there, WORD(r * WIDTH))
+            total = cgutils.alloca_once(builder, _DOUBLES)
+            builder.store(_wide(builder, results, here, _DOUBLES), total)
+            for v in range(r * VECTORS, (r + 1) * VECTORS):
+                pair = [load_vector(builder, entries[v], WORD(0)) for entries in (mine, others)]
+                _add(builder, total, *[builder.fpext(vector, _DOUBLES) for vector in pair])
+            _store(builder, builder.load(total), results, here)
+        return context.get_dummy_value()
+
+    return types.void(sums, _I, right, _I, _I, out, _I), generate
 
 
 @intrinsic
 def update_tile(
-    typing_context: Any, W: Any, place: Any, row: Any, factors: Any, first: Any, panel: Any, count: Any
-) -> Any:
-    """W[place + r row + :] += factors[first + n TALL + r] * panel[n WIDE + :], for n = 0..count-1 in order,
-    each product and sum rounded once; TALL rows, WIDE columns; float32, nothing is checked here."""
+    typing_context: Any, W: Any, place: Any, row: Any, factors: Any, first: Any, stride: Any, panel: Any,
+    begin: Any, count: Any, kept: Any, put: Any,
+) -> Any:  # fmt: skip
+    """W[place + r row + :] += factors[first + n stride + r] * panel[begin + n WIDE + :], n = 0..count-1 in
+    order, each product and sum rounded once; TALL rows, WIDE columns, put side by side into kept[put..] as
+    well; float32, nothing is checked here."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        matrix, multipliers, rows = _data(context, builder, signature, arguments, (0, 3, 5))
-        _, place, row, _, first, _, count = arguments
-        totals = [cgutils.alloca_once(builder, VECTOR) for _ in range(TALL * VECTORS)]
-        lines = [builder.add(place, builder.mul(row, WORD(r))) for r in range(3 * TALL)]
-        entries = [builder.add(lines[r], WORD(v * WIDTH)) for r in range(TALL) for v in range(VECTORS)]
-        for entry, total in zip(entries, totals, strict=True):
-            builder.store(load_vector(builder, matrix, entry), total)
-        for line in lines[2 * TALL :]:
-            _ask(builder, matrix, line)
-            _ask(builder, matrix, builder.add(line, WORD(WIDE - 1)))
+        matrix, multipliers, rows, copies = _data(context, builder, signature, arguments, (0, 3, 6, 9))
+        _, place, row, _, first, stride, _, begin, count, _, put = arguments
+        entries = _entries(builder, matrix, place, row)
+        totals = _loaded(builder, entries)
 
         def at(n: Any, r: int) -> Any:
-            return builder.add(builder.add(first, builder.mul(n, WORD(TALL))), WORD(r))
+            return builder.add(builder.add(first, builder.mul(n, stride)), WORD(r))
 
-        _products(builder, totals, multipliers, at, rows, WORD(0), WORD(WIDE), count)
-        for entry, total in zip(entries, totals, strict=True):
-            _store(builder, builder.load(total), matrix, entry)
+        _products(builder, totals, multipliers, at, builder.gep(rows, [begin]), count)
+        _put(builder, totals, entries)
+        _put(builder, totals, _entries(builder, copies, put, WORD(WIDE)))
         return context.get_dummy_value()
 
-    return types.void(W, _I, _I, factors, _I, panel, _I), generate
+    return types.void(W, _I, _I, factors, _I, _I, panel, _I, _I, kept, _I), generate
 
 
 @intrinsic
@@ -189,22 +209,6 @@ def copy_columns(typing_context: Any, source: Any, start: Any, target: Any, plac
         return context.get_dummy_value()
 
     return types.void(source, _I, target, _I), generate
-
-
-@intrinsic
-def scale_rows(typing_context: Any, source: Any, start: Any, factor: Any, target: Any, place: Any) -> Any:
-    """target[place..] = factor * source[start..], TALL numbers; float32."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        given, taken = _data(context, builder, signature, arguments, (0, 3))
-        nothing = ir.Constant(_FOUR, ir.Undefined)
-        one = builder.insert_element(nothing, arguments[2], INT(0))
-        same = builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(INT, TALL), [0] * TALL))
-        scaled = builder.fmul(same, _wide(builder, given, arguments[1], _FOUR))
-        _store(builder, scaled, taken, arguments[4])
-        return context.get_dummy_value()
-
-    return types.void(source, _I, types.float32, target, _I), generate
 
 
 @intrinsic
@@ -234,37 +238,39 @@ def sum_of_lanes(typing_context: Any, sums: Any, place: Any) -> Any:
     return types.float64(sums, _I), generate
 
 
-PAIRS = 4
-"""Pairs of rows that `dot_pairs` multiplies at once."""
+EVENTS, STEPS = 3, 4
+"""Events and steps of which `dot_tile` tells all products at once."""
 
 
 @intrinsic
-def dot_pairs(
-    typing_context: Any, pairs: Any, first: Any, stride: Any, even: Any, odd: Any, start: Any, count: Any,
-    out: Any, place: Any,
+def dot_tile(
+    typing_context: Any, steps: Any, first: Any, apart: Any, events: Any, start: Any, stride: Any,
+    count: Any, out: Any, place: Any,
 ) -> Any:  # fmt: skip
-    """out[place + n] = row n of pairs, from `first` on and `stride` apart, times `even` for an even n, `odd`
-    for an odd one, both from `start` on, for n < 2 PAIRS; `count` numbers of each, a multiple of WIDTH.
+    """out[place + i EVENTS + u] = row i of steps, from `first` on and `apart` apart, times row u of events,
+    from `start` on and `stride` apart, for i < STEPS, u < EVENTS; `count` numbers, a multiple of WIDTH.
 
-    pairs, even, odd: float32, out: float64. A product is summed in float32, by lane.
+    steps, events: float32, out: float64. A product is summed in float32, by lane.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        rows, evens, odds, results = _data(context, builder, signature, arguments, (0, 3, 4, 7))
-        _, first, stride, _, _, start, count, _, place = arguments
-        totals = _places(builder, VECTOR, 2 * PAIRS)
+        lefts, rights, results = _data(context, builder, signature, arguments, (0, 3, 7))
+        _, first, apart, _, start, stride, count, _, place = arguments
+        rows = [builder.add(first, builder.mul(apart, WORD(i))) for i in range(STEPS)]
+        columns = [builder.add(start, builder.mul(stride, WORD(u))) for u in range(EVENTS)]
+        totals = _places(builder, VECTOR, STEPS * EVENTS)
         with cgutils.for_range_slice(builder, WORD(0), count, WORD(WIDTH), intp=WORD) as (n, _):
-            here = builder.add(start, n)
-            mine = [load_vector(builder, one, here) for one in (evens, odds)]
-            for row, total in enumerate(totals):
-                at = builder.add(builder.add(first, n), builder.mul(stride, WORD(row)))
-                _add(builder, total, mine[row % 2], load_vector(builder, rows, at))
-        for row, total in enumerate(totals):
+            mine = [load_vector(builder, rights, builder.add(column, n)) for column in columns]
+            for i, row in enumerate(rows):
+                other = load_vector(builder, lefts, builder.add(row, n))
+                for u, one in enumerate(mine):
+                    _add(builder, totals[i * EVENTS + u], one, other)
+        for n, total in enumerate(totals):
             dot = builder.fpext(sum_of_vector(builder, builder.load(total)), _DOUBLE)
-            builder.store(dot, builder.gep(results, [builder.add(place, WORD(row))]))
+            builder.store(dot, builder.gep(results, [builder.add(place, WORD(n))]))
         return context.get_dummy_value()
 
-    return types.void(pairs, _I, _I, even, odd, _I, _I, out, _I), generate
+    return types.void(steps, _I, _I, events, _I, _I, _I, out, _I), generate
 
 
 @intrinsic
