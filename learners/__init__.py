@@ -41,10 +41,12 @@ if TYPE_CHECKING:
     from learners.errors import StateError as StateError
     from learners.forms.blocks import BlocksForm as BlocksForm
     from learners.forms.carried import CarriedForm as CarriedForm
+    from learners.forms.embedding import Embedding as Embedding
     from learners.forms.quadratic import DiagonalForm as DiagonalForm
     from learners.forms.quadratic import FoldingForm as FoldingForm
     from learners.forms.quadratic import IdentityForm as IdentityForm
     from learners.forms.quadratic import ServedForm as ServedForm
+    from learners.forms.serving import BackoffForm as BackoffForm
     from learners.forms.serving import ServingForm as ServingForm
     from learners.hedge import HedgeConfig as HedgeConfig
     from learners.kernels.cpu import CPU_LEVEL as CPU_LEVEL
@@ -63,6 +65,9 @@ if TYPE_CHECKING:
     from learners.maps.histograms import HikeMap as HikeMap
     from learners.maps.histograms import SharesMap as SharesMap
     from learners.maps.histograms import SqrtMap as SqrtMap
+    from learners.maps.queries import FittedPairs as FittedPairs
+    from learners.maps.queries import PairFit as PairFit
+    from learners.maps.queries import QueryMap as QueryMap
     from learners.maps.scaling import PreconditionMap as PreconditionMap
     from learners.maps.scaling import StandardiseMap as StandardiseMap
     from learners.maps.scaling import TfidfMap as TfidfMap
@@ -83,6 +88,8 @@ if TYPE_CHECKING:
     from learners.multikernel.omks import Omks as Omks
     from learners.oasis import Oasis as Oasis
     from learners.oasis import OasisConfig as OasisConfig
+    from learners.oasis_softmax import OasisSoftmax as OasisSoftmax
+    from learners.oasis_softmax import OasisSoftmaxConfig as OasisSoftmaxConfig
     from learners.omks_maps import OmksMaps as OmksMaps
     from learners.omks_maps import OmksMapsConfig as OmksMapsConfig
     from learners.outcome import DEGENERATE as DEGENERATE
@@ -130,8 +137,9 @@ _MODULES = {
     "errors": "BlockError CompileNotice ConfigError LearnerError MapError PrecisionNotice StateError",
     "forms.blocks": "BlocksForm",
     "forms.carried": "CarriedForm",
+    "forms.embedding": "Embedding",
     "forms.quadratic": "DiagonalForm FoldingForm IdentityForm ServedForm",
-    "forms.serving": "ServingForm",
+    "forms.serving": "BackoffForm ServingForm",
     "hedge": "HedgeConfig",
     "kernels.cpu": "CPU_LEVEL",
     "kernels.kinds": "KERNELS MAP_KERNELS",
@@ -139,12 +147,14 @@ _MODULES = {
     "maps.approximations": "NystroemMap RffMap",
     "maps.base": "CosineMap IdentityMap OwnRanking UnitMap ViewConfig ViewMap",
     "maps.histograms": "HikeMap SharesMap SqrtMap",
+    "maps.queries": "FittedPairs PairFit QueryMap",
     "maps.scaling": "PreconditionMap StandardiseMap TfidfMap WhitenMap",
     "maps.space": "ChainMap FittedSpaceMap KINDS KernelsMap SpaceMap fit_map load_map",
     "multikernel.config": "KernelConfig OmksConfig ViewKernels one_kernel",
     "multikernel.form": "AsLearned SupportsForm",
     "multikernel.omks": "Omks",
     "oasis": "Oasis OasisConfig",
+    "oasis_softmax": "OasisSoftmax OasisSoftmaxConfig",
     "omks_maps": "OmksMaps OmksMapsConfig",
     "outcome": "DEGENERATE Outcome PASSIVE REJECTED Reason StepInfo UPDATED",
     "psd": "factor lanczos_negative_pairs project_psd psd_part symmetry_index",

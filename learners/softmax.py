@@ -5,7 +5,7 @@ pairs (q_i, c_i) is the weighted mean of -log softmax_j(u(q_i)^T u(c_j) / temper
 object against those clicked for other queries (N-pair loss, Sohn, NIPS 2016; InfoNCE, van den Oord et al.,
 2018). A moves by Adam (Kingma, Ba, ICLR 2015) from I on; learned is W = A A^T. The newest pairs are kept, and
 each minibatch holds those that just came and others drawn from all that are kept (experience replay, Lin,
-1992).
+1992): few pairs are learned many times, and the more there are, the less often, down to once.
 """
 
 from __future__ import annotations
@@ -77,12 +77,13 @@ class SoftmaxConfig:
     temperature: > 0, what cosines are divided by. rate: in (0, 1], of Adam: a step moves each entry of A
     by about rate / dim, so A itself, which is I at first, by no more than rate in the spectral norm. anneal:
     after t steps the rate is rate / sqrt(1 + t / anneal), so that noise averages out; 0 keeps it.
-    batch: pairs of a minibatch. every: new pairs between two steps, so that each is learned batch / every
-    times; every <= batch. memory: newest pairs kept, >= batch, 8 dim bytes each. start: the diagonal of W_0,
-    float32 [dim], > 0; None for that of I. Raises ConfigError.
+    batch: pairs of a minibatch. every: new pairs between two steps at first, so that each is learned batch /
+    every times; every <= batch. memory: newest pairs kept, >= batch, 8 dim bytes each. From half as many
+    pairs on, and whenever there are twice as many, the interval doubles, up to batch: then each pair is
+    learned once. start: the diagonal of W_0, float32 [dim], > 0; None for that of I. Raises ConfigError.
     """
 
-    temperature: float = 0.5
+    temperature: float = 0.7
     rate: float = 0.4
     anneal: int = 200
     batch: int = 128
@@ -136,6 +137,8 @@ class Softmax(BaseLearner[SoftmaxConfig]):
     """int64 [memory, 2], a hash of each vector: equal objects are not told apart."""
     pairs: int
     """How many pairs came."""
+    steps: int
+    """How many minibatches were learned."""
     events: int
     """How many events were accepted."""
 
@@ -159,11 +162,11 @@ class Softmax(BaseLearner[SoftmaxConfig]):
         self.first, self.second = np.zeros_like(self.A), np.zeros_like(self.A)
         self.queries, self.clicked = np.zeros((kept, dim), np.float32), np.zeros((kept, dim), np.float32)
         self.weights, self.marks = np.zeros(kept, np.float32), np.zeros((kept, 2), np.int64)
-        self.pairs = self.events = 0
+        self.pairs = self.steps = self.events = 0
 
     def _live(self) -> dict[str, NDArray[Any]]:
         arrays = {name: getattr(self, name) for name in ("A", "first", "second", *MEMORY)}
-        return arrays | {name: np.array(getattr(self, name), np.int64) for name in ("pairs", "events")}
+        return arrays | {name: np.array(getattr(self, name), np.int64) for name in COUNTERS}
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> None:
         self.A, self.first, self.second = (
@@ -180,7 +183,7 @@ class Softmax(BaseLearner[SoftmaxConfig]):
             shape = {"dim": (kept, dim), "two": (kept, 2), "one": (kept,)}[columns]
             dtype = np.int64 if name == "marks" else np.float32
             setattr(self, name, to_write(saved(arrays, name, dtype, shape), name, copy))
-        self.pairs, self.events = saved_count(arrays, "pairs"), saved_count(arrays, "events")
+        self.pairs, self.steps, self.events = (saved_count(arrays, name) for name in COUNTERS)
         if (self.weights[: min(self.pairs, kept)] <= 0).any():
             raise StateError("array weights holds numbers that are not above 0: it was altered")
         self._require_reached()
@@ -208,19 +211,15 @@ class Softmax(BaseLearner[SoftmaxConfig]):
 
     def _learn_dense(self, rows: list[Float32s], weights: Float32s, steps: tuple[Any, ...]) -> None:
         outcome, loss, tau, reason = steps
-        scale = self._scale.astype(np.float64)
+        queries, clicked, skipped = (self.in_columns(part) for part in rows)
         for t in range(len(weights)):
             if reason[t]:
                 outcome[t] = REJECTED
                 continue
-            triplet = _unit(np.stack([part[t] for part in rows]) * scale)
             self.events += 1
-            loss[t] = self._hinge(triplet)
-            outcome[t] = self._kept(triplet, weights[t])
-            if outcome[t] == UPDATED:
-                tau[t] = weights[t]
-                if self.pairs % self.config.every == 0:
-                    self._step()
+            loss[t] = self._hinge(np.stack([queries[t], clicked[t], skipped[t]]))
+            outcome[t] = self.take(queries[t], clicked[t], weights[t])
+            tau[t] = weights[t] if outcome[t] == UPDATED else 0
 
     def _hinge(self, triplet: Float32s) -> float:
         """max(0, 1 - cos(q, c) + cos(q, s)) of one triplet [3, dim], whose product is its own: the same bits
@@ -228,9 +227,13 @@ class Softmax(BaseLearner[SoftmaxConfig]):
         query, clicked, skipped = _unit((triplet @ self.A).astype(np.float64))
         return max(0.0, 1.0 - float(query @ clicked) + float(query @ skipped))
 
-    def _kept(self, triplet: Float32s, weight: np.float32) -> np.uint8:
-        """Keep the pair of a triplet, unless it says nothing: its outcome."""
-        query, clicked, _ = triplet
+    def in_columns(self, rows: Float32s) -> Float32s:
+        """Vectors in the columns of `start`, at unit length: as `take` wants them, float32 [n, dim]."""
+        with np.errstate(invalid="ignore"):  # of malformed rows, which nobody takes
+            return _unit(rows * self._scale.astype(np.float64))
+
+    def take(self, query: Float32s, clicked: Float32s, weight: np.float32) -> np.uint8:
+        """Learn from a pair of vectors `in_columns`, unless it says nothing: its outcome."""
         if weight == 0:
             return PASSIVE
         if not (query.any() and clicked.any()):
@@ -242,19 +245,28 @@ class Softmax(BaseLearner[SoftmaxConfig]):
         at = self.pairs % kept
         self.queries[at], self.clicked[at], self.weights[at], self.marks[at] = query, clicked, weight, mark
         self.pairs += 1
+        if self.pairs % self._interval == 0:
+            self._step()
         return UPDATED
+
+    @property
+    def _interval(self) -> int:
+        """Pairs from one minibatch to the next."""
+        doubled = (self.pairs // max(1, self.config.memory // 2)).bit_length()
+        return min(self.config.batch, self.config.every << min(doubled, 32))
 
     def _drawn(self) -> Int64s:
         """The rows of the next minibatch, int64 [batch]: the newest pairs and others, from a generator whose
         only state is how many pairs came."""
-        batch, every, kept = self.config.batch, self.config.every, self.config.memory
-        newest = (self.pairs - 1 - np.arange(every)) % kept
-        numbers = np.random.Philox(key=0, counter=[0, self.pairs, 0, 0]).random_raw(batch - every)
+        batch, interval, kept = self.config.batch, self._interval, self.config.memory
+        newest = (self.pairs - 1 - np.arange(interval)) % kept
+        numbers = np.random.Philox(key=0, counter=[0, self.pairs, 0, 0]).random_raw(batch - interval)
         return np.concatenate([newest, (numbers % np.uint64(min(self.pairs, kept))).astype(np.int64)])
 
     def _step(self) -> None:
         """One step of Adam on a minibatch."""
-        at, config = self._drawn(), self.config
+        self.steps += 1
+        at, config, steps = self._drawn(), self.config, self.steps
         G = softmax_gradient(
             self.A,
             (self.queries[at], self.clicked[at]),
@@ -262,7 +274,6 @@ class Softmax(BaseLearner[SoftmaxConfig]):
             self.marks[at],
             config.temperature,
         )
-        steps = self.pairs // config.every
         self.first += np.float32(1 - FIRST_DECAY) * (G - self.first)
         self.second += np.float32(1 - SECOND_DECAY) * (np.square(G) - self.second)
         fallen = np.sqrt(1 + (steps - 1) / config.anneal) if config.anneal else 1.0
@@ -279,6 +290,7 @@ class Softmax(BaseLearner[SoftmaxConfig]):
         return form_of_matrix(self.W, normalised, power)
 
 
+COUNTERS = ("pairs", "steps", "events")
 MEMORY = {"queries": "dim", "clicked": "dim", "weights": "one", "marks": "two"}
 """The arrays that hold a row for each pair kept, and their columns."""
 
@@ -316,7 +328,7 @@ def softmax_gradient(
     return np.asarray(rows.T @ (by_units / lengths), np.float32)
 
 
-def _unit(rows: Doubles) -> Float32s:
+def _unit(rows: Doubles | Float32s) -> Float32s:
     """Rows brought to unit length, float32; one of zeros stays."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1), np.float32)

@@ -342,12 +342,13 @@ class SomlDaKeys(ForgetKeys):
     lam: float = Field(1e-6, ge=0, le=1e18, description="lambda, sparsity that stays")
 
 
-class SoftmaxKeys(StartKeys):
-    """[learner] with algorithm = "softmax"."""
+class OasisSoftmaxKeys(StartKeys):
+    """[learner] with algorithm = "oasis-softmax"."""
 
-    algorithm: Literal["softmax"] = Field("softmax", description="learning algorithm")
+    algorithm: Literal["oasis-softmax"] = Field("oasis-softmax", description="learning algorithm")
+    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
     temperature: float = Field(
-        0.5,
+        0.7,
         ge=1e-3,
         le=1e3,
         description="what cosines are divided by: less looks at the nearest objects alone",
@@ -362,12 +363,12 @@ class SoftmaxKeys(StartKeys):
     )
     batch: int = Field(128, ge=1, description="pairs of a minibatch, each against the objects of all others")
     every: int = Field(
-        8, ge=1, description="new pairs between two steps; each is learned batch / every times"
+        8, ge=1, description="new pairs between two steps at first; each is learned batch / every times"
     )
     memory: int = Field(4096, ge=1, le=1 << 24, description="newest pairs kept to be learned again")
 
     @model_validator(mode="after")
-    def _sizes_fit(self) -> SoftmaxKeys:
+    def _sizes_fit(self) -> OasisSoftmaxKeys:
         if not self.every <= self.batch <= self.memory:
             raise ValueError(
                 f"every <= batch <= memory must hold: every is {self.every}, batch {self.batch}, memory "
@@ -376,7 +377,10 @@ class SoftmaxKeys(StartKeys):
         return self
 
 
-DEFAULT = "oasis"
+DEFAULT, OF_EMBEDDINGS = "oasis", "oasis-softmax"
+"""The algorithm where none is named, and where the space is one view of embeddings (`default_algorithm`)."""
+EMBEDDING_COLUMNS = range(64, 1537)
+"""Fewer columns were not measured; with more a minibatch takes more of a core than most have to spare."""
 
 LEARNERS: Mapping[str, type[LearnerConfig]] = {
     "oasis": OasisKeys,
@@ -385,7 +389,7 @@ LEARNERS: Mapping[str, type[LearnerConfig]] = {
     "lego": LegoKeys,
     "soml-tg": SomlTgKeys,
     "soml-da": SomlDaKeys,
-    "softmax": SoftmaxKeys,
+    "oasis-softmax": OasisSoftmaxKeys,
     "omks-maps": OmksMapsKeys,
     "oks": OksKeys,
     "omks": OmksKeys,
@@ -393,9 +397,17 @@ LEARNERS: Mapping[str, type[LearnerConfig]] = {
 """Algorithm -> its keys."""
 
 
-def learner_keys(table: Any) -> type[LearnerConfig]:
+def default_algorithm(table: Any, columns: int) -> str:
+    """The algorithm of a table [learner] that names none. columns: of the one view of a space that keeps
+    the user's own cosine; 0 for any other space."""
+    names = set(table) if isinstance(table, Mapping) else set()
+    suits = columns in EMBEDDING_COLUMNS and names <= set(OasisSoftmaxKeys.model_fields)
+    return OF_EMBEDDINGS if suits else DEFAULT
+
+
+def learner_keys(table: Any, default: str = DEFAULT) -> type[LearnerConfig]:
     """The keys that a table [learner] is checked with: those of its algorithm, the default's without one."""
-    named = table.get("algorithm", DEFAULT) if isinstance(table, Mapping) else DEFAULT
+    named = table.get("algorithm", default) if isinstance(table, Mapping) else default
     return LEARNERS.get(named, LEARNERS[DEFAULT]) if isinstance(named, str) else LEARNERS[DEFAULT]
 
 

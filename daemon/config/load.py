@@ -19,8 +19,17 @@ from typing import Any
 
 from pydantic import BeforeValidator, SecretStr, TypeAdapter, ValidationError
 
-from daemon.config.learners import LEARNERS, LearnerConfig, ViewKeys, all_keys, learner_keys, owner, owners
-from daemon.config.schema import SECTIONS, Config, ExposedFile, ValueOrigin
+from daemon.config.learners import (
+    LEARNERS,
+    LearnerConfig,
+    ViewKeys,
+    all_keys,
+    default_algorithm,
+    learner_keys,
+    owner,
+    owners,
+)
+from daemon.config.schema import SECTIONS, Config, ExposedFile, SpaceConfig, ValueOrigin
 from daemon.config.services import KafkaConfig
 from daemon.config.values import POSTGRES, TOPICS, Section
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
@@ -502,7 +511,9 @@ def _validated(
     sections: dict[str, Section] = {}
     for name in SECTIONS:
         table = tree.get(name, {})
-        model = learner_keys(table) if name == "learner" else SECTIONS[name]
+        model = SECTIONS[name]
+        if name == "learner":
+            model = learner_keys(table, default_algorithm(table, _embedding_columns(tree, sections)))
         try:
             sections[name] = model.model_validate(table)
         except ValidationError as error:
@@ -511,6 +522,16 @@ def _validated(
         lines = [f"{_place(key, origins, path)}: {sentence}" for key, sentence in problems]
         raise UserError("\n".join(lines), "deploy/tripletd.toml explains every key", EX_CONFIG)
     return sections
+
+
+def _embedding_columns(tree: Mapping[str, Any], sections: Mapping[str, Section]) -> int:
+    """The columns of a space of one view whose own ranking is kept, as `default_algorithm` wants them; 0 for
+    others, and where there is a model for each key."""
+    space, keys = sections.get("space"), tree.get("keys")
+    if not isinstance(space, SpaceConfig) or (isinstance(keys, Mapping) and keys.get("slots", 0)):
+        return 0
+    views = list(space.views.values())
+    return views[0].dim if len(views) == 1 and space.own_similarity == "cosine" else 0
 
 
 def _place(key: tuple[str, ...], origins: Mapping[str, ValueOrigin], path: Path | None) -> str:

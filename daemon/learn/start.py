@@ -14,6 +14,7 @@ from checkpoints.publisher import AsyncPublisher, Published
 from daemon.config.schema import Config
 from daemon.dead_letters import DeadLetterWriter
 from daemon.exits import EX_OK
+from daemon.learn.compatible import as_made
 from daemon.learn.housekeeping import Housekeeper, VersionCleanup
 from daemon.learn.loop import Halts, LearnLoop, PoisonGate, remember_poison
 from daemon.learn.observe import Observer, StreamReadiness
@@ -62,6 +63,7 @@ def build(
     with ExitStack() as opened:
         runtime.health.starting("reading objects and opening the log")
         inputs = open_inputs(opened, config, runtime.starting)
+        config = as_made(config, inputs.versions.newest_manifest())
         runtime.health.starting("looking for where to begin")
 
         def fit(offsets: Mapping[int, int]) -> Fitted | None:

@@ -179,12 +179,12 @@ def form_of_key(form: ServedForm, number: int, key: str | None) -> ServedForm:
     return form.base if model is None else model.form()
 
 
-def load_version(versions: VersionStore, number: int, told: str = "") -> Version:
-    """A version, verified; `told`: its name where it is not its number. MoveRefused: it does not load."""
+def load_version(versions: VersionStore, number: int, name: str = "") -> Version:
+    """A version, verified; name: the version's where it is not its number. MoveRefused: it does not load."""
     try:
         return versions.load(number)
     except Damaged as error:
-        message = f"{told or f'version {number}'} does not load: {error.place}: {error.problem}"
+        message = f"{name or f'version {number}'} does not load: {error.place}: {error.problem}"
         raise MoveRefused("damaged", "version", message, error.remedy, EX_DATAERR) from error
 
 
@@ -209,25 +209,26 @@ def matrix_of(
     """
     if has_matrix(arrays):
         return matrix_in(arrays)
-    made = learned_of(form())  # beside the own ranking it is no matrix
+    made = learned_of(form())  # mixed with the own ranking it is no matrix
     if not folds(made):
         return None
     if made.dim > FULL_UP_TO:
-        told = f"version {number} is of a learner without a matrix, in {made.dim:,} dimensions"
+        message = f"version {number} is of a learner without a matrix, in {made.dim:,} dimensions"
         raise UserError(
-            told, f"up to {FULL_UP_TO:,} dimensions its served similarity is compared", EX_DATAERR
+            message, f"up to {FULL_UP_TO:,} dimensions its served similarity is compared", EX_DATAERR
         )
     return made.fold(np.eye(made.dim, dtype=np.float32))
 
 
 def has_matrix(arrays: Mapping[str, NDArray[Any]]) -> bool:
-    """Whether a learner's arrays hold a matrix W."""
+    """Whether a learner's arrays hold the matrix W it scores with; beside the factor of a softmax, W is only
+    a part of that."""
     W = arrays.get("W")
-    return W is not None and W.ndim == 2
+    return W is not None and W.ndim == 2 and "A" not in arrays
 
 
 def what_is_compared(arrays: Mapping[str, NDArray[Any]], matrices: Matrices) -> list[str]:
-    """Told among what a comparison leaves out, of a learner without W."""
+    """Listed among what a comparison leaves out, for a learner without W."""
     if has_matrix(arrays):
         return []
     return [NO_MATRIX if matrices[0] is not None else NO_PRODUCT]

@@ -53,7 +53,7 @@ class ModelDescription(FormDescription):
 
 
 def export_model(served: ExportSource, path: Path, side: VectorSide) -> ModelDescription:
-    """Write the model that embeds objects as documents or as queries, and its description beside. Raises
+    """Write the model that embeds objects as documents or as queries, and its description next to it. Raises
     UserError without the package onnx, and for maps and forms that are not written so."""
     graph, fitted = _Graph(), served.fitted
     embedding = embedding_of(served)
@@ -126,7 +126,7 @@ def _of_view(graph: _Graph, view: ViewMap, rows: str, name: str) -> str:
 
 def _embedded(graph: _Graph, embedding: Embedding, rows: str, side: VectorSide) -> str:
     """Rows of the space as vectors."""
-    root, form = embedding.root, embedding.form
+    root, form, mapped = embedding.root, embedding.form, rows
     if root is None:
         raise _not_written("this form has no root: its two sides are computed with the form itself")
     if root.scale is not None:
@@ -142,7 +142,12 @@ def _embedded(graph: _Graph, embedding: Embedding, rows: str, side: VectorSide) 
     assert root.inverse is not None
     own, both = graph.squares(rows), graph.squares(turned)
     learned = graph.node("Max", graph.node("Sub", both, own), graph.constant(np.float32(0)))
-    known = graph.node("Div", learned, graph.least(own))
+    shows = learned
+    if form.familiarity is not None:
+        products = graph.node("Mul", graph.node("MatMul", mapped, graph.constant(form.familiarity)), mapped)
+        shows = graph.node("ReduceSum", products, graph.constant(np.array([1], np.int64)), keepdims=1)
+        shows = graph.node("Max", shows, graph.constant(np.float32(0)))
+    known = graph.node("Div", shows, graph.least(own))
     relative = graph.node("Mul", known, graph.constant(np.float32(form.share / form.familiar)))
     most_one = graph.node("Min", relative, graph.constant(np.float32(1)))
     given = graph.node("Pow", most_one, graph.constant(np.float32(form.backoff)))
@@ -229,7 +234,7 @@ def _write(
 ) -> ModelDescription:
     side, similarity, symmetric, dim = about
     made = graph.model(result, dim)
-    told = ModelDescription(
+    description = ModelDescription(
         FORMAT,
         **served.about,
         side=side,
@@ -239,8 +244,8 @@ def _write(
         dim=dim,
     )
     write_new(path, lambda file: file.write(made))
-    told.write_beside(path)
-    return told
+    description.write_beside(path)
+    return description
 
 
 def _not_written(why: str) -> UserError:

@@ -14,10 +14,11 @@ from daemon.replica.settings import VersionSource
 from daemon.versions.algorithms import algorithm_of
 from daemon.versions.forms import ANEW, CARRIED, HELD, VERSIONS, FormChoice, FormKind, as_scored, power_of
 from learners.base import Learner
-from learners.forms.carried import CarriedForm
+from learners.forms.carried import CarriedForm, Mixed
 from learners.forms.quadratic import DiagonalForm, ServedForm
 from learners.forms.serving import BackoffForm, ServingForm, learned_of, with_learned
 from learners.maps.base import OwnRanking
+from learners.oasis_softmax import OasisSoftmax
 from learners.tether import untethered
 
 ChoiceAt: TypeAlias = Callable[[int], FormChoice | None]
@@ -70,17 +71,19 @@ class FirstOrderUpdate(FormUpdater):
         carried on by what changes in the form of W."""
         if isinstance(form, BackoffForm):
             return with_learned(form, self.follow(form.learned, learner, buffers))
-        power, pending = self._power(form), untethered(learner).pending
+        power, pending, mixed = self._power(form), untethered(learner).pending, mixed_in(learner)
+        if mixed is not None and buffers.tangent is None:
+            return form  # of W mixed with others: it follows no array
         if isinstance(form, ServingForm):
-            return CarriedForm.of(form, buffers.state["W"], power, buffers.tangent, pending)
+            return CarriedForm.of(form, buffers.state["W"], power, buffers.tangent, pending, mixed=mixed)
         assert isinstance(form, DiagonalForm)
         assert self._own is not None
-        if buffers.tangent is None:  # exact where W is that ranking itself, else kept until it is made anew
+        if buffers.tangent is None:  # exact where W is that ranking itself, else kept until it is recomputed
             begun = np.array_equal(buffers.state["W"].diagonal(), form.weights)
             return CarriedForm.of_diagonal(form, buffers.state["W"], pending=pending) if begun else form
         scale = self._own.self_score
         W, out = buffers.state["W"], buffers.tangent
-        return CarriedForm.of_diagonal(form, W, power, scale, out=out, pending=pending)
+        return CarriedForm.of_diagonal(form, W, power, scale, out=out, pending=pending, mixed=mixed)
 
     def like(self, form: ServedForm, number: int, learner: Learner, buffers: BufferArrays) -> ServedForm:
         """The same, reading this side's W."""
@@ -105,15 +108,24 @@ class FirstOrderUpdate(FormUpdater):
         followed exactly."""
         if isinstance(exact, DiagonalForm):
             return None
-        learned, pending = learned_of(exact), untethered(learner).pending
+        learned, pending, mixed = learned_of(exact), untethered(learner).pending, mixed_in(learner)
         assert isinstance(learned, ServingForm)
-        carried = CarriedForm.of(learned, learner.state()["W"], self._power(learned), pending=pending)
+        if mixed is not None and learned.matrix is None:
+            return exact
+        W, power = learner.state()["W"], self._power(learned)
+        carried = CarriedForm.of(learned, W, power, pending=pending, mixed=mixed)
         return with_learned(exact, carried)
 
     def _power(self, form: ServedForm) -> float:
         """What the eigenvalues of a form were raised to, as configured where the form does not say."""
         known = form.power if isinstance(form, ServingForm) else None
         return power_of(self._serving) if known is None else known
+
+
+def mixed_in(learner: Learner) -> Mixed | None:
+    """What the array W of a learner's state is a part of, where that is not what is scored with."""
+    one = untethered(learner)
+    return Mixed(one.W, one.SHARE) if isinstance(one, OasisSoftmax) else None
 
 
 class RecomputeAlways(FormUpdater):

@@ -282,7 +282,11 @@ def with_usual(choice: FormChoice, learned: FormByChoice, own: OwnRanking, queri
     """The choice with the usual ratio of some queries, which say nothing of what was clicked."""
     if choice.raw or not choice.own_share:
         return choice
-    return replace(choice, usual=usual_ratio(learned(choice), own.metric, queries))
+    form = learned(choice)
+    found = replace(choice, usual=usual_ratio(form, own.metric, queries))
+    if form.familiarity is None:
+        return found
+    return replace(found, usual_familiarity=usual_ratio(form.familiarity, own.metric, queries))
 
 
 def unfamiliar(choice: FormChoice, learned: FormByChoice, own: OwnRanking, queries: Block) -> Mask:

@@ -39,9 +39,10 @@ from learners.maps.base import OwnRanking, first_diagonal
 from learners.multikernel import Omks, OmksConfig, ViewKernels, support_bytes
 from learners.multikernel.form import form_bytes
 from learners.oasis import Oasis, OasisConfig
+from learners.oasis_softmax import OasisSoftmax, OasisSoftmaxConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.pending import PAIRS, TAU, pending_bytes
-from learners.softmax import Softmax, SoftmaxConfig, state_bytes
+from learners.softmax import state_bytes
 from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.tether import TetherConfig, Tethered, untethered
 
@@ -196,14 +197,14 @@ def _settings(keys: SupportKeys, columns: Mapping[str, range], *, hedge: HedgeCo
 
 
 ADDED_LATER: Mapping[str, Any] = {"dedupe_window": 0}
-"""Settings that versions of 0.1 do not have, and what they mean for those. Going on with another value is no
-refusal but a control entry."""
+"""Settings that versions of 0.1 do not have, and what they mean for those. Continuing with another value is
+no refusal but a control entry."""
 LEFT_OUT: Mapping[str, Any] = {"pull_every": 0, "decay": 0.0, "radius": 0.0, "start": "identity"}
 """Settings that older versions do not have either: they were learned with these."""
 
 
 def same_names(settings: Callable[..., Any]) -> Callable[..., Any]:
-    """Settings of a dataclass whose fields are keys of [learner], beside its `start`."""
+    """Settings of a dataclass whose fields are keys of [learner], except its `start`."""
     names = [field.name for field in fields(settings) if field.name != "start"]  # type: ignore[arg-type]
     return lambda keys, _columns, start=None: settings(
         **{name: getattr(keys, name) for name in names}, start=start
@@ -321,12 +322,14 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     "lego": _of_a_matrix(Lego, LegoConfig, distance=True),
     "soml-tg": _soml(SomlTg, SomlTgConfig, 2),
     "soml-da": _soml(SomlDa, SomlDaConfig, 1),
-    "softmax": Algorithm(
-        settings=same_names(SoftmaxConfig),
-        make=lambda settings, dim, _sample: Softmax(dim, settings),
-        restore=lambda arrays, settings: Softmax.from_state(arrays, settings, copy=False),
-        forms=MatrixForms(follows=HELD, even=True),
-        state_bytes=lambda keys, _columns, dim: state_bytes(keys.memory, dim),
+    "oasis-softmax": Algorithm(
+        settings=same_names(OasisSoftmaxConfig),
+        make=lambda settings, dim, _sample: OasisSoftmax(dim, settings),
+        restore=lambda arrays, settings: OasisSoftmax.from_state(arrays, settings, copy=False),
+        forms=MatrixForms(familiar=lambda made: made.oasis.W),
+        state_bytes=lambda keys, columns, dim: (
+            state_bytes(keys.memory, dim) + matrices(1)(keys, columns, dim)
+        ),
     ),
     "omks-maps": _omks_maps(),
     "oks": _over_supports(oks_settings),

@@ -23,7 +23,14 @@ from learners.base import Learner
 from learners.block import Float32s
 from learners.forms.blocks import BlocksForm
 from learners.forms.quadratic import DiagonalForm, FoldingForm, Pieces, ServedForm, by_distance, whole
-from learners.forms.serving import FAMILIAR, BackoffForm, Beside, ServingForm, learned_of
+from learners.forms.serving import (
+    DEFAULT_POWER,
+    FAMILIAR,
+    BackoffForm,
+    Beside,
+    ServingForm,
+    learned_of,
+)
 from learners.keyed import Keyed
 from learners.maps.base import OwnRanking
 from learners.multikernel import Omks
@@ -33,6 +40,7 @@ from learners.psd import MAX_FULL_DIM
 from learners.tether import untethered
 
 _NUMBERS = ("power", "own_share", "familiar", "usual")
+_FAMILIARITY = "usual_familiarity"
 _SCORE, _RAW = "score", "raw"
 """What stands beside them where scores are raw; releases before it read a kept form as it is, and make others
 normalised."""
@@ -41,7 +49,8 @@ normalised."""
 @dataclass(frozen=True, slots=True)
 class FormChoice:
     """power: of the eigenvalues. own_share: of the own ranking beside what was learned, and more of it where
-    a query has less in common with that than `familiar` times what is `usual` (`learners.forms.serving`).
+    a query has less in common with that than `familiar` times what is `usual` (`learners.forms.serving`);
+    usual_familiarity: the same of the form that shows what is in common, where that is another one.
     raw: scores without norms instead, and nothing beside: how often an object is clicked whatever is asked
     lies in its norm. why: a sentence.
     """
@@ -52,6 +61,7 @@ class FormChoice:
     usual: float = 1.0
     why: str = ""
     raw: bool = False
+    usual_familiarity: float = 1.0
 
     @property
     def told(self) -> str:
@@ -66,18 +76,23 @@ class FormChoice:
         """What was learned, at this power and raw where that is, with the own ranking beside."""
         if self.raw or not self.own_share:
             return learned
-        return BackoffForm.beside(learned, own.metric, self.own_share, self.usual, self.familiar)
+        usual = self.usual, self.familiar
+        return BackoffForm.beside(
+            learned, own.metric, self.own_share, *usual, usual_familiarity=self.usual_familiarity
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The choice as JSON, kept with the version."""
         raw = {_SCORE: _RAW} if self.raw else {}
-        return {**{name: getattr(self, name) for name in _NUMBERS}, **raw, "why": self.why}
+        shown = {_FAMILIARITY: self.usual_familiarity} if self.usual_familiarity != 1 else {}
+        return {**{name: getattr(self, name) for name in _NUMBERS}, **shown, **raw, "why": self.why}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
         """The inverse. KeyError, TypeError or ValueError for anything else."""
         power, own_share, familiar, usual = (float(found[name]) for name in _NUMBERS)
-        return cls(power, own_share, familiar, usual, str(found["why"]), found.get(_SCORE) == _RAW)
+        raw, shown = found.get(_SCORE) == _RAW, float(found.get(_FAMILIARITY, 1.0))
+        return cls(power, own_share, familiar, usual, str(found["why"]), raw, shown)
 
 
 OFFERED = (
@@ -93,9 +108,6 @@ RAW = 0
 """Of `OFFERED`, what gives way for no query."""
 FIRST = 2
 """Of `OFFERED`, what is taken as long as nothing is known."""
-EVEN = FormChoice(1.0, 1.0, familiar=0.0)
-"""What gives way for no query, and has so much of the own ranking that it is not below it where no click
-helped: of learners whose W does not tell where that is."""
 PLAIN = FormChoice(1.5, 0.0)
 """Sharp, with nothing beside: the best where clicks taught, and below the own ranking where none did. Only
 judgments, which are of objects that no list showed, too, can choose it.
@@ -201,16 +213,16 @@ class MatrixForms(FormKind):
     """Forms of learners with a matrix `W`; kept beside their version, since each takes an
     eigendecomposition.
 
-    follows: CARRIED where W is the array `W` of the state, so that a form can follow it; HELD where W is made
-    anew of several. distance: the learner's raw score is minus a distance; normalised, it is the cosine of
-    the same S. even: unless settings name a form, none is chosen, and what was learned is served at power 1
-    with as much of the own ranking; whether clicks taught something of a query is not read off W then.
+    follows: CARRIED where W, or what of it moves with each step, is the array `W` of the state, so that a
+    form can follow it; HELD where W is made anew of several. distance: the learner's raw score is minus a
+    distance; normalised, it is the cosine of the same S. familiar: what of the learner shows how much a query
+    has in common with what was learned, float32 [dim, dim]; None: W does.
     """
 
     kept: bool = True
     follows: str = CARRIED
     distance: bool = False
-    even: bool = False
+    familiar: Callable[[Any], Float32s] | None = None
 
     def has_matrix(self, config: ServingConfig, dim: int) -> bool:
         """See `has_matrix`."""
@@ -220,21 +232,20 @@ class MatrixForms(FormKind):
         self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
     ) -> ServedForm:
         """`make_form` of the learner's W."""
-        if self.even and config.form == "judged" and config.score != "raw":
-            config = config.model_copy(update={"power": EVEN.power, "own_share": EVEN.own_share})
         return self._as_scored(make_form(cast(Any, learner).W, number, config, own), own)
 
     def is_judged(self, config: ServingConfig, own: OwnRanking | None) -> bool:
         """Where the own ranking is known to give way to, and scores are normalised: beside others a share of
         it would mean another thing for every object."""
         normalised = as_scored(config, own).score == "normalised" and config.psd != "off"
-        return config.form == "judged" and own is not None and normalised and not self.even
+        return config.form == "judged" and own is not None and normalised
 
     def chosen(
         self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking, choice: FormChoice
     ) -> ServedForm:
         """What was learned at the chosen power, with the own ranking beside, or raw."""
         learned = self.learned(learner, number, config, own, choice.power)
+        learned = replace(learned, familiarity=self.familiarity(learner, number, config))
         return choice.beside(self.unnormalised(learned, own) if choice.raw else learned, own)
 
     def learned(
@@ -243,6 +254,13 @@ class MatrixForms(FormKind):
         """What was learned, without the own ranking, with eigenvalues of this power where it applies."""
         alone = as_scored(config, own).model_copy(update={"power": power, "own_share": 0.0})
         return self._as_scored(make_form(cast(Any, learner).W, number, alone), own)
+
+    def familiarity(self, learner: Learner, number: int, config: ServingConfig) -> ServingForm | None:
+        """The form that shows what a query has in common with what was learned; None where W's does."""
+        if self.familiar is None:
+            return None
+        alone = config.model_copy(update={"power": DEFAULT_POWER, "own_share": 0.0})
+        return make_form(self.familiar(learner), number, alone)
 
     def unnormalised(self, learned: ServingForm, own: OwnRanking) -> ServingForm:
         """The raw scores of what was learned, at power 1: the same matrix."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Protocol, TypeAlias
 
@@ -37,7 +38,7 @@ from learners.maps.base import OwnRanking
 from learners.maps.queries import QueryMaps
 
 DERIVED = "serving"
-"""Name of the file beside a version that holds its form."""
+"""Name of the file with a version's form, next to the version."""
 CHOSEN = "chosen"
 """In the description of that file: what was chosen, and why."""
 
@@ -71,12 +72,12 @@ FormByChoice: TypeAlias = Callable[[FormChoice], ServingForm]
 
 
 class ChoosesForms(Protocol):
-    """Who chooses the form of a version that has none yet."""
+    """Chooses the form of a version that has none yet."""
 
     def choose(
         self, number: int, now: FormChoice | None, learned: FormByChoice, own: OwnRanking
     ) -> FormChoice:
-        """now: what was chosen last. learned: what was learned, without the own ranking beside."""
+        """now: the last choice. learned: the learned form, without the own ranking mixed in."""
 
 
 def serving_form(
@@ -115,21 +116,22 @@ def serving_form(
         choice = chooser.choose(number, choice, _learned(kind, learner, number, scored, own), own)
     form = kind.make(learner, number, config, own, choice)
     if kept is None and keep:
-        told = described(scored, choice)
-        made = {"settings_digest": digest_of(told), "made": kind.account(form)}
-        _keep(versions, number, kind.arrays(form), told | made)
+        description = described(scored, choice)
+        made = {"settings_digest": digest_of(description), "made": kind.account(form)}
+        _keep(versions, number, kind.arrays(form), description | made)
     return form
 
 
 def _learned(
     kind: FormKind, learner: Learner, number: int, config: ServingConfig, own: OwnRanking
 ) -> FormByChoice:
-    """With one decomposition for each power."""
+    """With one decomposition for each power, and one for what shows how familiar queries are."""
     assert isinstance(kind, MatrixForms), "no other forms are chosen"
     at_power = cache(partial(kind.learned, learner, number, config, own))
+    familiarity = cache(partial(kind.familiarity, learner, number, config))
 
     def of(choice: FormChoice) -> ServingForm:
-        made = at_power(choice.power)
+        made = replace(at_power(choice.power), familiarity=familiarity())
         return kind.unnormalised(made, own) if choice.raw else made
 
     return of
@@ -164,13 +166,13 @@ def described(config: ServingConfig, choice: FormChoice | None = None) -> dict[s
         settings["score"] = "normalised"  # as it is wherever nothing is known of the user's own ranking
     if choice is not None:
         settings |= {"power": choice.power, "own_share": 0.0}
-    told = {"settings": {name: one for name, one in settings.items() if one or name != "own_share"}}
-    return told if choice is None else told | {CHOSEN: choice.to_json()}
+    description = {"settings": {name: one for name, one in settings.items() if one or name != "own_share"}}
+    return description if choice is None else description | {CHOSEN: choice.to_json()}
 
 
-def digest_of(told: Mapping[str, Any]) -> str:
+def digest_of(record: Mapping[str, Any]) -> str:
     """sha256 over what `described` says of the settings, and of the choice where there is one."""
-    said = told["settings"] if CHOSEN not in told else [told["settings"], told[CHOSEN]]
+    said = record["settings"] if CHOSEN not in record else [record["settings"], record[CHOSEN]]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 

@@ -4,7 +4,7 @@ Making the form of a state takes an eigendecomposition, far longer than a step. 
 answers to the change of W to first order: S(t) = S(b) + P (sym(W(t)) - sym(W(b))) P, exact at b, with P of
 `psd_tangent`. The change itself, without P, is the wrong answer: half of what clicks add lies in directions
 that projection and sharpened spectrum take away, and on the demo's data S(b) left as it was agreed better
-with the form made anew. `carried_error` measures what is still neglected.
+with the recomputed form. `carried_error` measures what is still neglected.
 """
 
 from __future__ import annotations
@@ -44,6 +44,14 @@ class Tangent:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Mixed:
+    """A matrix that W is a part of, float32 [d, d]; share: of a change of W in that of the matrix."""
+
+    matrix: Float32s
+    share: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class CarriedForm:
     """S = C + P sym(W) P with a `tangent`, else sym(W) - U diag(lambda) U^T.
 
@@ -70,17 +78,23 @@ class CarriedForm:
         power: float = 1.0,
         out: Tangent | None = None,
         pending: PendingSteps | None = None,
+        *,
+        mixed: Mixed | None = None,
     ) -> CarriedForm:
         """The form of W, ready to be carried on as W changes. W must not have changed since `form` was made.
 
         power: what the eigenvalues of the form were raised to. out: written and kept, where `form` has a
-        matrix, which may be its `constant`; None allocates. Raises ConfigError as `psd_tangent`.
+        matrix, which may be its `constant`; None allocates. mixed: what `form` was made of, where that is W
+        mixed with others, which stay as they are. Raises ConfigError as `psd_tangent`.
         """
         pairs = form.correction_vectors, form.correction_values
         if form.matrix is None:
             return cls(W, None, *pairs, form.normalised, form.distance, pending)
         whole_matrix = W if pending is None else pending.with_them(W)
-        P = psd_tangent(whole_matrix, power)
+        if mixed is None:
+            P = psd_tangent(whole_matrix, power)
+        else:
+            P = psd_tangent(mixed.matrix, power) * np.float32(np.sqrt(mixed.share))
         tangent = Tangent(np.empty_like(form.matrix), P) if out is None else out
         if tangent.P is not P:
             np.copyto(tangent.P, P)
@@ -99,18 +113,20 @@ class CarriedForm:
         *,
         out: Tangent | None = None,
         pending: PendingSteps | None = None,
+        mixed: Mixed | None = None,
     ) -> CarriedForm:
         """A diagonal form M, which is no function of W, carried on by what changes in the form of W: S = M +
         scale (f(W(t)) - f(W)) to first order.
 
         scale: how much longer M is than the form of W. out: written and kept, as in `of`; None where W is M
-        itself and S = sym(W(t)). Raises ConfigError as `psd_tangent`.
+        itself and S = sym(W(t)). mixed: as in `of`. Raises ConfigError as `psd_tangent`.
         """
         none, no_values = np.zeros((len(W), 0), np.float32), np.zeros(0, np.float32)
         if out is not None:
             whole_matrix = W if pending is None else pending.with_them(W)
-            np.copyto(out.P, psd_tangent(whole_matrix, power))
-            np.multiply(out.P, np.float32(np.sqrt(scale)), out=out.P)
+            made_of, share = (whole_matrix, 1.0) if mixed is None else (mixed.matrix, mixed.share)
+            np.copyto(out.P, psd_tangent(made_of, power))
+            np.multiply(out.P, np.float32(np.sqrt(scale * share)), out=out.P)
             for part in row_blocks(len(W), len(W)):
                 np.negative(
                     fold_symmetric(whole_matrix, DenseBlock(out.P[part])) @ out.P, out=out.constant[part]
@@ -169,7 +185,7 @@ class CarriedForm:
 
 @dataclass(frozen=True, slots=True)
 class CarriedError:
-    """How far carried scores are from those of the form made anew; 0, 0 and 1 are exact.
+    """How far carried scores are from those of the recomputed form; 0, 0 and 1 are exact.
 
     fold: ||S(t) q - S q|| / ||S q|| over all sampled queries together. norms: the largest relative error of
     an item's norm sqrt(S(p, p)), 0 where scores use none. overlap: mean share of the exact top 10

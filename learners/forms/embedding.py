@@ -22,9 +22,9 @@ itself, which their similarity begins from, has infinitely many coordinates.
 
 Where the map is linear, z(x) = c(x) M^T x, a normalised form S of mapped vectors is also taken back to the
 vectors as they were given (`given_form`): it is M S M^T of them, up to c, which a normalised score divides
-out, and a query is folded by one product. So it is with the user's own metric beside it, which a lossless map
-makes diagonal again, and with the ratio of both by which a form gives way. To fold through the map takes four
-products with matrices of the same size, one of them of float64.
+out, and a query is folded by one product. The same holds with the user's own metric mixed in, which a
+lossless map makes diagonal again, and for the ratio of the two by which a form gives way. To fold through the
+map takes four products with matrices of the same size, one of them of float64.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Embedding:
         assert isinstance(self.form, BackoffForm)
         assert self.root.inverse is not None
         scaled = self.root.scaled(rows)
-        given, turned = self._given_way(scaled)
+        given, turned = self._given_way(rows, scaled)
         behind = times(scaled, self.root.inverse).astype(np.float64)
         mixed = given[:, None] * turned + (1 - given)[:, None] * behind
         own, both = _squares(scaled), np.square(turned).sum(axis=1)
@@ -168,7 +168,7 @@ class Embedding:
             return np.zeros(len(rows), np.bool_)
         return np.asarray(self.form.known(rows) < self.form.familiar, np.bool_)
 
-    def _given_way(self, scaled: Block) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _given_way(self, objects: Block, scaled: Block) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """g of each query, float64 [n], and R y, float64 [n, d]."""
         form = self.form
         assert isinstance(form, BackoffForm)
@@ -176,8 +176,7 @@ class Embedding:
         rows = self.root.turned(scaled)
         assert isinstance(rows, DenseBlock)
         turned, own = rows.values.astype(np.float64), _squares(scaled)
-        learned = np.maximum(np.square(turned).sum(axis=1) - own, 0)
-        known = np.divide(form.share * learned, own, out=np.ones(len(own)), where=own > 0)
+        known = form.ratio(objects, np.maximum(np.square(turned).sum(axis=1) - own, 0), own)
         return np.minimum(known / form.familiar, 1) ** form.backoff, turned
 
     def _own(self, rows: Block) -> Float32s:
@@ -195,7 +194,7 @@ class Embedding:
         return made
 
     def _apart(self, rows: Block, objects: Block, beside: tuple[Float32s, Float32s]) -> Block:
-        """Rows over the norms of their objects, or with two columns beside for a distance."""
+        """Rows over the norms of their objects, or with two more columns for a distance."""
         if self.form.normalised:
             return _times_rows(rows, inverse_roots(self._own(objects)))
         return _with_columns(rows, np.column_stack(beside)) if by_distance(self.form) else _copied(rows)
@@ -287,7 +286,7 @@ def _with_columns(rows: Block, columns: NDArray[np.float32]) -> Block:
 
 
 _ALIKE = 1e-4
-"""Largest share of a diagonal that may stand beside it: float32 rounding of a map of thousands of columns."""
+"""Most that may lie off a diagonal, as a share of it: float32 rounding of a map of thousands of columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +315,8 @@ def given_form(form: FoldingForm, space: LinearSpace) -> GivenForm | None:
         learned, own = _learned(form.learned, space), _diagonal(form.own, space)
         if learned is None or own is None:
             return None
-        return GivenForm(replace(form, learned=learned, own=own))
+        shows = None if form.familiarity is None else space.adapter(form.familiarity)[0]
+        return GivenForm(replace(form, learned=learned, own=own, familiarity=shows))
     if isinstance(form, DiagonalForm):
         weights = _diagonal(form.weights, space)
         return None if weights is None else GivenForm(DiagonalForm(weights, True))

@@ -91,8 +91,10 @@ class ServingForm:
     score is 0 then scores 0. power: what the eigenvalues were raised to. removed: what the projection took
     away. Both are an account of how it was made, and unknown (None) where it was read back from its arrays.
     distance: the raw score is -(q - p)^T S (q - p), for learners of a distance: then a query folds to 2 S q
-    and each item has one number per version beside, -p^T S p. Never true where `normalised` is. A PSD S
+    and each item has one more number per version, -p^T S p. Never true where `normalised` is. A PSD S
     makes every score at most 0 up to rounding; objects nearly alike lose the digits that its terms share.
+    familiarity: where S does not show how much a query has in common with what was learned, the form that
+    does; it is stored with a `BackoffForm` alone.
     """
 
     matrix: Float32s | None
@@ -103,6 +105,7 @@ class ServingForm:
     power: float | None = None
     removed: RemovedPairs | None = None
     distance: bool = False
+    familiarity: ServingForm | None = None
 
     @classmethod
     def from_matrix(
@@ -120,8 +123,8 @@ class ServingForm:
         matrix.
 
         power: of the eigenvalues, > 0. It applies to the normalised form of a full decomposition; the raw
-        score, and Lanczos, which does not know the eigenvalues it keeps, have power 1. beside: what is mixed
-        into a full decomposition. Raises ConfigError.
+        score, and Lanczos, which does not know the eigenvalues it keeps, have power 1. beside: a metric that
+        is mixed into a full decomposition. Raises ConfigError.
         """
         dim = W.shape[0]
         if dim <= min(full_up_to, MAX_FULL_DIM):
@@ -212,15 +215,17 @@ BACKOFF = 12.0
 FAMILIAR = 0.85
 """Of the usual ratio: more than eight of ten queries of kinds that were clicked have more."""
 
-OWN, NUMBERS = "own", ("own_share", "familiar", "backoff")
+OWN, FAMILIARITY, NUMBERS = "own", "familiarity", ("own_share", "familiar", "backoff")
 """Names of the arrays that it adds to those of the learned form."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BackoffForm:
-    """`learned`, normalised, with the own ranking beside.
+    """`learned`, normalised, mixed with the own ranking.
 
-    own: share u M, float32 [d], > 0. share, familiar, backoff: > 0, see above.
+    own: share u M, float32 [d], > 0. share, familiar, backoff: > 0, see above. familiarity: F, float32
+    [d, d], symmetric: F(q, q) stands for S(q, q) in g, where S does not show what a query has in common with
+    what was learned. It is as large as S for a usual query. None: S shows it.
     """
 
     learned: FoldingForm
@@ -228,6 +233,7 @@ class BackoffForm:
     share: float
     familiar: float = FAMILIAR
     backoff: float = BACKOFF
+    familiarity: Float32s | None = None
 
     @classmethod
     def beside(
@@ -237,10 +243,18 @@ class BackoffForm:
         share: float,
         usual: float,
         familiar: float = FAMILIAR,
+        *,
+        usual_familiarity: float = 1.0,
     ) -> Self:
-        """With a diagonal metric, float32 [d], > 0; usual: see `usual_ratio`."""
-        own = np.asarray(share * usual * _size(learned) * metric, np.float32)
-        return cls(learned, own, share, familiar)
+        """With a diagonal metric, float32 [d], > 0; usual, usual_familiarity: the `usual_ratio` of `learned`,
+        and of its `familiarity` where it has one."""
+        size = usual * _size(learned)
+        own = np.asarray(share * size * metric, np.float32)
+        matrix, shows = None, learned.familiarity
+        if shows is not None:
+            scale = np.float32(size / (usual_familiarity * _size(shows)))
+            matrix = shows.fold(np.eye(shows.dim, dtype=np.float32)) * scale
+        return cls(learned, own, share, familiar, familiarity=matrix)
 
     @property
     def dim(self) -> int:
@@ -290,7 +304,8 @@ class BackoffForm:
         learned: dict[str, NDArray[Any]] = cast(Any, self.learned).arrays()
         numbers = (self.share, self.familiar, self.backoff)
         named = {name: np.array(one, np.float64) for name, one in zip(NUMBERS, numbers, strict=True)}
-        return learned | {OWN: self.own} | named
+        shows = {} if self.familiarity is None else {FAMILIARITY: self.familiarity}
+        return learned | {OWN: self.own} | shows | named
 
     @staticmethod
     def is_in(arrays: Mapping[str, NDArray[Any]]) -> bool:
@@ -304,7 +319,11 @@ class BackoffForm:
         numbers = [float(saved(arrays, name, np.float64, ())) for name in NUMBERS]
         if min(own.min(initial=np.inf), *numbers) <= 0:
             raise StateError(f"arrays {OWN}, {', '.join(NUMBERS)} must be above 0")
-        return cls(learned, own, *numbers)
+        shape, shows = (learned.dim, learned.dim), None
+        if FAMILIARITY in arrays:
+            shows = saved(arrays, FAMILIARITY, np.float32, shape)
+        share, familiar, backoff = numbers
+        return cls(learned, own, share, familiar, backoff, shows)
 
     @property
     def _own(self) -> DiagonalForm:
@@ -318,11 +337,17 @@ class BackoffForm:
         return np.column_stack([scale * given, scale]).astype(np.float32)
 
     def _ratios(self, folded: Float32s, block: Block) -> tuple[Doubles, Doubles, Doubles]:
-        """S(q, q) / (u M(q, q)), S(q, q) and share u M(q, q) of each query; folded: S q."""
+        """F(q, q) / (u M(q, q)), S(q, q) and share u M(q, q) of each query; folded: S q."""
         learned = np.maximum(_products(folded, block), 0)
         own = self._own.self_scores(block).astype(np.float64)
-        known = np.divide(self.share * learned, own, out=np.ones(len(block)), where=own > 0)
-        return known, learned, own
+        return self.ratio(block, learned, own), learned, own
+
+    def ratio(self, queries: Block, learned: Doubles, own: Doubles) -> Doubles:
+        """How much each query has in common with what was learned, float64 [n]. learned, own: S(q, q) and
+        share u M(q, q) of each."""
+        if self.familiarity is not None:
+            learned = np.maximum(_products(times(queries, self.familiarity), queries), 0)
+        return np.divide(self.share * learned, own, out=np.ones(len(own)), where=own > 0)
 
 
 def usual_ratio(learned: ServingForm, metric: Float32s, queries: Any) -> float:
@@ -336,7 +361,7 @@ def usual_ratio(learned: ServingForm, metric: Float32s, queries: Any) -> float:
 
 
 def learned_of(form: ServedForm) -> ServedForm:
-    """What was learned of a form: itself, or the part that has the own ranking beside."""
+    """The learned part of a form: itself, or the part that is mixed with the own ranking."""
     return form.learned if isinstance(form, BackoffForm) else form
 
 
@@ -346,8 +371,8 @@ def with_learned(form: ServedForm, learned: ServedForm) -> ServedForm:
 
 
 def familiar_matrix(form: FoldingForm) -> Float32s:
-    """What queries are folded by, float32 [d, d], symmetric: S, or S + share u M where the own ranking stands
-    beside, for queries that the form does not give way for."""
+    """What queries are folded by, float32 [d, d], symmetric: S, or S + share u M where the own ranking is
+    mixed in, for queries that the form does not give way for."""
     directions = np.eye(form.dim, dtype=np.float32)
     if isinstance(form, BackoffForm):
         return form.fold_as(directions, np.ones((1, 2), np.float32))

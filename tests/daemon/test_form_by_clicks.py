@@ -179,7 +179,6 @@ def test_who_writes_both_chooses_what_is_taken_before_anything_was_judged() -> N
         ("cosine", '[serving]\nscore = "raw"'),
         ("cosine", '[serving]\npsd = "off"'),
         ("cosine", '[learner]\nalgorithm = "soml-da"'),
-        ("cosine", '[learner]\nalgorithm = "softmax"'),
     ],
 )
 def test_other_forms_stay_as_configured(tmp_path: Path, similarity: str, more: str) -> None:

@@ -154,7 +154,7 @@ CASES: dict[str, tuple[str, dict[str, float], str]] = {
     "dissim": ("cosine", {"text": 1.0}, '[learner]\nalgorithm = "dissim-oasis"'),
     "lego": ("euclidean", {"text": 1.0}, '[learner]\nalgorithm = "lego"\nstart = "own"'),
     "averaged": ("cosine", {"text": 1.0}, '[learner]\nalgorithm = "oasis-averaged"\nstart = "own"'),
-    "softmax": ("cosine", {"text": 1.0}, '[learner]\nalgorithm = "softmax"\nstart = "own"'),
+    "softmax too": ("cosine", {"text": 1.0}, '[learner]\nalgorithm = "oasis-softmax"\nstart = "own"'),
     "soml": ("cosine", {"text": 1.0, "words": 0.4}, '[learner]\nalgorithm = "soml-da"\nstart = "own"'),
     "blocks": ("cosine", {"text": 1.0, "shape": 2.5}, '[learner]\nalgorithm = "omks-maps"\nstart = "own"'),
     "blocks by distance": ("euclidean", {"text": 1.0, "shape": 2.5}, '[learner]\nalgorithm = "omks-maps"'),

@@ -21,14 +21,16 @@ def names() -> dict[str, Any]:
     left: dict[str, Any] = {
         "queries": queries, "clicked": clicked, "skipped": skipped, "items": items, "dim": DIM, "n": N
     }  # fmt: skip
+    left["new"] = rng.standard_normal((100, 6), np.float32)
+    left["old"] = left["new"] @ rng.standard_normal((6, DIM), np.float32)
     for block in re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL):
         exec(compile(block, str(PAGE), "exec"), left)
     return left
 
 
 LEARNERS = (
-    "oasis", "softmax", "averaged", "dissim", "lego", "soml_da", "soml_tg", "oks", "omks", "omks_maps",
-    "tethered", "keyed",
+    "oasis", "softmax", "oasis_softmax", "averaged", "dissim", "lego", "soml_da", "soml_tg", "oks", "omks",
+    "omks_maps", "tethered", "keyed",
 )  # fmt: skip
 
 
@@ -65,3 +67,13 @@ def test_an_embedding_has_the_scores_as_inner_products(names: dict[str, Any]) ->
     np.testing.assert_allclose(
         names["embedded"] @ names["embedded"].T, names["items"] @ matrix @ names["items"].T, atol=1e-4
     )
+
+
+def test_embedded_vectors_have_the_scores_of_the_form_as_inner_products(names: dict[str, Any]) -> None:
+    expected = names["oasis"].form().scores(names["queries"], names["items"])
+    np.testing.assert_allclose(names["asked"] @ names["documents"].T, expected, atol=1e-5)
+
+
+def test_a_query_of_the_other_model_comes_to_where_its_pair_is(names: dict[str, Any]) -> None:
+    vector, old = names["vector"], names["old"][0]
+    assert vector @ old > 0.99 * np.linalg.norm(vector) * np.linalg.norm(old)

@@ -16,6 +16,7 @@ from learners import Oasis, OasisConfig
 from learners.averaged import Averaged
 from learners.distance import Dissim, DissimConfig, Lego, LegoConfig
 from learners.keyed import KeyedConfig
+from learners.oasis_softmax import OasisSoftmax, OasisSoftmaxConfig
 from learners.softmax import Softmax, SoftmaxConfig
 from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.tether import TetherConfig, Tethered
@@ -25,6 +26,7 @@ from .kernels_under_test import OF_KERNELS, OVER_MAPS
 from .oracle_averaged import AveragedOracle
 from .oracle_lego import LegoOracle
 from .oracle_oasis import DissimOracle, OasisOracle
+from .oracle_oasis_softmax import OasisSoftmaxOracle
 from .oracle_softmax import SoftmaxOracle
 from .oracle_soml import SomlDaOracle, SomlTgOracle
 from .oracle_tether import TetheredOracle
@@ -104,6 +106,16 @@ def _softmax(name: str, *settings: Any) -> UnderTest:
     )
 
 
+def _oasis_softmax(name: str, C: float, *settings: Any) -> UnderTest:
+    return UnderTest(
+        name,
+        OasisSoftmax,
+        lambda dim: OasisSoftmaxConfig(C, *settings),
+        lambda dim: OasisSoftmaxOracle(dim, C, *settings),
+        full_step=None,
+    )
+
+
 OF_MATRICES = (
     _oasis("oasis"),
     _oasis("oasis-small-C", C=0.01),
@@ -149,6 +161,7 @@ OF_DIAGONALS = (
 OF_PAIRS = (
     _softmax("softmax", 0.5, 0.03, 3, 6, 2, 10),
     _softmax("softmax-newest", 0.2, 0.03, 0, 4, 4, 8),
+    _oasis_softmax("oasis-softmax", 0.1, 0.5, 0.03, 3, 6, 2, 10),
 )
 
 FREE = (*OF_MATRICES, *OF_PAIRS, *OF_WAITING_STEPS, *OF_DIAGONALS, *OF_KERNELS, *OVER_MAPS)
@@ -210,6 +223,7 @@ IMPLEMENTATIONS = (
     "soml-tg",
     "soml-da",
     "softmax",
+    "oasis-softmax",
     "oks-rbf",
     "oks-oldest",
     "omks-share",

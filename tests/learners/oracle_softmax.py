@@ -20,7 +20,8 @@ def same(left: Doubles, right: Doubles) -> Doubles:
 
 class SoftmaxOracle:
     """A pair for each click that is not among the 32 newest ones; after every `every` pairs one step of Adam
-    on `batch` of those kept. Equal vectors are the same object."""
+    on `batch` of those kept. From half the memory on, and whenever the pairs have doubled, twice as many come
+    between two steps, at most `batch`. Equal vectors are the same object."""
 
     def __init__(
         self, dim: int, temperature: float, rate: float, anneal: int, batch: int, every: int, memory: int
@@ -29,6 +30,11 @@ class SoftmaxOracle:
         self._temperature, self._rate, self._anneal = temperature, rate / dim, anneal
         self._batch, self._every, self._memory = batch, every, memory
         self._pairs: list[tuple[Doubles, Doubles, float]] = []
+        self._moves = 0
+
+    @property
+    def W(self) -> Doubles:
+        return self._A @ self._A.T
 
     def step(self, q: Doubles, c: Doubles, s: Doubles, weight: float = 1.0) -> Step:
         q, c, s = unit(q), unit(c), unit(s)
@@ -39,17 +45,21 @@ class SoftmaxOracle:
         if weight == 0 or seen or not (q.any() and c.any()):
             return Step(margin, hinge(margin), 0.0)
         self._pairs.append((q, c, weight))
-        if len(self._pairs) % self._every == 0:
-            self._move()
+        interval, doubled_at = self._every, self._memory // 2
+        while len(self._pairs) >= doubled_at:
+            interval, doubled_at = 2 * interval, 2 * doubled_at
+        if len(self._pairs) % min(interval, self._batch) == 0:
+            self._move(min(interval, self._batch))
         return Step(margin, hinge(margin), weight)
 
-    def _move(self) -> None:
+    def _move(self, newest: int) -> None:
         count = len(self._pairs)
         kept = min(count, self._memory)
-        raw = np.random.Philox(key=0, counter=[0, count, 0, 0]).random_raw(self._batch - self._every)
-        rows = [(count - 1 - n) % self._memory for n in range(self._every)] + [int(n) % kept for n in raw]
+        raw = np.random.Philox(key=0, counter=[0, count, 0, 0]).random_raw(self._batch - newest)
+        rows = [(count - 1 - n) % self._memory for n in range(newest)] + [int(n) % kept for n in raw]
         last = {n % self._memory: pair for n, pair in enumerate(self._pairs)}
-        G, t = self._gradient([last[row] for row in rows]), count // self._every
+        self._moves += 1
+        G, t = self._gradient([last[row] for row in rows]), self._moves
         self._first = 0.9 * self._first + 0.1 * G
         self._second = 0.999 * self._second + 0.001 * G**2
         first, second = self._first / (1 - 0.9**t), self._second / (1 - 0.999**t)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -163,6 +165,34 @@ def test_what_was_learned_is_carried_on_inside():
     exact = with_learned(made, ServingForm.from_matrix(W, power=1.0))
     np.testing.assert_allclose(carried.fold(queries), exact.fold(queries), rtol=1e-2, atol=1e-3)
     assert with_learned(S, learned(1)) is not S
+
+
+def shown_by_another():
+    """A form that is the own ranking, and so shows nothing: another one shows which queries were clicked."""
+    blind = ServingForm.from_matrix(np.diag(METRIC), power=1.0)
+    S, clicked = replace(blind, familiarity=learned()), kinds(1, clicked=True)
+    usual = [usual_ratio(one, METRIC, clicked) for one in (S, learned())]
+    return BackoffForm.beside(S, METRIC, 0.3, usual[0], usual_familiarity=usual[1])
+
+
+def test_another_form_shows_what_queries_have_in_common_with_what_was_learned():
+    made = shown_by_another()
+    assert np.median(made.known(kinds(1, clicked=True))) == pytest.approx(1, abs=1e-5)
+    assert made.known(kinds(5, clicked=False)).max() < 0.5
+    np.testing.assert_allclose(made.known(rows(2)), form().known(rows(2)), rtol=1e-4)
+    alone = replace(made, familiarity=None)
+    assert alone.known(kinds(5, clicked=False)).min() > 0.8
+    queries = kinds(3, clicked=True)[made.known(kinds(3, clicked=True)) > 0.85]
+    np.testing.assert_allclose(made.fold(queries), alone.fold(queries), rtol=1e-5)
+
+
+def test_what_shows_it_is_read_back_too():
+    made = shown_by_another()
+    arrays = made.arrays()
+    again = BackoffForm.from_arrays(arrays, ServingForm.from_arrays(arrays))
+    np.testing.assert_array_equal(again.fold(rows(2)), made.fold(rows(2)))
+    with pytest.raises(StateError, match="familiarity"):
+        BackoffForm.from_arrays(arrays | {"familiarity": np.zeros((2, 2), np.float32)}, made.learned)
 
 
 def test_the_usual_ratio_of_nothing_is_1():

@@ -8,7 +8,7 @@ from scipy import sparse
 
 from learners import Oasis, OasisConfig, ServingForm, TripletBatch, as_block
 from learners.block import Block
-from learners.forms.carried import CarriedForm, Tangent, carried_error
+from learners.forms.carried import CarriedForm, Mixed, Tangent, carried_error
 from learners.forms.serving import DEFAULT_POWER as POWER
 from learners.psd import psd_part, psd_tangent
 
@@ -112,3 +112,20 @@ def test_the_error_grows_with_what_was_neglected_and_counts_norms_that_stayed_be
     assert errors[2].overlap < 1
     raw = ServingForm.from_matrix(learner.W, normalised=False)
     assert carried_error(raw.fold(sample[0]), norms, raw, sample).norms == 0
+
+
+def test_a_matrix_that_W_is_mixed_into_is_carried_on_by_its_share() -> None:
+    learner, other = learned(), learned(90).W
+    mixed = Mixed((learner.W + 2 * other) / np.float32(3), 1 / 3)
+    carried = CarriedForm.of(form_of(mixed.matrix.copy(), "full"), learner.W, POWER, mixed=mixed)
+    errors = []
+    for steps in (0, 1, 4):
+        go_on(learner, steps, 40)
+        exact = form_of((learner.W + 2 * other) / np.float32(3), "full")
+        stayed = form_of(mixed.matrix.copy(), "full")
+        queries = rows(7, 20)
+        apart = np.linalg.norm(carried.fold(queries) - exact.fold(queries))
+        errors.append(apart)
+        if steps:
+            assert apart < 0.5 * np.linalg.norm(stayed.fold(queries) - exact.fold(queries))
+    assert errors[0] < 1e-3

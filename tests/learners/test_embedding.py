@@ -49,6 +49,12 @@ def beside_own(familiar: float = 0.85) -> BackoffForm:
     return BackoffForm.beside(form, metric, 0.3, usual_ratio(form, metric, rows(30, 1)), familiar)
 
 
+def shown_by_another() -> BackoffForm:
+    """A form that gives way by what another matrix shows."""
+    shows = np.random.default_rng(11).standard_normal((DIM, DIM)).astype(np.float32)
+    return replace(beside_own(), familiarity=shows @ shows.T / np.float32(DIM))
+
+
 def blocks(normalised: bool, power: float | None = 1.5) -> BlocksForm:
     widths = (5, 4, 3)
     W = np.random.default_rng(9).standard_normal(sum(width**2 for width in widths)).astype(np.float32)
@@ -84,6 +90,7 @@ ONE_VECTOR: dict[str, ServedForm] = {
 TWO_VECTORS: dict[str, ServedForm] = {
     "gives way": beside_own(),
     "gives way, to all": beside_own(3.0),
+    "gives way, by another": shown_by_another(),
     "indefinite": unprojected(True),
     "indefinite, raw": unprojected(False),
     "indefinite, distance": unprojected(False, True),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -34,7 +36,7 @@ def through_the_map(form: FoldingForm, space: FittedSpaceMap, rows: np.ndarray) 
 
 
 @pytest.mark.parametrize("kind", ["precondition", "unit", "identity"])
-@pytest.mark.parametrize("which", ["learned", "own", "gives way"])
+@pytest.mark.parametrize("which", ["learned", "own", "gives way", "gives way by another"])
 def test_queries_fold_alike(kind: str, which: str) -> None:
     space = fitted(kind)
     own = space.own
@@ -42,9 +44,11 @@ def test_queries_fold_alike(kind: str, which: str) -> None:
     if which == "own":
         assert own is not None
         form = own.form()
-    elif which == "gives way":
+    elif which != "learned":
         metric = np.ones(space.dim, np.float32) if own is None else own.metric
         form = BackoffForm.beside(learned(), metric, 0.3, 3.0)
+        if which == "gives way by another":
+            form = replace(form, familiarity=np.diag(np.linspace(0.1, 9, space.dim)).astype(np.float32))
     linear = linear_space(space)
     assert linear is not None
     made = given_form(form, linear)

@@ -41,10 +41,12 @@ def test_a_step_is_taken_after_every_so_many_pairs_and_on_no_other_event() -> No
     for t in range(len(batch)):
         before, pairs = learner.A.copy(), learner.pairs
         learner.learn_many(batch.slice(t, t + 1))
-        due = learner.pairs > pairs and learner.pairs % SMALL.every == 0
+        interval = 2 if learner.pairs < 3 else 4  # twice as many from half the memory on
+        due = learner.pairs > pairs and learner.pairs % interval == 0
         # the first minibatches may hold one pair alone, which has nothing to be set against
         moved = bool((before != learner.A).any())
         assert moved == due or (due and learner.pairs == SMALL.every)
+    assert learner.steps == 1 + learner.pairs // 4
 
 
 def test_it_learns_a_direction_that_clicks_do_not_follow() -> None:
@@ -140,4 +142,4 @@ def test_a_state_of_other_settings_is_refused() -> None:
 
 def test_its_memory_is_what_is_said() -> None:
     held = sum(array.nbytes for array in Softmax(DIM, SMALL).state().values())
-    assert held - 16 == state_bytes(SMALL.memory, DIM)
+    assert held - 24 == state_bytes(SMALL.memory, DIM)

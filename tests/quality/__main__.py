@@ -61,7 +61,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sets", nargs="+", choices=SETS, default=["photos", "tfidf", "sentences"])
     parser.add_argument("--clicks", nargs="+", choices=CLICKS, default=list(CLICKS), help="models of users")
     parser.add_argument("--loops", nargs="+", choices=LOOPS, default=list(LOOPS), help="who makes the lists")
-    parser.add_argument("--learner", choices=get_args(Algorithm), default="oasis", help="the algorithm")
+    parser.add_argument("--learner", choices=get_args(Algorithm), help="the algorithm; else the default one")
     parser.add_argument("--seeds", type=int, default=3, help="how many")
     parser.add_argument("--lists", type=int, default=LISTS[-1], help="up to so many")
     parser.add_argument("--rivals-to", type=int, default=LISTS[-1], help="rivals up to so many lists")

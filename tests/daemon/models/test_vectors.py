@@ -23,11 +23,12 @@ from daemon.config import load_config
 from daemon.exits import EX_CANTCREAT, EX_OK, EX_UNAVAILABLE, EX_USAGE
 from daemon.models.compare import catalog_objects
 from daemon.replica.vectors import Mode
+from daemon.validate.choosing import with_usual
 from daemon.versions.forms import OFFERED, FormChoice, KeyedForm
 from daemon.versions.restore import FormByChoice, serving_form
 from learners.block import Block
 from learners.forms.quadratic import ServedForm
-from learners.forms.serving import BackoffForm, usual_ratio
+from learners.forms.serving import BackoffForm
 from learners.maps.base import OwnRanking
 from tests.daemon.serve.test_role import Place as RolePlace
 from tests.daemon.serve.test_role import Role
@@ -41,6 +42,9 @@ VIEWS = {
     "sparse": {"words": 1.0},
     "mixed": {"text": 1.0, "words": 0.4},
 }
+
+
+BOTH = '[learner]\nalgorithm = "oasis-softmax"\nbatch = 8\nevery = 2\nmemory = 16'
 
 
 class Shop(Place):
@@ -68,8 +72,7 @@ class Shop(Place):
 
         class Chooser:
             def choose(self, number: int, now: Any, learned: FormByChoice, own: OwnRanking) -> FormChoice:
-                usual = usual_ratio(learned(OFFERED[1]), own.metric, objects.mapped)
-                return replace(OFFERED[1], usual=usual, why="chosen by the test")
+                return replace(with_usual(OFFERED[1], learned, own, objects.mapped), why="chosen by the test")
 
         serving_form(versions, versions.load(number), config.serving, chooser=Chooser())
 
@@ -208,6 +211,7 @@ def test_the_folded_matrix_ranks_given_vectors_up_to_their_norms(tmp_path: Path)
     [
         ({"text": 1.0}, "judged", ""),
         ({"text": 1.0, "shape": 2.5}, "judged", ""),
+        ({"text": 1.0}, f"judged{BOTH}", ""),
         ({"text": 1.0, "shape": 2.5}, "", ""),
         ({"text": 1.0, "shape": 2.5}, '[learner]\nalgorithm = "omks-maps"', ""),
         ({"text": 1.0}, "", 'map = "whiten"'),
@@ -218,7 +222,7 @@ def test_a_model_gives_the_same_vectors_from_given_ones(
     tmp_path: Path, weights: dict[str, float], more: str, text: str
 ) -> None:
     shop = Shop(tmp_path, weights, more.removeprefix("judged"), "" if text else "cosine", text)
-    if more == "judged":
+    if more.startswith("judged"):
         shop.choose()
     for side in ("documents", "queries"):
         wanted, told = shop.vectors(f"{side}.npy", "--side", side)

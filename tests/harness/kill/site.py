@@ -57,7 +57,7 @@ OTHERS = (
     Case("lego", f'algorithm = "lego"\n{PULLED}\nradius = 0.2', SPARSE_VIEW),
     Case("soml-tg", 'algorithm = "soml-tg"', SPARSE_VIEW),
     Case("soml-da", f'algorithm = "soml-da"\n{PULLED}', DENSE_VIEW),
-    Case("softmax", 'algorithm = "softmax"\nbatch = 8\nevery = 2\nmemory = 16', DENSE_VIEW),
+    Case("oasis-softmax", 'algorithm = "oasis-softmax"\nbatch = 8\nevery = 2\nmemory = 16', DENSE_VIEW),
     Case("omks-maps", f'algorithm = "omks-maps"\n{PULLED}', SPARSE_VIEW),
     Case("oks", 'algorithm = "oks"\ntriplets = 60\nobjects = 64\nevict = "smallest"', SPARSE_VIEW),
     Case("omks", 'algorithm = "omks"\ntriplets = 60\nobjects = 64', DENSE_VIEW),

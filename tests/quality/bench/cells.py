@@ -12,13 +12,15 @@ import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
+from daemon.config.learners import default_algorithm
 from learners.maps.base import Start
 from tests.quality.bench import rivals
 from tests.quality.bench.loop import Algorithm, Learning
-from tests.quality.bench.product import AS_SHIPPED, EVENLY, VERSIONS, Product
+from tests.quality.bench.product import VERSIONS, Product
 from tests.quality.bench.retrieval import judge, nearest
 from tests.quality.bench.sets import CACHE, Ints, RawSet, load
 from tests.quality.bench.static import own_lists
@@ -93,11 +95,14 @@ class Result:
 OURS, NEWEST, YOURS = "tripletd, as served", "tripletd, newest", "your ranking"
 
 
-def by_default(data: str, clicks: str, loop: str, seed: int, algorithm: Algorithm = "oasis") -> Cell:
+def by_default(data: str, clicks: str, loop: str, seed: int, algorithm: Algorithm | None = None) -> Cell:
     """The cell with the settings that stand in the table: W begins between I and the owner's metric for
-    one view, at I for several."""
-    start: Start = "mean" if len(load(data).views) == 1 else "identity"
-    return Cell(data, clicks, loop, seed, learning=Learning(start, algorithm=algorithm))
+    one view, at I for several. algorithm: None for the default of such a space."""
+    several = len(load(data).views) > 1
+    start: Start = "identity" if several else "mean"
+    columns = 0 if several else load(data).joined().shape[1]
+    chosen = algorithm or cast(Algorithm, default_algorithm({}, columns))
+    return Cell(data, clicks, loop, seed, learning=Learning(start, algorithm=chosen))
 
 
 def run(cell: Cell, up_to: int = LISTS[-1], with_rivals: bool = True, rivals_to: int = LISTS[-1]) -> Result:
@@ -123,8 +128,7 @@ def run(cell: Cell, up_to: int = LISTS[-1], with_rivals: bool = True, rivals_to:
 def _ours(result: Result, cell: Cell, wanted: list[int], judged: Ints) -> None:
     data, lists = load(cell.data), own_lists(cell.data)
     who = split(data, cell.seed)
-    variant = AS_SHIPPED if cell.learning.algorithm == "oasis" else EVENLY
-    made = Product(data, cell.clicks, cell.seed, who, cell.learning, variant, cell.epsilon)
+    made = Product(data, cell.clicks, cell.seed, who, cell.learning, epsilon=cell.epsilon)
     own, made_by, began = judge(made.own, data.labels, judged).pair, 0, time.process_time()
     for count in (one for one in VERSIONS if one <= wanted[-1]):
         made.go_on(count, lists)

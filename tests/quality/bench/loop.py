@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from learners import Softmax, SoftmaxConfig
+from learners import OasisSoftmax, OasisSoftmaxConfig
 from learners.block import DenseBlock
 from learners.maps.base import Start
 from tests.quality.bench.geometry import Space
@@ -16,7 +16,7 @@ from tests.quality.bench.sets import Floats, Ints
 from tests.quality.bench.stepping import step_dense, step_sparse
 
 Doubles = npt.NDArray[np.float64]
-Algorithm = Literal["oasis", "softmax"]
+Algorithm = Literal["oasis", "oasis-softmax"]
 AT_ONCE = 1_000
 """Triplets whose rows are copied together."""
 
@@ -48,19 +48,24 @@ class Learner:
 
     def __init__(self, space: Space, how: Learning) -> None:
         self._space, self._how, self._W = space, how, space.first(how.start)
-        config = SoftmaxConfig(start=np.diag(self._W).copy())
-        self._softmax = Softmax(space.dim, config) if how.algorithm == "softmax" else None
+        config = OasisSoftmaxConfig(C=how.C, start=np.diag(self._W).copy())
+        self._both = OasisSoftmax(space.dim, config) if how.algorithm == "oasis-softmax" else None
 
     @property
     def W(self) -> Floats:
         """The learned matrix as a new one, float32 [d, d]."""
-        return self._W.copy() if self._softmax is None else self._softmax.W
+        return self._W.copy() if self._both is None else self._both.W
+
+    @property
+    def familiarity(self) -> Floats | None:
+        """What shows how much a query has in common with what was learned, as a new matrix; None: W does."""
+        return None if self._both is None else self._both.oasis.W.copy()
 
     def take(self, rows: Ints, drawn: npt.NDArray[np.bool_]) -> None:
         """Learn triplets in order, int64 [3, n]; drawn: which of them were drawn from the catalog."""
-        if self._softmax is None:
+        if self._both is None:
             self._W = step(self._W, self._space, rows, self._how.bounds(drawn))
             return
         for start in range(0, rows.shape[1], AT_ONCE):
             part = rows[:, start : start + AT_ONCE]
-            self._softmax.learn_many(*(DenseBlock(self._space.Z[one]) for one in part))
+            self._both.learn_many(*(DenseBlock(self._space.Z[one]) for one in part))

@@ -21,7 +21,7 @@ from daemon.validate.choosing import FAR, LEAST_LISTS, Compared, choose
 from daemon.validate.comparing import told_by_order
 from daemon.validate.evidence import Comparison, Conclusion, EvidenceRule, Standing, weigh
 from daemon.validate.measures import Float, Preference, by_cluster, differences
-from daemon.versions.forms import EVEN, FIRST, OFFERED, FormChoice
+from daemon.versions.forms import FIRST, OFFERED, FormChoice
 from tests.quality.bench.forms import own_scores
 from tests.quality.bench.geometry import mapped
 from tests.quality.bench.judged import of_lists, shown
@@ -81,8 +81,6 @@ class Variant:
 
 
 AS_SHIPPED = Variant()
-EVENLY = Variant(offered=(EVEN,), first=0)
-"""Of the softmax learner, whose forms are not chosen."""
 
 
 class Product:
@@ -109,7 +107,11 @@ class Product:
         self.place, self.standing, self.best, self.newest = variant.first, Standing(), 0, 0
         self.choices: dict[int, FormChoice] = {}
         self._scores: dict[int, Scores] = {0: self.own}
-        self.version = Version(self._learner.W, self._Z, self._space.metric)
+        self.version = self._version()
+
+    def _version(self) -> Version:
+        made = self._learner
+        return Version(made.W, self._Z, self._space.metric, made.familiarity)
 
     @property
     def learned(self) -> Learned:
@@ -133,7 +135,7 @@ class Product:
         self._parts.append(part)
         self._learner.take(part.rows, part.drawn)
         self.lists, self.newest = count, self.newest + 1
-        self.version = Version(self._learner.W, self._Z, self._space.metric)
+        self.version = self._version()
         learned, before = self.learned, self.newest - 1
         held = Window.last(learned.held, learned.held_clicks, self._taken)
         self._taken = len(learned.held) if len(learned.held) >= LEAST_JUDGED else 0

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from daemon.versions.forms import FormChoice
-from learners.forms.serving import BACKOFF
+from learners.forms.serving import BACKOFF, DEFAULT_POWER
 from tests.quality.bench.forms import Eigen, Form
 from tests.quality.bench.retrieval import Scores
 from tests.quality.bench.sets import Floats, Ints
@@ -31,11 +31,13 @@ class Folded:
 
 
 class Version:
-    """A learned W over the catalog's mapped rows Z, float32 [n, d]; metric: of the own ranking, [d]."""
+    """A learned W over the catalog's mapped rows Z, float32 [n, d]; metric: of the own ranking, [d];
+    familiarity: what shows how much a query has in common with what was learned, None: W."""
 
-    def __init__(self, W: Floats, Z: Floats, metric: Floats) -> None:
+    def __init__(self, W: Floats, Z: Floats, metric: Floats, familiarity: Floats | None = None) -> None:
         self._W, self._Z, self._metric = W, Z, metric
         self._powers: dict[float, Folded] = {}
+        self._shows = None if familiarity is None else Version(familiarity, Z, metric)
 
     @cached_property
     def _eigen(self) -> Eigen:
@@ -61,11 +63,19 @@ class Version:
         queries = queries[self._own[queries] > 0]
         if choice.raw or not choice.own_share or not len(queries):
             return choice
-        ratios = self.folded(choice.power).own[queries] / self._own[queries]
-        return replace(choice, usual=float(np.median(ratios)))
+        found = replace(choice, usual=self._usual(choice.power, queries))
+        if self._shows is None:
+            return found
+        return replace(found, usual_familiarity=self._shows._usual(DEFAULT_POWER, queries))
+
+    def _usual(self, power: float, queries: Ints) -> float:
+        return float(np.median(self.folded(power).own[queries] / self._own[queries]))
 
     def known(self, choice: FormChoice, rows: Ints) -> Doubles:
         """As `BackoffForm.known`."""
+        if self._shows is not None:
+            alike = replace(choice, power=DEFAULT_POWER, usual=choice.usual_familiarity)
+            return self._shows.known(alike, rows)
         found, usual = self.folded(choice.power).own[rows], choice.usual * self._own[rows]
         return np.divide(found, usual, out=np.ones(len(rows)), where=usual > 0)
 
