@@ -36,7 +36,7 @@ def judge(
     The verdict is kept beside the version, and counts for it and for later ones until these have their own.
     """
     from daemon.index import open_index
-    from daemon.index.verdicts import choose_mode, keep_verdict
+    from daemon.index.verdicts import JudgedStore, choose_mode, keep_verdict
     from daemon.models.decide import number_of
     from daemon.validate.store_modes import judge_store
 
@@ -52,7 +52,8 @@ def judge(
         index.close()
     if not dry_run:
         keep_verdict(versions, verdict)
-    choice = choose_mode(verdict, index.name)
+    asked = settings.index
+    choice = choose_mode(verdict, JudgedStore(index.name, asked.candidates, asked.holds_exported))
     if json:
         common.write_json(verdict.to_meta() | {"mode": choice.mode, "why": choice.why, "dry_run": dry_run})
         return EX_OK

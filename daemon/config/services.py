@@ -229,9 +229,12 @@ class IndexConfig(Section):
         "auto",
         description="what the store is asked: own, your ranking; folded, the learned one up to each object's"
         " norm; rescored, the learned one of the candidates; embedded, where it holds exported vectors; auto:"
-        " rescored or folded where `tripletd index judge` holds it up, else own",
+        " rescored or folded where `tripletd index judge` holds it up, else own; with `version`, embedded"
+        " where that is held up, else the catalog is searched",
     )
-    version: int = Field(-1, ge=-1, description="embedded: the version whose exported vectors it holds")
+    version: int = Field(
+        -1, ge=-1, description="embedded, auto: the version whose exported vectors it holds; -1: your own"
+    )
     candidates: int = Field(
         200, ge=1, le=10_000, description="objects fetched per question, of which the best are answered"
     )
@@ -254,6 +257,11 @@ class IndexConfig(Section):
         description="least share of the exact first 10 that the store should find; below it, a warning",
     )
     recall_every: OptionalSeconds = Field(600.0, description="how often that is measured; empty never")
+
+    @property
+    def holds_exported(self) -> bool:
+        """Whether the store holds vectors that a version exported."""
+        return self.version >= 0 and self.mode in ("auto", "embedded")
 
     @field_validator("address")
     @classmethod

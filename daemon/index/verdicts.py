@@ -3,6 +3,9 @@
 A version's own verdict speaks of the search of the catalog. Another index finds other objects: a folded query
 leaves out the norms of objects, and an approximate search misses some. So each mode is compared with the
 owner's ranking by itself, and one that does not hold is not used, whatever the version is worth.
+
+A store of vectors that a version exported cannot be asked for the owner's ranking: that one mode is compared
+with the owner's ranking of the catalog, and the catalog is searched where it does not hold.
 """
 
 from __future__ import annotations
@@ -18,13 +21,31 @@ import structlog
 from checkpoints import VersionStore
 from checkpoints.store import CheckpointError, KeyExists
 
-Mode: TypeAlias = Literal["own", "folded", "rescored", "embedded"]
+Mode: TypeAlias = Literal["own", "folded", "rescored", "embedded", "catalog"]
+"""What the store is asked; `catalog`: it is not, and the catalog is searched."""
 JUDGED: tuple[Mode, ...] = ("rescored", "folded")
 """Those between which verdicts choose, in the order of what is taken where they are alike: the first gives
 the served order of its candidates."""
+EXPORTED: tuple[Mode, ...] = ("embedded",)
+"""The same where the store holds vectors that a version exported."""
 LEAST_QUERIES = 50
 """Fewer held-out queries than this hold nothing up."""
 FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedStore:
+    """What a verdict is on. index: the store's name. candidates: how many it is asked for. exported: it holds
+    vectors that a version exported."""
+
+    index: str
+    candidates: int
+    exported: bool = False
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """Those that are judged."""
+        return EXPORTED if self.exported else JUDGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +90,11 @@ class IndexVerdict:
     modes: Mapping[str, ModeVerdict]
     at: float
 
+    def is_on(self, store: JudgedStore) -> bool:
+        """Whether it is on this store, and as it is asked now."""
+        asked = self.index == store.index and self.candidates == store.candidates
+        return asked and set(self.modes) <= set(store.modes)
+
     def to_meta(self) -> dict[str, Any]:
         """As it stands beside its version."""
         modes = {
@@ -93,15 +119,18 @@ class IndexVerdict:
         return cls(meta["index"], meta["candidates"], meta["version"], modes, meta["at"])
 
 
-def choose_mode(verdict: IndexVerdict | None, index: str) -> ModeChoice:
+def choose_mode(verdict: IndexVerdict | None, store: JudgedStore) -> ModeChoice:
     """Which mode is used: the one that users like most of those that hold, within its error the first of
-    `JUDGED`; `own` where none does. verdict: the newest, None where there is none."""
+    `JUDGED`; where none does, `own`, or `catalog` of exported vectors. verdict: the newest on this store,
+    None where there is none. Pure."""
+    rest: Mode = "catalog" if store.exported else "own"
     if verdict is None:
-        return ModeChoice("own", f"no verdict on {index} yet: tripletd index judge")
-    holding = [mode for mode in JUDGED if mode in verdict.modes and verdict.modes[mode].holds]
+        told = f"no verdict on {store.index} yet with {store.candidates} candidates: tripletd index judge"
+        return ModeChoice(rest, told)
+    holding = [mode for mode in store.modes if mode in verdict.modes and verdict.modes[mode].holds]
     if not holding:
         told = "; ".join(f"{name} {one.told}" for name, one in verdict.modes.items())
-        return ModeChoice("own", f"version {verdict.version} holds in no mode: {told}")
+        return ModeChoice(rest, f"version {verdict.version} holds in no mode: {told}")
     best = holding[0]
     for mode in holding[1:]:
         if verdict.modes[mode].mean > verdict.modes[best].mean + verdict.modes[best].error:
@@ -130,7 +159,7 @@ def keep_verdict(versions: VersionStore, verdict: IndexVerdict) -> None:
         return
 
 
-def read_verdict(versions: VersionStore, version: int, index: str) -> IndexVerdict | None:
+def read_verdict(versions: VersionStore, version: int, store: JudgedStore) -> IndexVerdict | None:
     """The newest on this version in this store, None where there is none. Raises CheckpointError."""
     newest = None
     for number in range(MOST):
@@ -138,16 +167,19 @@ def read_verdict(versions: VersionStore, version: int, index: str) -> IndexVerdi
         if meta is None:
             break
         found = IndexVerdict.of_meta(meta)
-        if found is not None and found.index == index:
+        if found is not None and found.is_on(store):
             newest = found
     return newest
 
 
-def newest_verdict(versions: VersionStore, version: int, index: str) -> IndexVerdict | None:
-    """On this version, or on the newest one before it that was judged. Raises CheckpointError."""
+def newest_verdict(versions: VersionStore, version: int, store: JudgedStore) -> IndexVerdict | None:
+    """On this version, or on the newest one before it that was judged; vectors that were exported are of this
+    version alone. Raises CheckpointError."""
+    if store.exported:
+        return read_verdict(versions, version, store)
     for number in sorted(versions.versions(), reverse=True):
         if number <= version:
-            found = read_verdict(versions, number, index)
+            found = read_verdict(versions, number, store)
             if found is not None:
                 return found
     return None
@@ -159,11 +191,11 @@ class KeptVerdicts:
     def __init__(
         self,
         versions: VersionStore,
-        index: str,
+        store: JudgedStore,
         every_s: float = LOOK_EVERY_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._versions, self._index = versions, index
+        self._versions, self._store = versions, store
         self._every_s, self._clock = every_s, clock
         self._known: dict[int, tuple[float, ModeChoice]] = {}
         self._lock = threading.Lock()
@@ -175,12 +207,12 @@ class KeptVerdicts:
             if known is not None and self._clock() - known[0] < self._every_s:
                 return known[1]
             try:
-                choice = choose_mode(newest_verdict(self._versions, version, self._index), self._index)
+                choice = choose_mode(newest_verdict(self._versions, version, self._store), self._store)
             except CheckpointError as error:
-                log.warning("verdicts on the store cannot be read", index=self._index, why=str(error))
-                choice = known[1] if known is not None else choose_mode(None, self._index)
+                log.warning("verdicts on the store cannot be read", index=self._store.index, why=str(error))
+                choice = known[1] if known is not None else choose_mode(None, self._store)
             if known is None or known[1] != choice:
-                log.info("how the store is asked", index=self._index, mode=choice.mode, why=choice.why)
+                log.info("how the store is asked", index=self._store.index, mode=choice.mode, why=choice.why)
             self._known[version] = (self._clock(), choice)
             while len(self._known) > REMEMBERED:
                 del self._known[next(iter(self._known))]

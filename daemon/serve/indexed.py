@@ -90,6 +90,9 @@ class IndexSearch:
     def find(self, alias: str, query: Query) -> IndexFound:
         """What the store finds for a query without ids to include. Raises QueryError."""
         choice, asked = self._asked(alias, query)
+        if choice.mode == "catalog":
+            use = IndexUse(self._index.name, choice.mode, 0, choice.why)
+            return IndexFound(asked.model, asked.formed, use)
         vector = asked.results[0]
         if isinstance(vector, QueryError):
             raise vector
@@ -126,11 +129,29 @@ class IndexSearch:
                 remedy = "write them again, and set index.version"
                 raise QueryError("other_version", told, "alias", remedy, 503)
             return ModeChoice("embedded", named), made
+        if self._config.holds_exported:
+            return self._exported(alias, query)
         if mode == "own":
             return ModeChoice("own", named), self._maker.vectors(alias, [query], "own")
         made = self._maker.vectors(alias, [query], "folded")
         choice = self._mode_of(made.model.version) if mode == "auto" else ModeChoice(mode, named)
         return choice, made if choice.mode != "own" else self._maker.vectors(alias, [query], "own")
+
+    def _exported(self, alias: str, query: Query) -> tuple[ModeChoice, VectorAnswers]:
+        """The same of a store of exported vectors: where these are not of the model that answers, or not held
+        up, the catalog is searched."""
+        own = self._maker.vectors(alias, [query], "own")
+        choice = self._mode_of(own.model.version)
+        if choice.mode != "embedded":
+            return choice, own
+        try:
+            made = self._maker.vectors(alias, [query], "embedded")
+        except QueryError as refused:
+            return ModeChoice("catalog", refused.message), own
+        if made.model.version != self._config.version:
+            why = f"the store holds vectors of version {self._config.version}, not of {made.model.version}"
+            return ModeChoice("catalog", why), made
+        return choice, made
 
     def _without(self, error: StoreError) -> IndexUse:
         """What is used in the place of a store that does not answer. Raises QueryError where nothing is."""

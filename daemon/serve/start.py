@@ -22,7 +22,7 @@ from checkpoints import VersionStore
 from daemon.config.schema import Config, ServeConfig
 from daemon.exits import EX_OK, EX_SOFTWARE, UserError
 from daemon.index import open_index
-from daemon.index.verdicts import KeptVerdicts
+from daemon.index.verdicts import JudgedStore, KeptVerdicts
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime_without_server
 from daemon.serve.http import HttpLimits, HttpServer, LocalModel, Parts, Writes, create_app, serve
 from daemon.serve.http.upstream import UpstreamSettings
@@ -164,7 +164,8 @@ def _index(
     recall = StoreRecall(index, config.index, live.sample_queries, metrics.measured)
     stack.callback(recall.close)
     recall.start()
-    mode_of = KeptVerdicts(versions, index.name).mode_of
+    judged = JudgedStore(index.name, config.index.candidates, config.index.holds_exported)
+    mode_of = KeptVerdicts(versions, judged).mode_of
     log.info("questions go to a store", index=index.name, mode=config.index.mode)
     return IndexSearch(index, config.index, live, mode_of, metrics)
 

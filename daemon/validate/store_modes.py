@@ -2,7 +2,8 @@
 answers: every held-out query is asked, and an object that is not among its candidates is behind those that
 are, whatever its score would be.
 
-The other side of the comparison is the owner's ranking as the same store answers it. Differences are those
+The other side of the comparison is the owner's ranking as the same store answers it, and that of the catalog
+where the store holds vectors that a version exported, which cannot be asked for it. Differences are those
 that versions are judged by (`daemon.validate.comparing`), clustered by query.
 """
 
@@ -18,7 +19,7 @@ from checkpoints import VersionStore
 from daemon.config.schema import Config
 from daemon.exits import EX_TEMPFAIL, EX_UNAVAILABLE, EX_USAGE, UserError
 from daemon.index import StoreError, VectorIndex
-from daemon.index.verdicts import JUDGED, IndexVerdict, ModeVerdict
+from daemon.index.verdicts import IndexVerdict, ModeVerdict
 from daemon.replica.vectors import NoVectorsError, VectorMaker, WantedVector
 from daemon.replica.view import ModelId, View
 from daemon.telemetry import ValidateMetrics
@@ -42,9 +43,12 @@ _ASKED: tuple[WantedVector, ...] = ("folded", "own")
 def judge_store(config: Config, versions: VersionStore, number: int, index: VectorIndex) -> IndexVerdict:
     """The verdict on every mode for a version, on the held-out lists that are there now. Raises UserError
     where nothing can be judged."""
-    if config.index.mode == "embedded":
-        told = "index.mode is embedded: its vectors rank as the version does, whose verdict speaks for it"
-        raise UserError(told, "set index.mode to auto for a store of your own vectors", EX_USAGE)
+    if config.index.holds_exported and number != config.index.version:
+        message = f"the store holds vectors of version {config.index.version}, not of version {number}"
+        remedy = (
+            f"tripletd index judge {config.index.version}, or write those of {number} and set index.version"
+        )
+        raise UserError(message, remedy, EX_USAGE)
     with ExitStack() as stack:
         inputs = open_inputs(stack, config, ValidateMetrics())
         impressions = _held_out(inputs)
@@ -56,12 +60,14 @@ def judge_store(config: Config, versions: VersionStore, number: int, index: Vect
         panel = judge.panel(impressions)
         block, _ = judge.objects.block(panel.queries)
         maker, view = _model(config, versions, number)
-        ids = [ref.id for ref in panel.queries]
-        folded, own = (
-            _asked(index, config.index.candidates, ids, _vectors(maker, view, block, mode)) for mode in _ASKED
-        )
-    lists = {"folded": folded, "rescored": _in_served_order(candidate, judge, panel, folded)}
-    modes = {str(mode): compare_modes(panel, lists[mode], own) for mode in JUDGED}
+        ids, k = [ref.id for ref in panel.queries], config.index.candidates
+        if config.index.holds_exported:
+            lists = {"embedded": _asked(index, k, ids, _vectors(maker, view, block, "embedded"))}
+            own = _best_of_catalog(inputs.candidates.open(0), judge, panel, k)
+        else:
+            folded, own = (_asked(index, k, ids, _vectors(maker, view, block, mode)) for mode in _ASKED)
+            lists = {"folded": folded, "rescored": _in_served_order(candidate, judge, panel, folded)}
+    modes = {mode: compare_modes(panel, found, own) for mode, found in lists.items()}
     return IndexVerdict(index.name, config.index.candidates, number, modes, time.time())
 
 
@@ -144,6 +150,18 @@ def _in_served_order(candidate: Candidate, judge: Judge, panel: Panel, lists: Li
         scores = candidate.scorer.rows(folded[query : query + 1], places)[0] if known else np.zeros(0)
         ordered.append([known[at] for at in np.argsort(-scores, kind="stable").tolist()])
     return ordered
+
+
+def _best_of_catalog(candidate: Candidate, judge: Judge, panel: Panel, k: int) -> Lists:
+    """The first `k` objects of the catalog for each query as a version ranks them, itself left out."""
+    ids = judge.objects.ids
+    rows = np.arange(len(ids))[None]
+    folded, ranked = candidate.scorer.fold(panel.queries), []
+    for query, ref in enumerate(panel.queries):
+        scores = candidate.scorer.rows(folded[query : query + 1], rows)[0]
+        order = np.argsort(-scores, kind="stable")[: k + 1].tolist()
+        ranked.append([ids[row] for row in order if ids[row] != ref.id][:k])
+    return ranked
 
 
 def _held_out(inputs: ValidatorInputs) -> list[Impression]:

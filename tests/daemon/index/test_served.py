@@ -168,6 +168,33 @@ def test_embedded_vectors_are_asked_by_their_own_version(
     assert f"the store holds vectors of version {told['version']}, and stable is at 0" in problem["message"]
 
 
+def test_exported_vectors_are_asked_where_a_verdict_holds_them_up(
+    shop: Shop, roles: Roles, postgres: Postgres
+) -> None:
+    documents, told = shop.vectors("d.npy")
+    postgres.table(
+        TABLE, documents[::-1].copy(), told["ids"], index="vector_ip_ops"
+    )  # found is another than asked
+    version, scores = told["version"], shop.scores()
+    server = serving(shop, roles, postgres, f"version = {version}")
+    catalog = server.get("/v1/similar?id=o3&k=12")[1]
+    assert (catalog["index"]["mode"], catalog["exact"]) == ("catalog", True)
+    assert "no verdict on pgvector served_items yet" in catalog["index"]["why"]
+    assert hits(catalog) == ranked(scores[3], 3)[:12]
+    above, below = ModeVerdict(0.1, 0.02, 300), ModeVerdict(-0.1, 0.02, 300)
+    name = f"pgvector {TABLE}"
+    keep_verdict(shop.versions, IndexVerdict(name, 200, version, {"embedded": above}, 1.0))
+    until(lambda: server.get("/v1/similar?id=o3")[1]["index"]["mode"] == "embedded", server.said)
+    assert hits(server.get("/v1/similar?id=o3&k=12")[1]) != hits(catalog)
+    keep_verdict(shop.versions, IndexVerdict(name, 200, version, {"embedded": below}, 2.0))
+    until(lambda: server.get("/v1/similar?id=o3")[1]["index"]["mode"] == "catalog", server.said)
+    assert hits(server.get("/v1/similar?id=o3&k=12")[1]) == hits(catalog)
+    assert main(["models", "promote", "own", "--config", str(shop.file)]) == EX_OK
+    until(lambda: server.get("/v1/similar?id=o3")[1].get("base") == 0, server.said)
+    told = server.get("/v1/similar?id=o3")[1]["index"]
+    assert (told["mode"], "no verdict" in told["why"]) == ("catalog", True)
+
+
 @pytest.mark.parametrize("fallback", ["none", "catalog"])
 def test_without_the_store(shop: Shop, roles: Roles, postgres: Postgres, fallback: str) -> None:
     section = '\n[index]\nstore = "pgvector"\naddress = "postgresql://nobody@127.0.0.1:1/none"\n'
