@@ -12,7 +12,7 @@ pytestmark = pytest.mark.kill
 
 
 def test_altered_bytes_are_never_accepted(tmp_path: Path) -> None:
-    altered_bytes(tmp_path, 150, 1).check()
+    altered_bytes(tmp_path, 60, 1).check()
 
 
 def test_learning_goes_on_from_the_version_before(tmp_path: Path) -> None:

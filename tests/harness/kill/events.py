@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -36,6 +37,12 @@ def event_bytes(
     if poison and number % (2 * POISON_EVERY) == 1 + POISON_EVERY:  # the encoder itself refuses to write this
         return encoded.replace(MARK.tobytes(), NAN.tobytes())
     return encoded
+
+
+@cache
+def numbered_event(seed: int, number: int, sparse: bool, key: str | None) -> bytes:
+    """The event of that number, the same wherever it is written: many lives are fed with it."""
+    return event_bytes(np.random.default_rng([seed, number]), number, sparse, key=key)
 
 
 def is_poison(value: bytes | None) -> bool:

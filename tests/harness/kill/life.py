@@ -10,8 +10,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from checkpoints.entries import LedgerEntry
 from checkpoints.ledger import Ledger
 from checkpoints.local import Fs, LocalStore
@@ -21,7 +19,7 @@ from checkpoints.store import CheckpointError
 from daemon.exits import as_user_error
 from streams.open import open_sink
 from streams.source import OutRecord
-from tests.harness.kill.events import event_bytes
+from tests.harness.kill.events import numbered_event
 from tests.harness.kill.hosted import FAILURES, learn_all
 from tests.harness.kill.site import SPARSE, Case, Site, make_site
 
@@ -48,10 +46,11 @@ def a_site(folder: Path, name: str, case: Case = SPARSE) -> Site:
 
 def feed(site: Site, seed: int = 8, count: int = EVENTS, first: int = 0) -> None:
     """Events `first` up to `first + count`, each the same in every life."""
-    records = []
-    for number in range(first, first + count):
-        rng = np.random.default_rng([seed, number])
-        records.append(OutRecord(event_bytes(rng, number, site.case.sparse, key=site.case.key(number))))
+    case = site.case
+    records = [
+        OutRecord(numbered_event(seed, number, case.sparse, case.key(number)))
+        for number in range(first, first + count)
+    ]
     with closing(open_sink(site.address)) as sink:
         sink.send(records)
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from contextlib import closing
 
-import numpy as np
-
 from streams.open import open_sink
 from streams.source import OutRecord
-from tests.harness.kill.events import event_bytes
+from tests.harness.kill.events import numbered_event
 from tests.harness.kill.site import Site
 
 
@@ -31,6 +29,6 @@ class Written:
         self.written = numbers.stop
 
     def _record(self, number: int) -> OutRecord:
-        rng = np.random.default_rng([self._seed, number])
-        value = event_bytes(rng, number, self._site.case.sparse, key=self._site.case.key(number))
+        case = self._site.case
+        value = numbered_event(self._seed, number, case.sparse, case.key(number))
         return OutRecord(value, partition=number % self._site.partitions)
