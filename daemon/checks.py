@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import tripletd
 from checkpoints.entries import LATEST
@@ -305,6 +306,47 @@ def _embeddings(config: Config) -> Iterator[CheckFinding]:
         yield CheckFinding("embeddings", "error", text, "take the model that embedded the catalog")
 
 
+def _index(config: Config) -> Iterator[CheckFinding]:
+    given = config.index
+    if not given.store:
+        return
+    from daemon.catalogs import serving_catalog
+    from daemon.index import StoreError, open_index
+
+    index = open_index(given)
+    assert index is not None
+    if given.holds_exported:
+        told = f"{index.name}: exported vectors of version {given.version}; it was not asked"
+        yield CheckFinding("index", "ok", told)
+        return
+    try:
+        found = index.search(_probe(config), given.candidates)
+        if given.tags:
+            index.search(_probe(config), 1, ["none has this tag"])
+    except StoreError as error:
+        yield CheckFinding("index", "error", f"{index.name}: {error.message}", error.remedy)
+        return
+    finally:
+        index.close()
+    catalog = serving_catalog(config)
+    known = 0 if catalog is None else sum(catalog.row_of(one.id) is not None for one in found)
+    told = f"{index.name} answers: {known:,} of {len(found):,} objects that it found are in the catalog"
+    if known:
+        yield CheckFinding("index", "ok", told)
+    else:
+        remedy = "index.id has to name the column or field of the ids that the catalog has"
+        yield CheckFinding("index", "error", told, remedy)
+
+
+def _probe(config: Config) -> list[float] | dict[str, list[Any]]:
+    """A vector of the size of those that the store holds."""
+    views = config.space_spec().views
+    if any(view.kind == "sparse" for view in views):
+        return {"indices": [0], "values": [1.0]}
+    dim = sum(view.dim for view in views)
+    return [float(dim) ** -0.5] * dim
+
+
 def _http(config: Config) -> Iterator[CheckFinding]:
     for key in ROLE_PORTS:
         role = key.removesuffix("_port")
@@ -340,6 +382,7 @@ _CHECKS: dict[str, Callable[[Config], Iterator[CheckFinding]]] = {
     "feed.position_weights": _position_weights,
     "feed.follow.registry": _registry,
     "embeddings": _embeddings,
+    "index": _index,
     "http": _http,
 }
 
