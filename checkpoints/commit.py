@@ -373,7 +373,7 @@ class WriterLock:
         if fd is None:
             return False
         if fd < 0:
-            return True  # whoever writes there will be told
+            return True  # the writer there will get the error
         self.release()
         self._fd, self._is_next = fd, False
         return True
@@ -385,7 +385,8 @@ class WriterLock:
         return _holder(self._versions) or _holder(self._root)
 
     def tell_refused(self) -> None:
-        """Leave word for the holder that this process wanted the folder; where that fails nobody is told."""
+        """Leave a note for the holder that this process wanted the folder; where that fails it is left
+        out."""
         line = json.dumps({"pid": os.getpid(), "at": datetime.now(UTC).isoformat(timespec="seconds")})
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -242,7 +242,7 @@ def array_digest(array: np.ndarray) -> str:
 
 
 class ArrayDigests:
-    """Told the bytes of an encoded state in the order of its file, however they are cut."""
+    """Takes the bytes of an encoded state in the order of its file, in chunks of any size."""
 
     def __init__(self, encoded: EncodedState) -> None:
         self._specs = encoded.specs
@@ -265,14 +265,14 @@ class ArrayDigests:
             self._at += self._left[self._at] == 0
 
     def passing(self, chunks: Iterable[Buffer]) -> Iterator[Buffer]:
-        """The chunks, each told here on its way."""
+        """The chunks, each passed through here."""
         for chunk in chunks:
             self.update(chunk)
             yield chunk
 
     def specs(self) -> tuple[ArraySpec, ...]:
-        """What a manifest says of the arrays, once all bytes were told."""
-        assert not any(self._left), "told of every byte"
+        """What a manifest says of the arrays, once all bytes were taken."""
+        assert not any(self._left), "every byte was taken"
         return tuple(
             replace(spec, digest=digest.hexdigest())
             for spec, digest in zip(self._specs, self._digests, strict=True)

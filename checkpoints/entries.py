@@ -113,7 +113,7 @@ class Meaning:
     said: number of the newest entry that has a part in it, 0 for none: `entry`, or the one that took the
     name's own target away. It grows with each move that was meant, also of one back to an older version.
     doubts: numbers of unreadable ledger entries that may have moved it since: what they said does not count,
-    so the last readable intention stands, and whoever shows the name says that it is in doubt.
+    so the last readable intention stands, and where the name is shown it is marked as in doubt.
     """
 
     name: str

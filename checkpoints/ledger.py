@@ -145,8 +145,8 @@ class Ledger:
         self._known: dict[int, LedgerEntry] = {}
         self._all: list[LedgerEntry] = []
         self._last = 0
-        self._looked: float | None = None
-        self._told: set[str] = set()
+        self._checked_at: float | None = None
+        self._reported: set[str] = set()
         self._spoilt: set[int] = set()
         self._written_off: dict[int, int] = {}
 
@@ -180,7 +180,7 @@ class Ledger:
         """Readable entries with `n > after`, ascending. Not to be altered.
 
         What is damaged, or missing before the last, is passed over as if it had never been said; `report` is
-        told of each once in the life of this object. Raises Damaged only when nothing can be listed.
+        called with each once in the life of this object. Raises Damaged only when nothing can be listed.
         """
         with self._lock:
             self._refresh(report, after)
@@ -193,7 +193,7 @@ class Ledger:
         gap, a restored one) is found by a full look every FULL_LOOK_S.
         """
         with self._lock:
-            due = self._looked is None or time.monotonic() - self._looked >= FULL_LOOK_S
+            due = self._checked_at is None or time.monotonic() - self._checked_at >= FULL_LOOK_S
             if due or self._has_next():
                 self._refresh(report, after)
             return self._after(after)
@@ -259,9 +259,9 @@ class Ledger:
     def _put(self, wanted: LedgerEntry) -> None:
         """Raises KeyExists also where the number belongs to the past.
 
-        Whoever stood still between choosing the number and writing may find it free again: others took it,
-        and it was folded and deleted. A snapshot is there before the entries it stands for go, so a look
-        after writing tells.
+        A writer that was suspended between choosing the number and writing may find it free again: others
+        took it, and it was folded and deleted. A snapshot is there before the entries it stands for go, so a
+        look after writing tells.
         """
         key = ledger_key(wanted.n)
         self._store.put_new(key, [wanted.to_json()])
@@ -301,7 +301,7 @@ class Ledger:
             self._tell(report, f"folded {through}", self._why_spoilt(through))
         if found != self._all:
             self._all = found
-        self._looked = time.monotonic()
+        self._checked_at = time.monotonic()
 
     def _why_spoilt(self, through: int) -> CheckpointError:
         try:
@@ -333,7 +333,7 @@ class Ledger:
         """Take up the newest snapshot; numbers of the entries after it, all read that are there, and what is
         written off, as (first, last).
 
-        Entries vanish once two snapshots stand for them: whoever misses one looks for these again.
+        Entries vanish once two snapshots stand for them: a reader that misses one looks for these again.
         """
         for _ in range(_TRIES):
             listed, folded, lost = self._listed_again()
@@ -372,8 +372,8 @@ class Ledger:
         self._spoilt = {n for n in self._spoilt if n in folded and n > self._folded.through}
 
     def _tell(self, report: OnDamage | None, what: str, error: CheckpointError) -> None:
-        if report is not None and what not in self._told:
-            self._told.add(what)
+        if report is not None and what not in self._reported:
+            self._reported.add(what)
             report(error)
 
     def _listed(self) -> tuple[list[int], list[int], list[int]]:
@@ -384,7 +384,7 @@ class Ledger:
         return entries, folded, lost
 
     def _listed_again(self) -> tuple[list[int], list[int], list[int]]:
-        """What there is. A listing beside an append may show an entry and not the one before."""
+        """All entries. A listing during an append may show an entry and not the one before it."""
         numbers, folded, lost = self._listed()
         last, through = max(numbers, default=0), max([*folded, self._folded.through])
         if last - through > sum(n > through for n in numbers):

@@ -72,7 +72,7 @@ class Capture:
             before = written
 
     def release(self) -> None:
-        """No more pieces will be taken (done or failed): whoever waits may go on."""
+        """No more pieces will be taken (done or failed): waiting callers may continue."""
         self._live.set()
 
     def detach(self) -> None:
@@ -105,7 +105,7 @@ class Capture:
 class StateWriter:
     """Writes one captured state at a time into `store`; used by one thread at a time.
 
-    `hurry` ends `prepare` early, since whoever waits has something better to do.
+    `hurry` ends `prepare` early, since its caller has more urgent work.
     """
 
     def __init__(self, store: BlobStore, copy_below: int) -> None:

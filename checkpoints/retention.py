@@ -97,8 +97,9 @@ def _history_line(version_store: VersionStore, number: int) -> bytes:
 def _delete_unnamed(store: BlobStore, number: int, protected: Callable[[], Iterable[int]]) -> bool:
     """Delete a version unless it has got a name meanwhile; whether it went.
 
-    Whoever names a version writes the name and then looks for the manifest. Here the manifest goes, and then
-    the names are looked at: so one sees the other, and a version that was named just now gets it back.
+    A process that names a version writes the name and then looks for the manifest. Here the manifest is
+    removed first, and then the names are read: so one of the two sees the other, and a version that was just
+    named gets its manifest back.
     """
     key, is_named = manifest_key(number), True
     try:

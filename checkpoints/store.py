@@ -95,7 +95,7 @@ class BadKey(CheckpointError):
 
 
 OnDamage: TypeAlias = Callable[[CheckpointError], None]
-"""Told of what a reader passes over."""
+"""Called with what a reader passes over."""
 
 
 Buffer = bytes | bytearray | memoryview

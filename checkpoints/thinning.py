@@ -172,7 +172,7 @@ def _note(in_force: Mapping[str, list[LedgerEntry]], found: dict[int, set[str]])
 
 
 def _with_keys(entry: LedgerEntry, keys: set[str]) -> LedgerEntry:
-    """The entry with the lines of these keys alone: what it says of others another one has said anew."""
+    """The entry with the lines of these keys alone: a later entry repeats what it says of other keys."""
     left = {key: line for key, line in entry.measures[KEYS].items() if key in keys}
     fields = {name: getattr(entry, name) for name in entry.__dataclass_fields__}
     return LedgerEntry(**(fields | {"measures": {**entry.measures, KEYS: left}}))

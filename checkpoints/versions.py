@@ -275,7 +275,7 @@ class FolderWatch:
 
     how: GONE or LACKS while the folder is lost, "" while it has the version or something newer. is_replaced:
     another version stands under its number. losses: times so far, by how; a version of another line that
-    comes after counts too, as whoever looks every few seconds may find no more than that.
+    comes after counts too, since a reader that looks every few seconds may see no more than that.
     """
 
     def __init__(self, versions: VersionStore) -> None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import sys
 
-from daemon.runtime.leaving import ROLES, leave_when_told
+from daemon.runtime.leaving import ROLES, leave_on_signals
 
 
 def start() -> None:
     """The console command."""
     if ROLES.intersection(sys.argv[1:]):
-        leave_when_told()
+        leave_on_signals()
     from daemon.cli import main
     from daemon.runtime.leaving import end
 

@@ -34,17 +34,18 @@ log = structlog.get_logger("tripletd.catalog")
 def learner_catalog(config: Config, tell: Tell | None = None, *, whole: bool = False) -> Catalog | None:
     """The objects of catalog.path, of the configured space; None where it is empty.
 
-    Where they live in a database or a topic, those that were read first for this checkpoint folder: whoever
-    learns and judges goes on with what the versions were learned with, and nobody asks there again. tell: is
-    told how far reading is; by default a log line. whole: as of `open_catalog`. Raises CatalogError.
+    Where they live in a database or a topic, those that were first read for this checkpoint folder: learning
+    and judging continue with the objects that the versions were learned with, and the source is not asked
+    again. tell: receives the progress of reading; by default a log line. whole: as of `open_catalog`. Raises
+    CatalogError.
     """
     if not config.catalog.path:
         return None
     places, pinned = folders(config), ""
     if _live(config, config.catalog.path) is not None and _keeps_versions(config):
         pinned = config.checkpoints.path
-        if "://" not in pinned:  # beside the versions and nowhere else, so that both move together
-            places, pinned = places[:1], "the versions beside it"
+        if "://" not in pinned:  # with the versions and nowhere else, so that both move together
+            places, pinned = places[:1], "the versions next to it"
     source = _source(config, config.catalog.path, config.catalog.ids, config.space_spec(), pinned)
     return open_catalog(source, places, tell or log.info, whole=whole)
 
@@ -91,7 +92,7 @@ def _live(config: Config, path: str) -> LivePlace | None:
 
 
 def folders(config: Config) -> list[Path]:
-    """Where what was read may be kept: beside the versions, else in the user's cache.
+    """Folders for what was read: next to the versions, else in the user's cache.
 
     A command without a configuration makes no checkpoint folder.
     """
@@ -105,7 +106,7 @@ def folders(config: Config) -> list[Path]:
 
 
 def _keeps_versions(config: Config) -> bool:
-    """Whether there are versions, or whoever configured this means to have some."""
+    """Whether there are versions, or the configuration means to have some."""
     named = config.file is not None or config.origin_of("checkpoints.path") != "default"
     return named or Path(config.checkpoints.path, "versions").is_dir()
 
@@ -145,8 +146,8 @@ def as_block(column: Column) -> Block:
 def map_catalog(catalog: Catalog, fitted: FittedSpaceMap, *, keep: bool = True) -> Block:
     """Every object of the catalog in the learner's space; row i is object i.
 
-    keep: mapped objects are kept beside the catalog's own binary, where they take long to make, and every
-    process that needs them has the same copy; False leaves nothing behind.
+    keep: mapped objects that take long to make are kept next to the catalog's own binary, one copy for every
+    process that needs them; False leaves nothing behind.
     """
     if not keep or len(catalog) * fitted.dim < LEAST_NUMBERS:
         return fitted.transform(as_blocks(catalog.views))

@@ -103,7 +103,7 @@ def command_line() -> Callable[..., Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code. Errors are told on stderr, never as a stack trace."""
+    """Run one command; returns the exit code. Errors are written to stderr, never as a stack trace."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     _standard_streams()
     notice_on_stderr()

@@ -84,7 +84,8 @@ class Delivery:
 
 
 class DeadLetterWriter(BackgroundThread):
-    """Writes dead letters in a thread of its own, so that the waiting loop hears signals. Owns its sink.
+    """Writes dead letters in a thread of its own, so that the waiting loop still handles signals. Owns its
+    sink.
 
     `fence` raises when another learner has taken over: nothing is sent then.
     """

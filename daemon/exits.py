@@ -27,7 +27,7 @@ INTERRUPTED = 130
 """What a shell reports for a program ended by Ctrl-C: 128 + SIGINT."""
 
 LAST_WORDS = "TRIPLETD_LAST_WORDS_FD"
-"""Environment variable of a role started by `up`: the pipe that hears why it ends."""
+"""Environment variable of a role started by `up`: the pipe for the reason why it ends."""
 
 
 class UserError(Exception):
@@ -99,7 +99,8 @@ def _words(error: Exception) -> tuple[str, str]:
 
 
 def report(error: Exception, debug: bool) -> int:
-    """Tell the user on stderr and give the exit code; a bug's details go to a file, not to the terminal."""
+    """Write the error to stderr and return the exit code; a bug's details go to a file, not to the
+    terminal."""
     readable = as_user_error(error)
     _leave_word(readable or UserError(f"{type(error).__name__}: {error}"))
     if readable is not None:
@@ -117,7 +118,7 @@ def report(error: Exception, debug: bool) -> int:
 
 
 def _leave_word(error: UserError) -> None:
-    """To whoever started this process and asked for it: why it ends, the first line and the remedy."""
+    """To the parent process, if it asked for it: why this one ends, the first line and the remedy."""
     text = f"{error.message.partition(chr(10))[0].rstrip(':')}\n{error.remedy}"
     with suppress(OSError, ValueError):
         descriptor = int(os.environ.get(LAST_WORDS, ""))

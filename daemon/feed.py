@@ -228,7 +228,7 @@ class Interrupts:
 
 @dataclass(frozen=True, slots=True)
 class FeedJob:
-    """What to feed: the sources, their format (None: told from the first line), and how to go about it."""
+    """What to feed: the sources, their format (None: detected from the first line), and the options."""
 
     sources: Sequence[str]
     format: str | None

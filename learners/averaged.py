@@ -4,7 +4,7 @@ mean_T = (W_1 + ... + W_T)/T, W_t the matrix after event t. With W_t = W_0 + sum
 
     mean_T = W_T - U_T/T,  U_T = sum over i <= T of (i - 1) tau_i V_i,
 
-so beside W one more array takes each step once more, with another step size: it touches as many entries as
+so a second array besides W takes each step once more, with another step size: it touches as many entries as
 the step, and is exact for any cut (the trick of the averaged perceptron, Freund and Schapire 1999). Rounding:
 U takes the same sums as W, so the mean is as precise as W is. It forgets nothing: on a stream whose users
 change, W itself is ahead of it.

@@ -101,8 +101,8 @@ class BaseLearner(ABC, Generic[AnyConfig]):
 
     @abstractmethod
     def _restore(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> None:
-        """Go on from saved arrays, by `config`; what steps write in place is copied, or taken over. Raises
-        StateError."""
+        """Continue from saved arrays, by `config`; arrays that steps change in place are copied, or taken
+        over. Raises StateError."""
 
     @abstractmethod
     def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
@@ -158,10 +158,10 @@ class BaseLearner(ABC, Generic[AnyConfig]):
             *triplets, weights = triplets  # type: ignore[assignment]
         batch = as_triplets(*triplets, keys=keys)
         info = self._learn(batch, checked_weights(batch, self.dim, weights))
-        self._looked_at(batch, info)
+        self._check_precision(batch, info)
         return info
 
-    def _looked_at(self, batch: TripletBatch, info: StepInfo) -> None:
+    def _check_precision(self, batch: TripletBatch, info: StepInfo) -> None:
         """What a learner tells of triplets that it has learned; nothing here."""
 
     def taken(self, batch: TripletBatch, info: StepInfo, weights: Weights = None) -> Sequence[Steps]:
@@ -201,8 +201,8 @@ class BaseLearner(ABC, Generic[AnyConfig]):
     def from_state(
         cls, arrays: Mapping[str, NDArray[Any]], config: AnyConfig | None = None, copy: bool = True
     ) -> Self:
-        """Go on from the arrays of `state`. copy=False takes the large ones over without a copy: they must be
-        writable, and steps change them in place.
+        """Continue from the arrays of `state`. copy=False takes the large ones over without a copy: they must
+        be writable, and steps change them in place.
 
         Raises StateError naming the array that is missing or has another shape, dtype or value.
         """
@@ -268,7 +268,7 @@ def checked_weights(batch: TripletBatch, dim: int, weights: Weights) -> Doubles:
 HALF_SPACING = 2.0**-25
 """Half the distance of 1 to the float32 number below it: what is added to 1 must be more to change it."""
 
-LOOKED_AT = 64
+ROWS_CHECKED = 64
 """Steps of a batch by which its vectors are judged."""
 
 LARGE_LOSS = 0.5
@@ -294,7 +294,7 @@ class StepsFromIdentity:
         if not updated.any():
             return
         self._next = 2 * self._seen
-        rows = np.flatnonzero(updated & (info.loss > LARGE_LOSS))[:LOOKED_AT]  # others need no large step
+        rows = np.flatnonzero(updated & (info.loss > LARGE_LOSS))[:ROWS_CHECKED]  # others need no large step
         if not len(rows):
             return
         part = batch.take(rows)
@@ -415,7 +415,7 @@ class MatrixLearner(BaseLearner[AnyConfig]):
             require_symmetric(self.base)
         self._check(self.dim)
 
-    def _looked_at(self, batch: TripletBatch, info: StepInfo) -> None:
+    def _check_precision(self, batch: TripletBatch, info: StepInfo) -> None:
         self._sizes.look(type(self).__name__, batch, info)
 
     @property

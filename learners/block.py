@@ -61,7 +61,7 @@ class SparseBlock:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the indices and values of its rows, not of what a slice shares beside them."""
+        """Bytes of the indices and values of its rows, without the rest that a slice shares."""
         return 8 * int(self.indptr[-1] - self.indptr[0])
 
     def slice(self, start: int, stop: int) -> SparseBlock:
@@ -94,11 +94,11 @@ class SparseBlock:
     def increasing(self) -> NDArray[np.bool_]:
         """Of each entry of the rows, whether it comes first in its row or behind a smaller index."""
         first, last = int(self.indptr[0]), int(self.indptr[-1])
-        indices, told = self.indices[first:last], np.ones(last - first, np.bool_)
-        np.greater(indices[1:], indices[:-1], out=told[1:])
+        indices, kept = self.indices[first:last], np.ones(last - first, np.bool_)
+        np.greater(indices[1:], indices[:-1], out=kept[1:])
         starts = self.indptr[:-1] - first
-        told[starts[starts < last - first]] = True
-        return told
+        kept[starts[starts < last - first]] = True
+        return kept
 
     def check_indices(self) -> None:
         """Raises BlockError naming the first row with an index out of range, or not above the one before it,

@@ -73,7 +73,7 @@ REASONS: Mapping[int, str] = {SOURCE: "cap_source", QUERY: "cap_query", ITEM: "c
 
 
 class StepWindow:
-    """How much each source, query and item moved the learner in the newest events, and who may go on.
+    """How much each source, query and item moved the learner in the newest events, and which may still.
 
     An event is let in unless the steps of one of its names within the newest `config.window` events that were
     let in have reached the cap of that kind; the first such kind is its fate. It is learned with no more

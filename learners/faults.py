@@ -17,8 +17,8 @@ WEIGHT_FAULTS = [MAGNITUDE, NOT_FINITE, MAGNITUDE]
 
 
 def spread_rows(block: Block, reason: NDArray[np.uint8]) -> Float32s:
-    """The rows, dense (those of a dense block themselves); a fault of a row is told in `reason` where none is
-    yet, and a sparse one stays 0 then."""
+    """The rows, dense (those of a dense block themselves); a fault of a row is put into `reason` where there
+    is none yet, and a sparse row then stays 0."""
     if isinstance(block, DenseBlock):
         fault_dense(block.values, reason)
         return block.values
@@ -28,7 +28,7 @@ def spread_rows(block: Block, reason: NDArray[np.uint8]) -> Float32s:
 
 
 def fault_weights(weights: NDArray[np.float64], reason: NDArray[np.uint8]) -> None:
-    """The fault of each weight, told in `reason` where the rows of its event have none."""
+    """The fault of each weight, put into `reason` where the rows of its event have none."""
     fault = np.select([weights < 0, ~np.isfinite(weights), weights > MAX_MAGNITUDE], WEIGHT_FAULTS, NONE)
     reason[...] = np.where(reason == NONE, fault, reason)
 
@@ -53,7 +53,7 @@ def spread_triplets(
     batch: TripletBatch, weights: NDArray[np.float64], info: StepInfo, part: slice
 ) -> tuple[list[Float32s], tuple[Any, ...]]:
     """(the rows of a part of a batch, dense: queries, clicked, skipped; where kernels write of it in
-    `info`, with the faults of rows and weights already told). weights: float64, those of the part."""
+    `info`, with the faults of rows and weights already in it). weights: float64, those of the part."""
     reason = info.reason[part]
     rows = [spread_rows(block, reason) for block in (batch.query, batch.clicked, batch.skipped)]
     fault_weights(weights, reason)

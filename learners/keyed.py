@@ -152,7 +152,7 @@ class Directory:
         keys: of each event, b"" without one. reason: uint8 [n], 0 for each event that a step will take.
         numbers: int64 [n], of each event that a step will take and that names a key: its own, ascending.
         """
-        told, tenancy = reason.copy(), np.full(len(keys), -1, np.int64)
+        reasons, tenancy = reason.copy(), np.full(len(keys), -1, np.int64)
         tenancies: list[Tenancy] = []
         current: dict[int, int] = {}
         used = len(self)
@@ -165,7 +165,7 @@ class Directory:
             if slot is None:
                 slot = self._let_in(key, number) if key else None
             if slot is None:
-                told[row] = Reason.KEY_REFUSED if key else Reason.KEY_MISSING
+                reasons[row] = Reason.KEY_REFUSED if key else Reason.KEY_MISSING
                 continue
             if fresh or slot not in current:
                 current[slot] = len(tenancies)
@@ -175,7 +175,7 @@ class Directory:
             self.last[slot] = number
             self.events[slot] += 1
         evicted = sum(one.fresh for one in tenancies) - (len(self) - used)
-        return Assigned(tenancies, tenancy, told, evicted)
+        return Assigned(tenancies, tenancy, reasons, evicted)
 
     def _let_in(self, key: bytes, number: int) -> int | None:
         """The slot that a new key gets at this event; None where there is none for it."""
@@ -198,7 +198,7 @@ class Directory:
 
     @classmethod
     def from_arrays(cls, config: KeyedConfig, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Go on from `arrays`, copied. Raises StateError naming the one that does not fit."""
+        """Continue from `arrays`, copied. Raises StateError naming the one that does not fit."""
         directory = cls(config)
         for name, own in directory.arrays().items():
             given = saved(arrays, name, own.dtype, own.shape)
@@ -309,16 +309,16 @@ class Keyed(BaseLearner[KeyedConfig]):
             if tenancy.fresh:
                 self._begin(tenancy.slot)
             learner, rows = self._learner_in(tenancy.slot), order[start:end]
-            told = learner.learn_many(grouped.slice(start, end), weights[rows] if len(weights) else None)
+            step = learner.learn_many(grouped.slice(start, end), weights[rows] if len(weights) else None)
             self._keep(tenancy.slot, learner)
             start = end
-            info.outcome[rows], info.loss[rows] = told.outcome, told.loss
-            info.tau[rows], info.reason[rows] = told.tau, told.reason
-            info.projected += [int(rows[at - 1]) + 1 for at in told.projected]
+            info.outcome[rows], info.loss[rows] = step.outcome, step.loss
+            info.tau[rows], info.reason[rows] = step.tau, step.reason
+            info.projected += [int(rows[at - 1]) + 1 for at in step.projected]
         info.projected.sort()
 
     def _begin(self, slot: int) -> None:
-        """The slot's model anew."""
+        """Reset the slot's model."""
         self._learners.pop(slot, None)
         for name, array in self.untrained.state().items():
             self._arrays[name][slot] = array
@@ -347,7 +347,7 @@ class Keyed(BaseLearner[KeyedConfig]):
         """Learn again what another copy learned: its bits, but for the count of events that it refused
         after.
 
-        Raises BlockError for steps of another kind, without numbers or keys, of numbers that do not go on
+        Raises BlockError for steps of another kind, without numbers or keys, of numbers that do not follow on
         from here, and where one finds no room or is malformed: the others are applied then.
         """
         if not isinstance(steps, TripletSteps) or steps.numbers is None:

@@ -172,15 +172,15 @@ class OmksMaps(BaseLearner[OmksMapsConfig]):
             outcomes, awake = np.empty(shape, np.uint8), np.empty(shape, np.bool_)
             for k, (matrix, pending) in enumerate(zip(matrices, self.pending, strict=True)):
                 own = (outcomes[k], np.empty(shape[1], np.float32), taus[k], steps[3])
-                first, told = int(self._layout.starts[k]), (margins[k], awake[k])
+                first, outputs = int(self._layout.starts[k]), (margins[k], awake[k])
                 C, waiting = self.config.C, pending.for_kernels
                 step_dense(
-                    matrix, waiting, BILINEAR, C, UNBOUNDED, first, tuple(rows), scale[part], own, told
+                    matrix, waiting, BILINEAR, C, UNBOUNDED, first, tuple(rows), scale[part], own, outputs
                 )
             weigh_steps(rule, self.standing, margins, taus, outcomes, awake, scale[part], steps)
         return info
 
-    def _looked_at(self, batch: TripletBatch, info: StepInfo) -> None:
+    def _check_precision(self, batch: TripletBatch, info: StepInfo) -> None:
         self._sizes.look(type(self).__name__, batch, info)
 
     def taken(self, batch: TripletBatch, info: StepInfo, weights: Weights = None) -> Sequence[Steps]:

@@ -12,10 +12,10 @@ score where similarity is a distance.
 Rows come descending by score, equal scores by ascending row. `SearchIndex` holds items for one form after
 another, and gives the scores of the form.
 
-Beside it: one answer out of the answers of several parts; the order of a few items by the scores themselves,
-for similarities that no inner product gives; the score itself, for given rows. Items are made ready first:
-what is scored, and beside it what makes a scan quick and its bound rigorous. What a search refuses is refused
-before anything is indexed.
+Also: one answer out of the answers of several parts; the order of a few items by the scores themselves, for
+similarities that no inner product gives; the score itself, for given rows. Items are prepared first: what is
+scored, and what makes a scan quick and its bound rigorous. What a search refuses is refused before anything
+is indexed.
 
 Pure: arrays in, arrays out.
 """
@@ -142,7 +142,7 @@ class SparseItems:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class DenseItems:
-    """Dense items, n rows of d columns, referred to, and their 8-bit codes: a byte per number beside its
+    """Dense items, n rows of d columns, by reference, and their 8-bit codes: one more byte per number of
     four.
 
     values: float32 [n, d]; codes: int8 [n, p], d padded with zeros; bounds: float64 [n, 3]: the step of

@@ -113,7 +113,7 @@ def _stable(norm: float, values: NDArray[np.float64]) -> float:
 
 
 COORDINATES = 6
-"""Coordinates told of a direction."""
+"""Coordinates reported of a direction."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,10 @@ For streams without an end whose users change. Nothing is done per event; after 
 
 each one pass over W, or over each block of OMKS over maps; W_0 where that is another diagonal than I. Both
 keep I as it is, so an untrained similarity stays the cosine, and keep W symmetric and PSD where it is: they
-mix it with I. decay forgets: a step counts
-(1 - decay)^k after k pulls. radius is the projection onto the ball around the start, which brings W nearer to
-every matrix U in that ball; so the mistake bound of OASIS, which lives of ||W - U||, goes on to hold against
-every such U (the argument of Zinkevich: Online convex programming and generalized infinitesimal gradient
-ascent, ICML 2003).
+mix it with I. decay forgets: a step counts (1 - decay)^k after k pulls. radius is the projection onto the
+ball around the start, which brings W nearer to every matrix U in that ball; so the mistake bound of OASIS,
+which lives of ||W - U||, still holds against every such U (the argument of Zinkevich: Online convex
+programming and generalized infinitesimal gradient ascent, ICML 2003).
 
 The diagonal metrics of SOML are pulled towards w = 0 by decay alone, and what is behind w, the rounds, by the
 same share, see `DiagonalLearner.forget`; the length of w says nothing there, since what is served divides by

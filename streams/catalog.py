@@ -34,7 +34,7 @@ from streams.objects.catalog_file import (
     texts_of,
 )
 from streams.objects.columns import ObjectColumns
-from streams.objects.from_arrays import ArrayReader, CatalogFileReader, beside, is_catalog
+from streams.objects.from_arrays import ArrayReader, CatalogFileReader, ids_file_of, is_catalog
 from streams.objects.from_lines import LineReader
 from streams.objects.rows import (
     CatalogError,
@@ -260,7 +260,7 @@ def _opened(path: Path, ids: Path | None, columns: ObjectColumns, space: SpaceSp
     if name.endswith(".safetensors"):
         from streams.objects.catalog_file import map_arrays
 
-        if ids is None and not columns and (is_catalog(map_arrays(path)[1]) or beside(path) is None):
+        if ids is None and not columns and (is_catalog(map_arrays(path)[1]) or ids_file_of(path) is None):
             return CatalogFileReader(path, space)
         return ArrayReader(path, ids, columns, space)
     if name.endswith((".npy", ".npz")):
@@ -289,7 +289,7 @@ def source_files(path: Path, ids: Path | None) -> list[Path]:
         return sorted(one for one in path.rglob("*") if one.is_file())
     own = ids
     if own is None and path.name.lower().endswith((".npy", ".npz", ".safetensors")):
-        own = beside(path)
+        own = ids_file_of(path)
     return [path] if own is None else [path, own]
 
 

@@ -12,8 +12,8 @@ Binaries and notes are whole or not there: they are written to a temporary file,
 renamed. One process makes a binary under a lock, others wait for it; where there are no locks, each makes the
 same bytes. Where no folder can be written, the objects are kept in the memory of the process that reads them.
 
-What was computed of all objects (`derived_arrays`) is kept beside their binary in the same way and goes with
-it.
+What was computed of all objects (`derived_arrays`) is kept next to their binary in the same way and removed
+with it.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ def open_catalog(
 ) -> Catalog:
     """The objects of a source: mapped from the binary in the first of `folders` that has one or takes one.
 
-    One that is pinned is not even asked where its binary is there. tell: is told how far reading is, every
-    few seconds, and where no folder could be written. whole: look at every byte of the binary too, and make
-    it again where one changed; what was computed of its objects and changed since is removed. Raises
+    A pinned source whose binary exists is not opened at all. tell: called with the progress of reading every
+    few seconds, and when no folder could be written. whole: look at every byte of the binary too, and make it
+    again where one changed; what was computed of its objects and changed since is removed. Raises
     CatalogError, and what else opening a `LivePlace` does.
     """
     looks = _looks(source)
@@ -203,8 +203,8 @@ def _mapped(binary: Path, source: CatalogSource, folder: Path) -> Catalog | None
 
 
 def derived_arrays(catalog: Catalog, name: str, make: Callable[[], Arrays], tell: Tell) -> Arrays:
-    """Arrays that `make` computes of every object: mapped from beside the catalog's binary, and kept there
-    where they were not. In memory where the catalog has no binary, or its folder takes no more.
+    """Arrays that `make` computes of every object: mapped from a file next to the catalog's binary, which is
+    written if it is missing. In memory where the catalog has no binary, or its folder has no room.
 
     name: of all that they depend on besides the objects, such as a map's id: letters and digits.
     """
@@ -242,8 +242,8 @@ def _mapped_arrays(path: Path) -> Arrays | None:
 
 
 def _stamp(path: Path) -> int:
-    """The time, in seconds, that a binary has, some day between 2001 and 2010: whoever changes it afterwards
-    changes its time too. It is made of the name, so that the same objects give the same bytes."""
+    """The modification time of a binary, in seconds, some day between 2001 and 2010: a later change to the
+    file changes the time too. It is derived from the name, so that the same objects give the same bytes."""
     return 10**9 + int(sha256(path.stem.encode()).hexdigest()[:7], 16)
 
 
@@ -267,8 +267,8 @@ def _damaged(path: Path) -> bool:
 
 
 def _remove_damaged(binary: Path, tell: Tell) -> None:
-    """Remove what was computed of a binary's objects and is not as it was written: whoever has it mapped
-    keeps it, and the next one computes it again."""
+    """Remove what was computed of a binary's objects if it is damaged: processes that have it mapped keep it,
+    and the next one computes it again."""
     for path in sorted(binary.parent.glob(f"{binary.stem}-*.safetensors")):
         if _damaged(path):
             tell(f"{path}: not as it was written; removed, and computed again when it is needed")
@@ -408,8 +408,8 @@ def _clear_temporary(folder: Path) -> None:
 def _remove_old(folder: Path, keep: Path) -> None:
     """Remove all but the notes opened last, and every binary that no note names; under the lock.
 
-    Those of pinned sources are counted by themselves: looking at others pushes none of them out. Whoever has
-    one mapped keeps it until it closes.
+    Those of pinned sources are counted separately: reading other sources never removes one of them. A process
+    that has one mapped keeps it until it closes it.
     """
     notes: dict[bool, list[tuple[float, Path, str]]] = {True: [], False: []}
     for path in folder.glob("source-*.json"):
@@ -447,7 +447,7 @@ class ReadingProgress:
             self._tell(f"reading {self._what} {count:,}{self._of}")
 
     def done(self, count: int) -> None:
-        """All were read: told where that took long enough to be told of before."""
+        """All were read: reported if it took long enough that progress was reported before."""
         took = time.monotonic() - self._began
         if took >= TELL_SECONDS:
             self._tell(f"read {count:,} {self._what} in {took:.0f} s; the next start finds them as they are")

@@ -64,8 +64,8 @@ LAST_BELIEVED_MS = 4_102_444_800_000
 
 
 class Arrivals:
-    """When the records of a batch came to the log, by the log's own record of it: never by a clock, so that
-    whoever reads them again in a year decides as the first reader did.
+    """When the records of a batch came to the log, as the log recorded it: never by a clock, so that a reader
+    in a year decides as the first reader did.
 
     A record without a time, or with one past the year 2100, says nothing of its arrival.
     """
@@ -99,7 +99,7 @@ class PlainEvent:
     parts: tuple[RawParts | None, ...]
 
     def repacked(self) -> bytes:
-        """The same event as whoever writes canonically would have sent it; numbers in vectors unchanged."""
+        """The same event in the canonical encoding; numbers in vectors unchanged."""
         objects = {name: _as_maps(self.fields[name]) for name in ROLES}
         packed: bytes = msgpack.packb({**self.fields, **objects})
         return packed
@@ -272,7 +272,7 @@ class BatchDecoder:
             values, refused = self._judge_others(batch, found.records)
             if len(found) + len(refused) < count:
                 found = self._reading.find(values, NO_LIMIT)
-            assert len(found) + len(refused) == count, "what was written anew is an ordinary event"
+            assert len(found) + len(refused) == count, "a re-encoded event is an ordinary one"
         times = found.timestamps
         if self.max_future_ms is not None:
             arrivals = Arrivals(batch)

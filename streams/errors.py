@@ -7,7 +7,7 @@ StreamError
 ├── LogMismatch         another log, a re-created topic, or another partition count
 │   └── PartitionsAdded the same topic, with more partitions: open it again and read them from their beginning
 ├── LogFileError        the file is not a log, or cannot be used as one
-│   └── LogNotWritable  neither the log nor anything beside it can be written
+│   └── LogNotWritable  neither the log nor a file next to it can be written
 ├── RecordRefused       a record to be written breaks a limit; nothing of the call was written
 ├── StreamRefused       the broker does not let us in: password, certificate, host name, mechanism, permission
 ├── OffsetExpired       retention has removed records that were still to be read

@@ -122,7 +122,7 @@ def read_item(value: bytes | None, key: bytes | None, max_bytes: int = limits.MA
 
 
 def pack_display(display: Display) -> bytes:
-    """Display data as kept beside vectors; b"" for none."""
+    """Display data as kept with vectors; b"" for none."""
     fields = _display_fields(display)
     packed: bytes = msgpack.packb(fields) if fields else b""
     return packed

@@ -1,13 +1,13 @@
 """The id of a list that was made by chance: it says how, and proves it.
 
-Whoever made the list signs its id; the list comes back with its clicks under that id, and only what was
-signed is believed. The id is `tdl1.` and, in base64url without padding, a msgpack list of time (ms), nonce,
-teams (two bits each), how many there are, name, version and records of each model, and where there is one
-the explored slot with how many objects could have stood there; then the first 12 bytes of an HMAC-SHA256.
+The server that made the list signs its id; the list comes back with its clicks under that id, and only what
+was signed is believed. The id is `tdl1.` and, in base64url without padding, a msgpack list of time (ms),
+nonce, teams (two bits each), how many there are, name, version and records of each model, and where there is
+one the explored slot with how many objects could have stood there; then the first 12 bytes of an HMAC-SHA256.
 That is taken over this list and what the id leaves out because the record brings it: the query, the objects
 in their order, and the key of the model. So an id fits its own list alone, and is short: 97 characters for
-ten objects under `stable` and `latest`, within the 100 that OpenSearch's schema indexes of a `query_id`.
-12 bytes are enough where each guess has to be fed to be tried (RFC 2104, section 5, wants 10 at least).
+ten objects under `stable` and `latest`, within the 100 that OpenSearch's schema indexes of a `query_id`. 12
+bytes are enough where each guess has to be fed to be tried (RFC 2104, section 5, wants 10 at least).
 """
 
 from __future__ import annotations

@@ -96,8 +96,8 @@ class Address:
 
     @property
     def steps(self) -> Address:
-        """The topic of applied steps. An embedded log keeps it in a file of its own beside the log, so that
-        who writes it never waits for who feeds, and the file can be removed."""
+        """The topic of applied steps. An embedded log keeps it in a file of its own next to the log, so that
+        its writer never waits for a feed, and the file can be removed."""
         path = f"{self.path}.steps" if self.scheme == "log" else self.path
         return replace(self, path=path, topic=self.topic + ".steps")
 
@@ -195,7 +195,7 @@ class TopicIdentity:
 
     def grew_from(self, before: TopicIdentity) -> bool:
         """Whether this is the same topic as before with partitions added since. False where its id is not
-        known: another topic of the same name could not be told from it.
+        known: another topic of the same name would look the same.
         """
         same = (self.log_id, self.topic, self.topic_id) == (before.log_id, before.topic, before.topic_id)
         return same and self.topic_id not in NO_TOPIC_IDS and self.partitions > before.partitions
@@ -205,8 +205,8 @@ class TopicIdentity:
 class HeldBack:
     """Records of one partition that are written and cannot be read yet: a transaction is open.
 
-    first: offset of the first record of the oldest open transaction; no reader is given anything from there
-    on, whoever wrote it. end: one past the newest record.
+    first: offset of the first record of the oldest open transaction; no reader is given any record from there
+    on, not even of other writers. end: one past the newest record.
     """
 
     first: int
@@ -263,7 +263,7 @@ class Source(Protocol):
         ...
 
     def commit(self, positions: Mapping[int, int], note: str = "") -> None:
-        """Note positions for lag dashboards; nothing ever resumes from them. `note`: kept beside them."""
+        """Note positions for lag dashboards; nothing ever resumes from them. `note`: kept with them."""
         ...
 
     def committed(self) -> dict[int, int]:
@@ -271,7 +271,7 @@ class Source(Protocol):
         ...
 
     def note(self) -> str:
-        """What was last kept beside the positions; "" for nothing."""
+        """The note last kept with the positions; "" for none."""
         ...
 
     def close(self) -> None:
@@ -325,8 +325,8 @@ def whole_topic(source: Source, bounds: Mapping[int, tuple[int, int]], name: obj
 class GrowingSource:
     """A source that is opened again when partitions are added to its topic, and continues where it stood.
 
-    `identity` then has the new number of partitions. They are read once they are assigned: whoever assigned
-    the others compares.
+    `identity` then has the new number of partitions. They are read once they are assigned: the caller that
+    assigned the others compares.
     """
 
     def __init__(self, opening: Callable[[], Source]) -> None:
@@ -366,7 +366,7 @@ class GrowingSource:
     def commit(self, positions: Mapping[int, int], note: str = "") -> None:
         """See `Source`."""
         if any(partition >= self.identity().partitions for partition in positions):
-            self._open_again()  # whoever has them read them already
+            self._open_again()  # its callers have read them already
         self._ask(lambda source: source.commit(positions, note))
 
     def committed(self) -> dict[int, int]:

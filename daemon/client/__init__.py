@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 
-check_names()  # a folder of one of these names beside the program would be found first
+check_names()  # a folder of one of these names next to the program would be found first
 
 
 def __getattr__(name: str) -> Any:

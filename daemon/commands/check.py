@@ -78,8 +78,8 @@ def _print_config(config: Config, with_defaults: bool) -> None:
     table.add_column("value", overflow="fold")
     table.add_column("origin", no_wrap=True, justify="right")
     section, flat = "", _flat(config)
-    told = [(key, one) for key, one in flat if with_defaults or config.origin_of(key) != "default"]
-    for key, value in told:
+    listed = [(key, one) for key, one in flat if with_defaults or config.origin_of(key) != "default"]
+    for key, value in listed:
         head, _, name = key.rpartition(".")
         if head != section:
             table.add_row(Text(f"[{head}]", style="bold cyan"), "", "")
@@ -89,9 +89,9 @@ def _print_config(config: Config, with_defaults: bool) -> None:
         shown = json_text.dumps(value, ensure_ascii=False)
         table.add_row(Text(f"  {name}"), Text(shown), Text(origin, style=style))
     out.print(table)
-    if len(told) < len(flat):
+    if len(listed) < len(flat):
         out.print(
-            Text(f"{len(flat) - len(told)} settings have their defaults: --all prints them", style="dim")
+            Text(f"{len(flat) - len(listed)} settings have their defaults: --all prints them", style="dim")
         )
 
 

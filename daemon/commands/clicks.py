@@ -92,7 +92,7 @@ def bias(
         _print(found, reader)
     if found.refused:
         raise UserError(
-            f"no curve can be told; {found.refused}",
+            f"no curve can be given; {found.refused}",
             "let chance fill places, such as `explore=1` on a share of the questions, or name shuffled lists "
             "with --shuffled; or give logs of a longer time or of two rankings",
             EX_DATAERR,
@@ -160,9 +160,9 @@ def _print_ranks(found: PositionBias) -> None:
             continue
         known = taken is not None and taken.curve[rank] == taken.curve[rank]
         value = float(taken.curve[rank]) if taken is not None and known else None
-        told = ("?", "") if taken is None or value is None else (f"{value:.3f}", f"{taken.error[rank]:.3f}")
+        cells = ("?", "") if taken is None or value is None else (f"{value:.3f}", f"{taken.error[rank]:.3f}")
         bar = "" if value is None else "█" * max(1, round(_BAR * min(value, 1.0)))
-        table.add_row(str(rank + 1), f"{shown:,}", f"{clicks / shown:.2%}", *told, bar)
+        table.add_row(str(rank + 1), f"{shown:,}", f"{clicks / shown:.2%}", *cells, bar)
     console().print(table)
 
 

@@ -97,11 +97,11 @@ def loading() -> Iterator[None]:
 
 
 def start_role(name: str, path: Path | None, settings: Sequence[str] | None) -> Config:
-    """Configuration and logging of a long-running role; it ends with whoever started it as a child."""
-    from daemon.runtime.leaving import follow_lifeline, leave_when_told
+    """Configuration and logging of a long-running role; it ends with the parent that started it."""
+    from daemon.runtime.leaving import follow_lifeline, leave_on_signals
     from daemon.runtime.logs import configure, get_logger
 
-    leave_when_told()
+    leave_on_signals()
     follow_lifeline()
     with loading():
         config = load(path, settings)

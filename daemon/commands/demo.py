@@ -57,9 +57,9 @@ def demo(
         if keep:  # somebody asks, so that freshness can be measured
             notes.print(f"Watch it learn: {ports.url}\n")
             asking = visitor(ports.host, ports.serve, pack.catalog.ids, seed)
-        with run.serving(keep) as beside:
+        with run.serving(keep) as serving:
             with run.processes() as roles, asking, Screen(notes).open() as screen:
-                for newest in run.watch(roles | beside):
+                for newest in run.watch(roles | serving):
                     screen.show(newest)
             notes.print("\nLearning has ended; both rankings are measured on the photos held out ...")
             look, reporter = run.look(), Reporter(load_config(settings), run.versions, pack)
@@ -72,7 +72,7 @@ def demo(
                 with database(out.resolve() / FOLDER) as server:
                     print_store(reporter.ask_postgres(report.best_version, server.get_uri()), out, results)
             if keep:
-                stay(ports.url, beside["serve"], out / "serve.log", notes)
+                stay(ports.url, serving["serve"], out / "serve.log", notes)
             else:
                 notes.print(reopening(settings, ports.url))
     return EX_OK

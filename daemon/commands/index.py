@@ -33,7 +33,7 @@ def judge(
 ) -> int:
     """Judge each mode of the store by held-out lists, as the store answers; serve takes what holds.
 
-    The verdict is kept beside the version, and counts for it and for later ones until these have their own.
+    The verdict is kept with the version. It counts for later versions, too, until these have their own.
     """
     from daemon.index import open_index
     from daemon.index.verdicts import JudgedStore, choose_mode, keep_verdict
@@ -43,7 +43,7 @@ def judge(
     settings = common.load(config, set_)
     index = open_index(settings.index)
     if index is None:
-        raise UserError("no store is configured", "set index.store and the keys beside it", EX_USAGE)
+        raise UserError("no store is configured", "set index.store and the other keys of [index]", EX_USAGE)
     try:
         versions, _, entries = common.opened(settings)
         number = number_of(version, versions.versions(), entries)
@@ -58,6 +58,6 @@ def judge(
         common.write_json(verdict.to_meta() | {"mode": choice.mode, "why": choice.why, "dry_run": dry_run})
         return EX_OK
     for mode, one in verdict.modes.items():
-        common.say(f"{mode}: {'holds' if one.holds else 'does not hold'}, {one.told}")
+        common.say(f"{mode}: {'holds' if one.holds else 'does not hold'}, {one.summary}")
     common.say(f"auto is {choice.mode}: {choice.why}")
     return EX_OK

@@ -119,7 +119,8 @@ def show(
 
 @contextmanager
 def _progress(file: Path) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr while a file is read, where that is a terminal; told the bytes read."""
+    """A progress bar on stderr while a file is read, where that is a terminal; takes the bytes read so
+    far."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -1,5 +1,5 @@
 """`tripletd models`: list, show and kernels; the other verbs are in models_change.py,
-models_diff.py, models_export.py and models_migrate.py."""
+models_diff.py and models_export.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.commands import common, models_change, models_diff, models_export, models_migrate
+from daemon.commands import common, models_change, models_diff, models_export
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, VersionArgument, console, load, table
 from daemon.exits import EX_OK, EX_USAGE, UserError
 from daemon.text import ago, measure, safe, size
@@ -73,8 +73,8 @@ def show(
     row = version_rows([manifest], entries, max(numbers))[0]
     keys = keys_of_version(store, number, entries, key)
     if json:
-        told = asdict(manifest) | {"aliases": row.aliases, "measures": dict(row.measures)}
-        common.write_json(told if keys is None else told | {"keys": [asdict(one) for one in keys]})
+        fields = asdict(manifest) | {"aliases": row.aliases, "measures": dict(row.measures)}
+        common.write_json(fields if keys is None else fields | {"keys": [asdict(one) for one in keys]})
         return EX_OK
     if key is None:
         _print_one(manifest, row)
@@ -177,7 +177,7 @@ def _print_one(manifest: Manifest, row: VersionRow) -> None:
 
 
 def _measures(row: VersionRow) -> Table:
-    """Each measure beside version 0's on the same window."""
+    """Each measure next to version 0's on the same window."""
     reference = row.measures.get("version_0") or {}
     shown = table("measure", right=(f"version {row.number}", *(("version 0",) if row.number else ())))
     for name, value in row.measures.items():
@@ -241,8 +241,8 @@ def _value(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        told = (f"({_pairs(one)})" if isinstance(one, Mapping) else _value(one) for one in value)
-        return " ".join(told) or "[]"
+        parts = (f"({_pairs(one)})" if isinstance(one, Mapping) else _value(one) for one in value)
+        return " ".join(parts) or "[]"
     return str(value)
 
 
@@ -283,11 +283,11 @@ def print_keys(rows: Sequence[KeyRow]) -> None:
     shown.columns[0].no_wrap = True
     shown.add_column("verdict")
     for row in rows[:MOST_KEYS]:
-        told = f"{row.verdict}: {row.why}" if row.why else row.verdict or "not judged"
+        verdict = f"{row.verdict}: {row.why}" if row.why else row.verdict or "not judged"
         lists = "-" if row.impressions is None else f"{row.impressions:,}"
         key = Text(safe(row.key))
         shown.add_row(
-            key, f"{row.events:,}", lists, measure(row.decision), measure(row.version_0), Text(told)
+            key, f"{row.events:,}", lists, measure(row.decision), measure(row.version_0), Text(verdict)
         )
     console().print(shown if rows else "no key has a model yet")
     if len(rows) > MOST_KEYS:
@@ -295,8 +295,7 @@ def print_keys(rows: Sequence[KeyRow]) -> None:
 
 
 app.command("diff")(models_diff.diff)
-for verb in ("promote", "rollback", "pin", "unpin", "gc", "average"):
+for verb in ("promote", "rollback", "pin", "unpin", "gc", "average", "migrate"):
     app.command(verb)(getattr(models_change, verb))
 app.command("write-off")(models_change.write_off)
 app.command()(models_export.export)
-app.command()(models_migrate.migrate)

@@ -1,9 +1,11 @@
-"""`tripletd models promote|rollback|pin|unpin|gc|write-off|average`: the verbs that write to checkpoints."""
+"""`tripletd models promote|rollback|pin|unpin|gc|write-off|average|migrate`: the verbs that write to
+checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -138,7 +140,7 @@ def write_off(
 ) -> int:
     """Count entries of the ledger that cannot be read as never said; without a number, list them.
 
-    Pruning, gc and folding go on then. It cannot be taken back: where there is a copy, restore it.
+    Pruning, gc and folding then work again. It cannot be undone: if there is a copy, restore it instead.
     """
     from daemon.models.actions import lost_entries
     from daemon.models.actions import write_off as act
@@ -154,6 +156,66 @@ def write_off(
         common.say(f"{numbers}: {'written off' if entries else one.why}")
     if not lost:
         common.say("every entry of the ledger can be read, or was written off")
+    return EX_OK
+
+
+class FitMethodName(StrEnum):
+    """How the matrix is fitted."""
+
+    auto = "auto"
+    ridge = "ridge"
+    procrustes = "procrustes"
+
+
+def migrate(
+    *,
+    pairs: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="The same texts by both models: a table (.parquet, .arrow) with the columns new and old, or "
+            ".npz with such arrays.",
+        ),
+    ],
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="The new model's name, as queries may say it in views.")
+    ] = "new",
+    view: Annotated[
+        str, typer.Option(metavar="VIEW", show_default=False, help="Whose vectors are old; the only one.")
+    ] = "",
+    method: Annotated[
+        FitMethodName, typer.Option(help="auto tries both, and pairs that are left out choose.")
+    ] = FitMethodName.auto,
+    least_recall: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Write nothing where less of the old ten nearest objects stays."),
+    ] = 0.2,
+    dry_run: Annotated[bool, common.flag("--dry-run", "Fit and report; write nothing.")] = False,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Write a version that also takes queries of another embedding model; objects stay as they are.
+
+    Stop `learn` meanwhile. See docs/another-embedding-model.md.
+    """
+    from daemon.models.migrate import MigrationRequest
+    from daemon.models.migrate import migrate as write
+
+    asked = MigrationRequest(pairs, name, view, method.value, least_recall)
+    made = write(load(config, set_), asked, dry_run=dry_run)
+    if json:
+        common.write_json(asdict(made))
+        return EX_OK
+    written = "nothing is written" if made.version is None else f"version {made.version}, behind {made.of}"
+    typer.echo(
+        f"{written}: queries of {made.name}, {made.dims[0]:,} numbers, become those of view {made.view}, "
+        f"{made.dims[1]:,}, by {made.way} of {made.pairs:,} pairs"
+    )
+    typer.echo(
+        f"of {made.left_out:,} pairs left out: of the ten nearest of {made.objects:,} objects "
+        f"{made.recall:.3f} stay, cosine {made.cosine:.3f}, R^2 {made.explained:.3f}"
+    )
     return EX_OK
 
 
@@ -230,8 +292,8 @@ def average(
 
     weights = weight or [1.0] * len(sources)
     if len(weights) != len(sources):
-        told = f"{len(weights)} weights for {len(sources)} sources"
-        raise UserError(told, "repeat --weight once for each, in their order", EX_USAGE)
+        message = f"{len(weights)} weights for {len(sources)} sources"
+        raise UserError(message, "repeat --weight once for each, in their order", EX_USAGE)
     made = act(list(_sources(load(config, set_), sources)), weights, into)
     if json:
         common.write_json(asdict(made))
@@ -249,8 +311,8 @@ def _sources(config: Config, names: Sequence[str]) -> Iterator[AverageSource]:
     from daemon.models.derive import AverageSource
     from daemon.versions.storage import open_existing
 
-    for told in names:
-        folder, _, name = told.rpartition(":")
+    for note in names:
+        folder, _, name = note.rpartition(":")
         path = folder or config.checkpoints.path
         stored = open_existing(path, " of checkpoints", "name a source as FOLDER:VERSION")
         number = number_of(name, stored.versions.versions(), read_entries(stored.ledger)[0])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 FIRST = 2
-"""Objects told by id in the table of queries, of those that entered and of those that left."""
+"""Most ids in the table of queries, of objects that entered and of objects that left."""
 
 
 def diff(

@@ -62,8 +62,8 @@ def _replay(config: Config, versions: VersionStore, from_: int, to: int, verify:
     catalog = learner_catalog(config)
     with closing(open_source(config.stream.to_address())) as source, threadpool_limits(limits=1):
         refuse_other_stream(versions.manifest(to), asdict(source.identity()), source.bounds())
-        with _progress() as told:
-            return recompute(versions, source, catalog, from_, to, verify=verify, on_progress=told)
+        with _progress() as on_progress:
+            return recompute(versions, source, catalog, from_, to, verify=verify, on_progress=on_progress)
 
 
 @contextmanager

@@ -145,7 +145,7 @@ def up(
     A role that cannot continue stays down alone.
     """
     with loading():
-        effective = load(config, set_)  # a mistake in the file is told once, not by every role
+        effective = load(config, set_)  # a mistake in the file is reported once, not by every role
         from daemon.runtime.doors import open_doors
         from daemon.runtime.logs import configure, get_logger
         from daemon.runtime.runtime import Signals
@@ -169,7 +169,7 @@ def up(
     prefix = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     configure(effective.log.level, "console" if prefix else "json", "up")
     shared = _arguments(common.config_file(config), set_, exit_when_caught_up)
-    # When caught up, validate goes on until it has judged what learn wrote last.
+    # When caught up, validate continues until it has judged what learn wrote last.
     ends_all = effective.validate.on_stop == "exit" and not exit_when_caught_up
     reader, writer = os.pipe()
     with ExitStack() as stack:
@@ -198,7 +198,7 @@ def up(
             get_logger(),
             policy=WITH_AN_END if exit_when_caught_up else RestartPolicy(),
             notifier=Notifier.of_this_process(),
-            told=health.told,
+            on_change=health.set_reports,
             reload=doors.reload,
             at_stake=lambda: not exit_when_caught_up and anything_to_answer_with(effective),
         ).run()

@@ -91,8 +91,8 @@ def _print(config: Config, topics: Sequence[TopicLook], new: dict[str, str]) -> 
     for one in topics:
         word, style = _state(one, new)
         grid.add_row(Text(word, style=style), Text(one.topic, style="bold"), Text(_size(one)))
-        for told in behind_transactions(one.topic, one.held_back):
-            grid.add_row("", "", Text(told, style="yellow"))
+        for line in behind_transactions(one.topic, one.held_back):
+            grid.add_row("", "", Text(line, style="yellow"))
         for difference in one.differences:
             found, wanted = (shown(difference.setting, v) for v in (difference.found, difference.wanted))
             text = f"{difference.setting} is {found}, should be {wanted}: {difference.why}"

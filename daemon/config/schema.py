@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from streams.event import SpaceSpec
 
 ROLE_PORTS = ("learn_port", "validate_port", "serve_port", "up_port", "feed_port")
-"""The key of each process' port, in the order in which they are told of."""
+"""The key of each process' port, in the order in which they are listed."""
 UP_PORT = 9104
 FEED_PORT = 9105
 _HOST_NAME = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
@@ -162,7 +162,7 @@ class WritesConfig(Section):
         [], description='origins whose pages may write, such as "https://shop.example.org"; "*": all'
     )
     folder: str = Field(
-        "", description="where they are kept; empty: LOG.raw beside the log, on Kafka the topic TOPIC.raw"
+        "", description="where they are kept; empty: LOG.raw next to the log, on Kafka the topic TOPIC.raw"
     )
     size: Bytes = Field(1 << 30, description="most bytes in the folder; beyond it requests get 503")
     keep: OptionalSeconds = Field(
@@ -281,7 +281,7 @@ def _dim(view: dict[str, Any]) -> int:
     try:
         return int(view.get("dim", 0))
     except (TypeError, ValueError):
-        return 0  # told by the view itself
+        return 0  # the view itself reports it
 
 
 class SpaceConfig(Section):
@@ -436,7 +436,7 @@ class CatalogConfig(Section):
     ids: str = Field(
         "",
         description="ids of .npy, .npz, .safetensors: a line per row, or .npy; empty: NAME.ids.txt, ids.txt"
-        " or .npy of these names beside it",
+        " or .npy of these names next to it",
     )
     columns: CatalogColumns = Field(
         default_factory=lambda: CatalogColumns.model_validate({}), description="which column is what"

@@ -1,4 +1,5 @@
-"""`demo --keep`: the page over the demo's data, while it learns and afterwards, and somebody who asks it."""
+"""`demo --keep`: the page over the demo's data, while it learns and afterwards, and a visitor that asks
+it."""
 
 from __future__ import annotations
 
@@ -89,8 +90,8 @@ def write_photos(folder: Path) -> None:
             for row, (object_id, jpeg) in enumerate(zip(pack.catalog.ids, load_thumbnails(), strict=True)):
                 name, label = f"{row:05d}.jpg", str(pack.labels[row])
                 (photos / name).write_bytes(jpeg)
-                told = {"id": object_id, "text": label, "image": f"{PHOTOS}/{name}", "tags": [label]}
-                lines.write(json.dumps(told) + "\n")
+                shown = {"id": object_id, "text": label, "image": f"{PHOTOS}/{name}", "tags": [label]}
+                lines.write(json.dumps(shown) + "\n")
     except OSError as error:
         raise UserError(
             f"{folder}: {error.strerror}", "name a folder that can be written with --out", EX_CANTCREAT

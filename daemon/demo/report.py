@@ -187,7 +187,7 @@ class Report:
         }  # fmt: skip
         return json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()})
 
-    def told(self) -> str:
+    def sentence(self) -> str:
         """What came of it, and why it ended, in words."""
         why = {
             STOP_PATIENCE: f"Learning stopped by itself: {PATIENCE} versions in a row had not added "
@@ -298,5 +298,5 @@ def print_report(report: Report, files: Sequence[Path], console: Console) -> Non
         change = f"x {new / old:.2f}" if "mAP" in name else f"{new - old:+.3f}"
         table.add_row(name, f"{old:.3f}", f"{new:.3f}", change)
     console.print(table)
-    console.print(f"\n{report.told()}")
+    console.print(f"\n{report.sentence()}")
     console.print("\nFigures and pictures:", *map(str, files), sep="\n  ")

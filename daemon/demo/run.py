@@ -110,7 +110,8 @@ class DemoRun:
 
     @contextmanager
     def serving(self, wanted: bool) -> Iterator[dict[str, RoleProcess]]:
-        """Start serve, which goes on when the others have ended; yields it by name, if it is `wanted`."""
+        """Start serve, if it is `wanted`, and yield it by name; it keeps running when the others have
+        ended."""
         with ExitStack() as stack:
             yield {"serve": self._role(stack, "serve", ["serve"])} if wanted else {}
 
@@ -259,7 +260,7 @@ holdout_share = {HOLDOUT_SHARE}   # labels judge here: a tenth of the queries is
 [checkpoints]
 path = "checkpoints"
 every_events = {VERSION_EVERY}   # often, so that the curve can be watched
-keep = {VERSIONS_KEPT}   # the curve also tells of those that are gone
+keep = {VERSIONS_KEPT}   # the curve keeps those that are gone
 
 [steps]
 {steps}

@@ -37,8 +37,8 @@ def introduction(folder: Path) -> str:
 
 def reopening(settings: Path, url: str) -> str:
     """How to come back to a finished run."""
-    beside = Path(sys.executable).with_name("tripletd")
-    command = "tripletd" if which("tripletd") or not beside.exists() else os.path.relpath(beside)
+    installed = Path(sys.executable).with_name("tripletd")
+    command = "tripletd" if which("tripletd") or not installed.exists() else os.path.relpath(installed)
     return f"\nTo look at it on the page: {command} serve --config {settings}, then open {url}"
 
 
@@ -48,7 +48,7 @@ class Screen:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live: Live | None = None
-        self._told: set[int] = set()
+        self._shown: set[int] = set()
 
     @contextmanager
     def open(self) -> Iterator[Screen]:
@@ -65,8 +65,8 @@ class Screen:
             self._live.update(Group(_table(look.curves), _status(look)))
             return
         for point in look.curves.judged:
-            if point.version not in self._told:
-                self._told.add(point.version)
+            if point.version not in self._shown:
+                self._shown.add(point.version)
                 self._console.print(_line(point))
 
 

@@ -60,7 +60,7 @@ class FollowPlan:
 
 
 class ClickFollower:
-    """Goes on from the newest checkpoint, or begins; monotonic time comes with each call.
+    """Continues from the newest checkpoint, or starts without one; each call gets the monotonic time.
 
     open_intake: the sources, from the places of a checkpoint. now_ms: the clock. Raises UserError for a
     checkpoint of another stream.
@@ -159,13 +159,13 @@ class ClickFollower:
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"{self._checkpoints.folder}: its newest checkpoint does not say what it should ({error})",
-                "move the folder away to begin anew, at the beginning of every source",
+                "move the folder away to start again at the beginning of every source",
                 EX_DATAERR,
             ) from None
         if list(stream) != self._outlet.identity():
             raise UserError(
                 f"{self._checkpoints.folder} is of a feed into another stream, topic {stream[1]}",
-                "give it the stream that it knows, or move the folder away to feed all sources anew",
+                "set the stream that it was written for, or move the folder away to feed all sources again",
                 EX_CONFIG,
             )
         if ends:

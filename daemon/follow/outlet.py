@@ -1,7 +1,7 @@
 """Both topics that are fed, written so that a record that was written before a crash is not written again.
 
 Before records are sent they are in the checkpoint, with the ends of both topics at that time. After a crash
-what lies behind these ends is looked at, and what is already there is left out.
+the records behind these ends are read, and those already there are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Ends = dict[str, dict[str, int]]
 
 Result = TypeVar("Result")
 Retry = Callable[[Callable[[], Any]], Any]
-"""Calls again what raises StreamUnavailable, until it succeeds or the role is told to stop."""
+"""Repeats a call that raises StreamUnavailable until it succeeds or the role is stopped."""
 
 
 class FeedOutlet:
@@ -76,7 +76,7 @@ class FeedOutlet:
 
 
 def digest(record: bytes | None) -> bytes:
-    """A record, as it is told from others."""
+    """What identifies a record."""
     return blake2b(record or b"", digest_size=16).digest()
 
 

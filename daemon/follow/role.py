@@ -47,7 +47,7 @@ log = structlog.get_logger("tripletd.feed")
 def run(
     config: Config, load: Callable[[], Config] | None = None, *, exit_when_caught_up: bool = False
 ) -> int:
-    """Follow until told to stop; the exit code. Raises UserError and the errors of the islands.
+    """Follow until stopped; returns the exit code. Raises UserError and the errors of the islands.
 
     exit_when_caught_up: leave when all sources were read to their ends; lists under way wait in the
     checkpoint. `load` reads the configuration again.
@@ -100,7 +100,8 @@ def run(
 
 
 class RetriedCalls:
-    """Calls again what raises StreamUnavailable, until it succeeds; told to stop, the error passes on."""
+    """Repeats a call that raises StreamUnavailable until it succeeds; once the role is stopped, the error is
+    raised."""
 
     def __init__(self, runtime: RoleRuntime) -> None:
         self._runtime = runtime

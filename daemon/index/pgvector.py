@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 WIDEST = 1000
 """The largest `hnsw.ef_search` that pgvector takes."""
 ITERATIVE = (0, 8)
-"""The first pgvector whose scans go on until a filter has left enough."""
+"""The first pgvector whose scans continue until a filter has left enough rows."""
 OPERATORS: Mapping[str, str] = {"ip": "<#>", "cosine": "<=>", "l2": "<->"}
 """By the middle of an operator class' name, such as `vector_ip_ops`."""
 TRIES = 2
@@ -62,7 +62,7 @@ class PgTable:
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What was found of a table. kind: the type of its vectors. operator: of its index, or the inner product
-    where it has none. iterative: whether scans can go on."""
+    where it has none. iterative: whether scans can continue."""
 
     kind: str
     operator: str
@@ -81,8 +81,8 @@ class PgVectorIndex:
         self._place, self._width, self._timeout_s = place, width, timeout_s
         self._shape: Shape | None = None
         label = f"index-{uuid4().hex[:8]}"
-        self._told = _LastWarning(label)
-        logging.getLogger("psycopg.pool").addHandler(self._told)
+        self._pool_warnings = _LastWarning(label)
+        logging.getLogger("psycopg.pool").addHandler(self._pool_warnings)
         given: dict[str, Any] = {
             "autocommit": True,
             "connect_timeout": max(2, round(timeout_s)),  # of libpq, which takes no less
@@ -112,12 +112,12 @@ class PgVectorIndex:
         """Let go of the connections."""
         with suppress(Exception):
             self._pool.close(_CLOSE_S)
-        logging.getLogger("psycopg.pool").removeHandler(self._told)
+        logging.getLogger("psycopg.pool").removeHandler(self._pool_warnings)
 
     def search(
         self, vector: AskedVector, k: int, tags: Sequence[str] = (), *, exact: bool = False
     ) -> list[IndexHit]:
-        """As `VectorIndex.search`. A connection that was lost is made anew, once."""
+        """As `VectorIndex.search`. A lost connection is opened again, once."""
         import psycopg
         from psycopg_pool import PoolClosed, PoolTimeout
 
@@ -129,7 +129,7 @@ class PgVectorIndex:
                 with self._pool.connection() as connection:
                     return self._asked(connection, vector, k, tags, exact)
             except (PoolTimeout, PoolClosed) as error:
-                raise self._away(self._told.last or str(error)) from error
+                raise self._away(self._pool_warnings.last or str(error)) from error
             except psycopg.errors.QueryCanceled as error:
                 raise self._away(_first_line(error)) from error
             except psycopg.OperationalError as error:
@@ -139,9 +139,9 @@ class PgVectorIndex:
                 with suppress(Exception):
                     self._pool.check()
             except psycopg.Error as error:
-                self._shape = None  # whoever mends the table is not asked to restart this
-                told = f"{self.name}: {_first_line(error)}"
-                raise StoreRefused(told, "compare [index] with the table") from error
+                self._shape = None  # after the table is mended no restart is needed
+                message = f"{self.name}: {_first_line(error)}"
+                raise StoreRefused(message, "compare [index] with the table") from error
         raise AssertionError("the last try returns or raises")
 
     def _opened(self) -> None:
@@ -158,7 +158,7 @@ class PgVectorIndex:
             for name, value in self._settings(shape, k, exact).items():
                 connection.execute("SELECT set_config(%s, %s, true)", (name, value))
             rows = connection.execute(question, given, prepare=True).fetchall()
-        rows.sort(key=lambda row: row[1])  # scans that go on are in order but for a few
+        rows.sort(key=lambda row: row[1])  # continued scans return a few rows out of order
         return [IndexHit(row[0], -float(row[1])) for row in rows]
 
     def _settings(self, shape: Shape, k: int, exact: bool) -> dict[str, str]:
@@ -202,8 +202,8 @@ class PgVectorIndex:
         if column is None:
             raise StoreRefused(f"{self.name}: there is no column {place.vector}", "name it in index.vector")
         if column[0].partition("(")[0] not in ("vector", "halfvec", "sparsevec"):
-            told = f"{self.name}: the column {place.vector} is of the type {column[0]}"
-            raise StoreRefused(told, "name one of vector, halfvec or sparsevec in index.vector")
+            message = f"{self.name}: the column {place.vector} is of the type {column[0]}"
+            raise StoreRefused(message, "name one of vector, halfvec or sparsevec in index.vector")
         classes = connection.execute(_INDEXES, (table, place.vector))
         known = [OPERATORS.get(name.split("_")[1]) for (name,) in classes]
         operator = next((one for one in known if one is not None), OPERATORS["ip"])
@@ -240,7 +240,7 @@ def load_psycopg() -> tuple[Any, Any]:
             "pip install 'tripletd[pgvector]'",
             EX_UNAVAILABLE,
         ) from error
-    logging.getLogger("psycopg").setLevel(logging.ERROR)  # a connection that was lost is told as an answer
+    logging.getLogger("psycopg").setLevel(logging.ERROR)  # a lost connection is reported in the answer
     return ConnectionPool, sql
 
 
@@ -255,9 +255,9 @@ class _LastWarning(logging.Handler):
         logger.propagate = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        _, _, told = record.getMessage().partition(f"{self._name!r}: ")
-        if told:
-            self.last = told.splitlines()[0]
+        _, _, message = record.getMessage().partition(f"{self._name!r}: ")
+        if message:
+            self.last = message.splitlines()[0]
 
 
 def _first_line(error: Exception) -> str:

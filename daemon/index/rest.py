@@ -88,8 +88,8 @@ class RestStore:
 
     def _read(self, answer: httpx.Response) -> Any:
         if answer.status_code >= 300:
-            told = f"{self.name}: {answer.status_code}: {_reason(answer)}"
-            raise StoreRefused(told, "compare [index] with the store")
+            message = f"{self.name}: {answer.status_code}: {_reason(answer)}"
+            raise StoreRefused(message, "compare [index] with the store")
         try:
             return answer.json()
         except ValueError as error:
@@ -104,16 +104,16 @@ class RestStore:
 def _reason(answer: httpx.Response) -> str:
     """What a store says is wrong, in one line."""
     try:
-        told: Any = answer.json()
+        said: Any = answer.json()
         for name in ("error", "status"):
-            told = told.get(name, told) if isinstance(told, dict) else told
-        if isinstance(told, dict):
-            causes = [*(told.get("root_cause") or []), told]
+            said = said.get(name, said) if isinstance(said, dict) else said
+        if isinstance(said, dict):
+            causes = [*(said.get("root_cause") or []), said]
             reason = next((one["reason"] for one in causes if one.get("reason")), None)
-            told = reason or told.get("error", told)
+            said = reason or said.get("error", said)
     except ValueError:
-        told = answer.text
-    return " ".join(str(told).split())[:_LONGEST]
+        said = answer.text
+    return " ".join(str(said).split())[:_LONGEST]
 
 
 def load_httpx() -> Any:
@@ -186,8 +186,8 @@ class ElasticIndex:
         try:
             return [self._candidate(hit) for hit in answer["hits"]["hits"]]
         except (KeyError, TypeError, IndexError) as error:
-            told = f"{self.name}: an answer without {error}"
-            raise StoreRefused(told, "see index.id and index.address") from error
+            message = f"{self.name}: an answer without {error}"
+            raise StoreRefused(message, "see index.id and index.address") from error
 
     def _knn(self, unit: list[float], k: int, terms: list[dict[str, Any]]) -> dict[str, Any]:
         """The `knn` part of Elasticsearch."""
@@ -294,8 +294,8 @@ class QdrantIndex:
         try:
             return [self._candidate(point) for point in answer["result"]["points"]]
         except (KeyError, TypeError) as error:
-            told = f"{self.name}: an answer without {error}"
-            raise StoreRefused(told, "see index.id and index.address") from error
+            message = f"{self.name}: an answer without {error}"
+            raise StoreRefused(message, "see index.id and index.address") from error
 
     def _candidate(self, point: Mapping[str, Any]) -> IndexHit:
         name = point["payload"][self._place.id] if self._place.id else point["id"]

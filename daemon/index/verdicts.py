@@ -1,4 +1,5 @@
-"""In which mode the store is used: what users say of each mode, as that store answers, kept beside versions.
+"""In which mode the store is used: what users' clicks say of each mode, with that store's answers; kept with
+the versions.
 
 A version's own verdict speaks of the search of the catalog. Another index finds other objects: a folded query
 leaves out the norms of objects, and an approximate search misses some. So each mode is compared with the
@@ -71,7 +72,7 @@ class ModeVerdict:
         return self.queries >= LEAST_QUERIES and self.mean >= -self.error
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """In words."""
         if self.queries < LEAST_QUERIES:
             return f"{self.queries} held-out queries, fewer than {LEAST_QUERIES}"
@@ -96,7 +97,7 @@ class IndexVerdict:
         return asked and set(self.modes) <= set(store.modes)
 
     def to_meta(self) -> dict[str, Any]:
-        """As it stands beside its version."""
+        """As it is kept with its version."""
         modes = {
             name: {"mean": one.mean, "error": one.error, "queries": one.queries}
             for name, one in self.modes.items()
@@ -129,13 +130,13 @@ def choose_mode(verdict: IndexVerdict | None, store: JudgedStore) -> ModeChoice:
         return ModeChoice(rest, told)
     holding = [mode for mode in store.modes if mode in verdict.modes and verdict.modes[mode].holds]
     if not holding:
-        told = "; ".join(f"{name} {one.told}" for name, one in verdict.modes.items())
-        return ModeChoice(rest, f"version {verdict.version} holds in no mode: {told}")
+        reasons = "; ".join(f"{name} {one.summary}" for name, one in verdict.modes.items())
+        return ModeChoice(rest, f"version {verdict.version} holds in no mode: {reasons}")
     best = holding[0]
     for mode in holding[1:]:
         if verdict.modes[mode].mean > verdict.modes[best].mean + verdict.modes[best].error:
             best = mode
-    return ModeChoice(best, f"version {verdict.version}: {verdict.modes[best].told}")
+    return ModeChoice(best, f"version {verdict.version}: {verdict.modes[best].summary}")
 
 
 ATTACHED = "index"
@@ -148,7 +149,7 @@ log = structlog.get_logger("tripletd.index")
 
 
 def keep_verdict(versions: VersionStore, verdict: IndexVerdict) -> None:
-    """Write a verdict beside its version. Raises CheckpointError, and KeyExists after `MOST` of them."""
+    """Write a verdict next to its version. Raises CheckpointError, and KeyExists after `MOST` of them."""
     for number in range(MOST):
         try:
             versions.attach(verdict.version, f"{ATTACHED}-{number}", {}, verdict.to_meta())
@@ -186,7 +187,7 @@ def newest_verdict(versions: VersionStore, version: int, store: JudgedStore) -> 
 
 
 class KeptVerdicts:
-    """Which mode the verdicts choose for a version. Any thread; the files are looked at every `every_s`."""
+    """Which mode the verdicts choose for a version. Any thread; the files are read again every `every_s`."""
 
     def __init__(
         self,

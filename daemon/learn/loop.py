@@ -40,7 +40,7 @@ from streams.poison import DeadLetter
 from streams.source import Quiet
 
 WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.1, 0.25
-"""How soon an idle loop hears verdicts, and after long silence; of batches and signals it hears at once."""
+"""How soon an idle loop sees verdicts, and after a long pause; batches and signals wake it at once."""
 STOP_SECONDS = 0.4  # what the threads get to end after a stop: one of them may wait for a broker that is dead
 END_SECONDS = 10.0  # and after the end of the stream, when nobody is in a hurry
 STEPS_SECONDS = 2.0  # but no longer for the step log alone: replicas can do without its end
@@ -341,14 +341,14 @@ class Halts:
         self._positions = positions
         self._clock = clock
         self._seen = 0
-        self._looked = float("-inf")
+        self._checked_at = float("-inf")
         self._stop: LedgerEntry | None = None
         self._pause: LedgerEntry | None = None
 
     def in_force(self) -> LedgerEntry | None:
         """The STOP or pause that the learner must obey now, or None."""
-        if self._clock() - self._looked >= LOOK_EVERY_S:
-            self._looked = self._clock()
+        if self._clock() - self._checked_at >= LOOK_EVERY_S:
+            self._checked_at = self._clock()
             self._look()
             if self._pause is not None and self._pause.n == NOT_WRITTEN:
                 self._write_pause(self._pause.reason)

@@ -28,7 +28,7 @@ STALL_SECONDS = 10.0
 
 
 class StreamReadiness:
-    """Whether the stream answers and learning keeps up with it. Hears of every turn of the loop.
+    """Whether the stream answers and learning keeps up with it. Called in every turn of the loop.
 
     Args:
         reader, housekeeper: the two threads that talk to the stream.
@@ -130,7 +130,7 @@ log = structlog.get_logger("tripletd.learn")
 
 
 class Observer:
-    """Hears of every batch and version, and keeps metrics, health and log lines up to date."""
+    """Called with every batch and version; keeps metrics, health and log lines up to date."""
 
     def __init__(
         self,

@@ -2,9 +2,9 @@
 write.
 
 There is one learner per checkpoint folder: asked for at the start, and looked after while it runs. On one
-host the second learner is refused at its start, and told who is there; `--take-over` starts it all the same,
-for a first one that is frozen or unknown. Across hosts the claim of the newer one holds the older off. Either
-way both say so at once.
+host a second learner is refused at its start, with a message that names the first; `--take-over` starts it
+all the same, for a first one that is frozen or unknown. Across hosts the claim of the newer one stops the
+older. Either way both log it at once.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class Publishing:
 
 
 WAIT_SECONDS = 3.0
-"""A learner that was told to stop ends within two seconds: who comes right after it waits so long."""
+"""A stopped learner ends within two seconds: its successor waits a little longer than that."""
 _LOOK_SECONDS = 0.1
 
 log = structlog.get_logger("tripletd.learn")
@@ -280,14 +280,14 @@ class PlaceWatch:
         if self._lock is not None:
             self._lock.take()
             for process in self._lock.refused():
-                told = "another learner wanted to start on this checkpoint folder, and was refused"
-                log.warning(told, process=process)
+                message = "another learner wanted to start on this checkpoint folder, and was refused"
+                log.warning(message, process=process)
         if self._look_whether_away():
-            return  # who writes there is told, and tries again: it may be put back as it was
+            return  # the writer gets an error and tries again: the folder may be restored
         self._look_for_newest()
 
     def published(self, version: Manifest) -> None:
-        """A version is durable. Its writer's one before is looked for, too: pruning spares the newest two."""
+        """A version is durable. The one before it is looked for, too: pruning spares the newest two."""
         before = tuple(one for one in self._kept[-1:] if one.manifest.writer == version.writer)
         self._kept = (*before, _Written(version, version.to_json()[-TRAILER_BYTES:]))
 
@@ -303,7 +303,7 @@ class PlaceWatch:
         return LACKS if self.lost is not None else ""
 
     def trouble(self) -> str | None:
-        """Why no version can be written, None where one can. An emptied folder is written to all the same."""
+        """Why no version can be written, None where one can. An emptied folder does not stop writing."""
         return f"{LOSS_MESSAGES[GONE]}. What was learned since waits for it" if self.is_away else None
 
     def _look_whether_away(self) -> bool:
@@ -336,8 +336,8 @@ class PlaceWatch:
 
 
 def _seal_of(store: BlobStore, number: int) -> bytes | None:
-    """The last bytes of a version's manifest, none where there is no such version, None where that cannot be
-    told now.
+    """The last bytes of a version's manifest, b"" where there is no such version, None where that is unknown
+    now.
     """
     try:
         return store.get(manifest_key(number))[-TRAILER_BYTES:]

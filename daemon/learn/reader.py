@@ -79,8 +79,8 @@ class Inputs:
 
 
 def open_inputs(stack: ExitStack, config: Config, tell: Tell | None = None) -> Inputs:
-    """Open everything; `stack` closes it. tell: hears how far objects are read; by default a log line. Raises
-    the errors of streams and checkpoints."""
+    """Open everything; `stack` closes it. tell: receives the progress of reading objects; by default a log
+    line. Raises the errors of streams and checkpoints."""
     space = config.space_spec()
     catalog = learner_catalog(config, tell)
     address = config.stream.to_address()

@@ -104,8 +104,8 @@ def _panel(axis: Any, curves: Curves, kind: str) -> None:
             axis.plot(*zip(*known, strict=True), style, color=_REFERENCE, lw=1.4, label=what)
     for number, line in enumerate(curves.lines[1:]):
         behind = line.series(kind)
-        told = "left behind" if number == 0 else None
-        axis.plot(behind.events, behind.values, "-", color=_BEHIND, lw=1.2, label=told)
+        note = "left behind" if number == 0 else None
+        axis.plot(behind.events, behind.values, "-", color=_BEHIND, lw=1.2, label=note)
     axis.plot(current.events, current.values, "-o", color=_LINE, lw=1.8, ms=3.5, label="versions")
     best = curves.best_point()
     value = None if best is None else best.value(kind)

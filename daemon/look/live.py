@@ -37,7 +37,7 @@ QUANTILE_SECONDS = 60.0
 LEAST_LOSSES = 100
 """Of a mean loss over 10 s: the last few events before a pause would make a spike."""
 STANDS_STILL_S = 30.0
-"""Something newer that has been there for longer is told: loading a version takes some seconds at most."""
+"""A newer version that waits longer than this is reported: loading one takes some seconds at most."""
 _TIMEOUT_S = 0.5
 
 
@@ -83,8 +83,8 @@ class _OfRole(BaseModel):
     folder: str = ""
     folder_losses: int = 0
 
-    def folder_told(self) -> str | None:
-        """What people are told of the checkpoint folder, None where there is nothing to tell."""
+    def folder_message(self) -> str | None:
+        """A message about the checkpoint folder, None where there is nothing to report."""
         if self.folder in LOSS_MESSAGES:
             return LOSS_MESSAGES[self.folder]
         times = "once" if self.folder_losses == 1 else f"{self.folder_losses} times"
@@ -340,8 +340,8 @@ def is_of(status: RoleStatus, role: str, checkpoints: str) -> bool:
 def numbers_of(readings: Readings) -> dict[str, float]:
     """The live numbers of a role that are known, by name."""
     (at, now), (then, before) = readings[-1], _since(readings, RATE_SECONDS)
-    told = now.numbers(before, at - then, _since(readings, QUANTILE_SECONDS)[1])  # type: ignore[arg-type]
-    return {f"{now.role}.{name}": float(value) for name, value in told if value is not None}
+    numbers = now.numbers(before, at - then, _since(readings, QUANTILE_SECONDS)[1])  # type: ignore[arg-type]
+    return {f"{now.role}.{name}": float(value) for name, value in numbers if value is not None}
 
 
 def _since(readings: Readings, seconds: float) -> tuple[float, RoleStatus]:

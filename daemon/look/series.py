@@ -31,8 +31,8 @@ Ask: TypeAlias = Callable[[], RoleStatus | None]
 class RoleState:
     """Whether a role answered the last time, when it last did (Unix seconds), why it is not ready.
 
-    down: why it does not run, as `up` tells it; None where it runs, or no `up` is known. folder: what is told
-    of the checkpoint folder, None where there is nothing to tell.
+    down: why it does not run, as reported by `up`; None where it runs, or no `up` is known. folder: a message
+    about the checkpoint folder, None where there is none.
     """
 
     role: str
@@ -130,7 +130,7 @@ class Series(BackgroundThread):
                 numbers |= numbers_of(readings)
             seen, why, folder = self._states[role].seen, None, None
             if status is not None:
-                seen, why, folder = moment, status.not_ready, status.folder_told()
+                seen, why, folder = moment, status.not_ready, status.folder_message()
             states[role] = RoleState(role, status is not None, seen, why, folder=folder)
         gone = [role for role, state in states.items() if not state.answers]
         down = self._trouble() if gone else {}

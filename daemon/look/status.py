@@ -62,7 +62,7 @@ def dropped(bounds: Mapping[int, tuple[int, int]], positions: Mapping[int, int])
     """A line per partition that begins after where the newest version stands: learn will not start. Pure."""
     return [
         f"partition {partition}: {earliest - positions[partition]:,} records were dropped before they were "
-        "learned; `tripletd learn --accept-gap --exit-when-caught-up`, run once, goes on without them"
+        "learned; `tripletd learn --accept-gap --exit-when-caught-up`, run once, continues without them"
         for partition, (earliest, _) in sorted(bounds.items())
         if earliest > positions.get(partition, earliest)
     ]
@@ -91,9 +91,11 @@ def collect(config: Config) -> dict[str, Any]:
     served = running.get("serve")
     if isinstance(served, ServeStatus):
         picture["problems"] += _lacking(config, served)
-    told = {role: one.folder_told() for role, one in running.items()}
+    folders = {role: one.folder_message() for role, one in running.items()}
     picture["problems"] += [
-        f"{role}: {why}" for role, why in told.items() if why and why not in (running[role].not_ready or "")
+        f"{role}: {why}"
+        for role, why in folders.items()
+        if why and why not in (running[role].not_ready or "")
     ]
     picture["not_ready"] = {role: one.not_ready for role, one in running.items()}
     up = status_at(http, http.up_port)

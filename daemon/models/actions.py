@@ -72,8 +72,8 @@ def verify(versions: VersionStore, number: int, served: int | None, field: str) 
         versions.load(number, lambda spec: None)  # every byte hashed, nothing kept
         wrong = _first_not_finite(versions, manifest)
     except Damaged as error:
-        told = f"version {number} does not load: {error.place}: {error.problem}"
-        raise MoveRefused("damaged", field, told, error.remedy, EX_DATAERR) from error
+        message = f"version {number} does not load: {error.place}: {error.problem}"
+        raise MoveRefused("damaged", field, message, error.remedy, EX_DATAERR) from error
     if wrong is not None:
         raise MoveRefused(
             "not_finite",
@@ -128,7 +128,7 @@ def _same_space(manifest: Manifest, served: Manifest, field: str) -> None:
                 field,
                 f"version {manifest.number} has another {what} than version {served.number}, "
                 f"which is served: {own}, not {other}",
-                "serve it from a checkpoint folder of its own: items and queries must be mapped anew for it",
+                "serve it from a checkpoint folder of its own: items and queries must be mapped again for it",
                 EX_DATAERR,
             )
 
@@ -141,7 +141,7 @@ def _shapes(manifest: Manifest) -> str:
 
 
 ATTEMPTS = 32
-"""Races lost in a row before giving up: each is an entry that somebody else has written meanwhile."""
+"""Races lost in a row before giving up: each is an entry that another process has written meanwhile."""
 ASKED = "asked for"
 
 

@@ -195,8 +195,8 @@ def _take_away(wish: MoveRequest, seen: StoreSnapshot, last: LedgerEntry | None)
         )
     without = LedgerEntry(n=seen.last + 1, kind="ROLLBACK", alias=wish.alias)
     after = meaning(wish.alias, seen.versions, [*seen.entries, without])
-    told = (f"{STABLE} means {_told(after)} from now on",) if wish.alias == STABLE else ()
-    return Move("ROLLBACK", wish.alias, now.version, None, notes=(*told, *_doubts(now)))
+    notes = (f"{STABLE} means {_told(after)} from now on",) if wish.alias == STABLE else ()
+    return Move("ROLLBACK", wish.alias, now.version, None, notes=(*notes, *_doubts(now)))
 
 
 def _notes(now: Meaning, after: int, seen: StoreSnapshot) -> tuple[str, ...]:

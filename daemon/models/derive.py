@@ -39,11 +39,11 @@ FIRST = 0
 
 @dataclass(frozen=True, slots=True)
 class AverageSource:
-    """A version to average. told: as the user named it."""
+    """A version to average. name: as the user named it."""
 
     versions: VersionStore
     number: int
-    told: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class AverageResult:
 def average(sources: Sequence[AverageSource], weights: Sequence[float], into: Path) -> AverageResult:
     """Write version 0 of the first source, and version 1: the weighted mean of all, to an empty folder.
 
-    Version 1 stands at the first source's position of its stream, where a learner would go on; counters are
+    Version 1 has the first source's position in its stream, where a learner would continue; counters are
     added up, event ids and caps start empty. Memory: the W of every source and one more. Raises UserError for
     versions that do not load, whose learner, settings, space or map differ, or whose learner has more than a
     matrix; and where the folder holds anything.
@@ -92,13 +92,13 @@ def _write_average(
     versions = open_store(into).versions
     epoch = versions.claim()
     versions.publish(epoch, first.arrays, meta_like(first.manifest))
-    told = {
+    fields = {
         "parent": FIRST,
         "schedule": (average_entry(manifests, weights),),
         "counters": _summed([one.counters for one in manifests]),
         "watermark": max(filter(None, map(watermark_of, manifests)), default=None),
     }
-    written = versions.publish(epoch, {**first.arrays, **mean}, meta_like(manifests[0], **told))
+    written = versions.publish(epoch, {**first.arrays, **mean}, meta_like(manifests[0], **fields))
     return AverageResult(written.number, str(into), int(mean["events"]))
 
 
@@ -118,8 +118,8 @@ def _summed(counters: Sequence[Mapping[str, int | float]]) -> dict[str, int | fl
 
 
 def _load_source(source: AverageSource, number: int) -> Version:
-    told = source.told if number == source.number else f"version {number}, which {source.told} began as,"
-    return load_version(source.versions, number, told)
+    name = source.name if number == source.number else f"version {number}, which {source.name} began as,"
+    return load_version(source.versions, number, name)
 
 
 def _same(first: AverageSource, reference: Manifest, other: AverageSource, manifest: Manifest) -> None:
@@ -134,7 +134,7 @@ def _same(first: AverageSource, reference: Manifest, other: AverageSource, manif
     for what, own, wanted in pairs:
         if own != wanted:
             raise UserError(
-                f"{other.told} has another {what} than {first.told}: their numbers mean different things",
+                f"{other.name} has another {what} than {first.name}: their numbers mean different things",
                 "average versions of learners that began from one version 0, by copies of its folder, and "
                 "read different events",
                 EX_USAGE,
@@ -147,8 +147,8 @@ EMBED_FORMAT = "tripletd embedding 1"
 
 @dataclass(frozen=True, slots=True)
 class ExportDescription:
-    """What an exported file is, as JSON beside it with the ending `.json`: its format, and the version,
-    state_hash, space, map and learner that it was made of."""
+    """What an exported file is, as JSON in a file next to it with the ending `.json`: its format, and the
+    version, state_hash, space, map and learner it was made from."""
 
     format: str
     version: int
@@ -201,7 +201,7 @@ def export_factor(
     kind = ALGORITHMS[name].forms
     distance = isinstance(kind, MatrixForms) and kind.distance
     choice = choice_of(versions, number)
-    told = FactorDescription(
+    description = FactorDescription(
         FORMAT,
         **made_of(version.manifest),
         similarity="squared_distance" if distance else "inner_product",
@@ -210,26 +210,26 @@ def export_factor(
         form="" if choice is None else choice.told,
     )
     write_new(path, lambda file: np.save(file, A))
-    told.write_beside(path)
-    return told, A
+    description.write_beside(path)
+    return description, A
 
 
 def export_embedding(
-    told: FactorDescription, A: NDArray[np.float32], objects: MappedCatalog | None, path: Path
+    description: FactorDescription, A: NDArray[np.float32], objects: MappedCatalog | None, path: Path
 ) -> int:
-    """Write A x of every object of the catalog to `path`, npy float32 [objects, rank], and beside it the
-    description with the objects' ids in the order of the rows; how many there are. Raises UserError.
+    """Write A x of every object of the catalog to `path`, npy float32 [objects, rank], and next to it the
+    description with the objects' ids in the order of the rows. Returns how many there are. Raises UserError.
     """
     if objects is None:
         raise UserError("there are no objects to embed", "set catalog.path, or leave --embed out", EX_USAGE)
-    if objects.map_id != told.map:
+    if objects.map_id != description.map:
         raise UserError("the catalog is mapped by another map", "export a version of this map", EX_DATAERR)
     across = np.ascontiguousarray(A.T)
-    embedded = np.empty((len(objects.ids), told.rank), np.float32)
-    for part in row_blocks(len(embedded), told.dim):
+    embedded = np.empty((len(objects.ids), description.rank), np.float32)
+    for part in row_blocks(len(embedded), description.dim):
         embedded[part] = times(objects.mapped.slice(part.start, part.stop), across)
     write_new(path, lambda file: np.save(file, embedded))
-    told.write_beside(path, format=EMBED_FORMAT, ids=list(objects.ids))
+    description.write_beside(path, format=EMBED_FORMAT, ids=list(objects.ids))
     return len(embedded)
 
 
@@ -244,9 +244,9 @@ def _factor(version: Version, name: str) -> NDArray[np.float32]:
             )
         return factor(W)
     except LearnerError as error:
-        told = f"version {version.manifest.number} has no factor: {error}"
+        message = f"version {version.manifest.number} has no factor: {error}"
         raise UserError(
-            told, "project fewer dimensions, or serve the version as it is", EX_DATAERR
+            message, "project fewer dimensions, or serve the version as it is", EX_DATAERR
         ) from error
 
 

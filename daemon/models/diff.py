@@ -151,18 +151,18 @@ def moved_queries(
 ) -> Queries:
     """How the lists of the queries `rows` moved; lists: before and after, each as `nearest` gives it."""
     before, after = lists
-    told = [_moved(ids, int(row), b, a) for row, b, a in zip(rows, before, after, strict=True)]
+    changes = [_moved(ids, int(row), b, a) for row, b, a in zip(rows, before, after, strict=True)]
     sizes = [max(1, int(np.sum(own >= 0))) for own in before]
-    shares = [one.shared / size for one, size in zip(told, sizes, strict=True)]
+    shares = [one.shared / size for one, size in zip(changes, sizes, strict=True)]
     same = np.all(before == after, axis=1)
-    order = sorted((n for n in range(len(told)) if not same[n]), key=lambda n: (shares[n], told[n].id))
+    order = sorted((n for n in range(len(changes)) if not same[n]), key=lambda n: (shares[n], changes[n].id))
     return Queries(
         sampled=len(rows),
         seed=seed,
         k=int(before.shape[1]),
         shared=float(np.mean(shares)) if shares else 1.0,
         unchanged=int(same.sum()),
-        moved=tuple(told[n] for n in order[:most]),
+        moved=tuple(changes[n] for n in order[:most]),
     )
 
 

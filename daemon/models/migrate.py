@@ -1,4 +1,4 @@
-"""Queries of another embedding model, without embedding the objects anew: a version with a map for them.
+"""Queries of another embedding model without embedding the objects again: a version with a map for them.
 
 The matrix is fitted on pairs (`learners.maps.queries`) and belongs to the version, which continues the newest
 one: the same learner, positions and counters, one more array. It is judged, promoted, served and rolled back
@@ -98,8 +98,8 @@ def migrate(config: Config, asked: MigrationRequest, *, dry_run: bool = False) -
                 fit.add(new, old)
             found = fit.fit(asked.method)
         except MapError as error:
-            told = "give the same texts by both models, each a row: columns new and old"
-            raise UserError(f"{asked.pairs}: {error}", told, EX_DATAERR) from error
+            remedy = "give the same texts by both models, each a row: columns new and old"
+            raise UserError(f"{asked.pairs}: {error}", remedy, EX_DATAERR) from error
         objects = _objects(config, view)
         recall = recall_of(found.moved, found.wanted, found.wanted if objects is None else objects, fit.unit)
         made = MigrationResult(
@@ -121,7 +121,7 @@ def migrate(config: Config, asked: MigrationRequest, *, dry_run: bool = False) -
                 f"of the ten nearest objects {recall:.3f} stay, less than {asked.least_recall:g}: nothing is "
                 "written",
                 "look whether the pairs are of the same texts in the same order; else give more of them, "
-                "embed the objects anew, or lower --least-recall",
+                "embed the objects again, or lower --least-recall",
                 EX_DATAERR,
             )
         if dry_run:
@@ -133,13 +133,13 @@ def _publish(
     versions: VersionStore, version: Version, fitted: FittedSpaceMap, one: QueryMap, made: MigrationResult
 ) -> int:
     """Write the newest version once more, with the map; its number."""
-    told = {name: value for name, value in asdict(made).items() if name != "version"}
+    fields = {name: value for name, value in asdict(made).items() if name != "version"}
     wider = replace(fitted, queries={**fitted.queries, made.name: one})
     arrays = version.arrays | {MAP_PREFIX + name: array for name, array in wider.arrays().items()}
     meta = meta_like(
         version.manifest,
         parent=version.manifest.number,
-        schedule=({"control": QUERIES, **told, "dims": list(made.dims)},),
+        schedule=({"control": QUERIES, **fields, "dims": list(made.dims)},),
         map={"id": wider.id, "spec": wider.spec()},
     )
     return versions.publish(versions.claim(), arrays, meta).number
@@ -155,8 +155,8 @@ def _alone(versions: VersionStore, dry_run: bool) -> Iterator[None]:
     if not lock.take():
         raise UserError(
             "a learner on this host writes to this checkpoint folder",
-            "stop `tripletd learn` for as long as this takes; serve and validate go on. Start it again after "
-            "it: it continues from the version written here",
+            "stop `tripletd learn` for as long as this takes; serve and validate may run. Start it again "
+            "after it: it continues from the version written here",
             EX_TEMPFAIL,
         )
     try:

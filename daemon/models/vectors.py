@@ -115,7 +115,8 @@ def _is_of(form: ServedForm, raw: bool) -> bool:
 def export_vectors(
     served: ExportSource, objects: MappedCatalog | None, path: Path, side: VectorSide = "documents"
 ) -> VectorsDescription:
-    """Write the vector of every object of the catalog to `path`, by its ending, and the description beside.
+    """Write the vector of every object of the catalog to `path`, by its ending, and the description next to
+    it.
 
     .npy: float32 [rows, dim]; .npz: scipy's CSR; .parquet: `id` and `vector`, a list of floats, or `indices`
     and `values` of sparse ones; .safetensors: `vectors`. Raises UserError without objects, for objects of

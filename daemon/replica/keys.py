@@ -19,12 +19,12 @@ UNKNOWN, NOT_LEARNED = "unknown_key", "not_learned"
 """Why version 0 answers: the key has no model; its verdict, see `KeyVerdicts.answers`."""
 
 DIGESTS = 8
-"""Names of models remembered for each that is held: a version that comes leaves most models as they were."""
+"""Names of models remembered for each one held: a new version leaves most models as they were."""
 
 
 HOLD_S, SHARE = 1.0, 0.25
-"""Behind a version, how long a model answers at least before it is made anew, and the share of a core that
-making all that are held may take: those that take long are held longer."""
+"""Behind a version: for how long a model answers at least before it is recomputed, and the share of a core
+that recomputing all held models may take. Models that take long are held longer."""
 
 
 @dataclass(slots=True, eq=False)

@@ -72,7 +72,7 @@ class VersionRejected(Exception):
 class _Case:
     """One refused version: why, and when it is tried again."""
 
-    told: str
+    reason: str
     wait_s: float
     again_at: float
 
@@ -84,31 +84,31 @@ class RejectedVersions:
     alias: str
     counts: Counter[str] = field(default_factory=Counter)
     _cases: dict[int, _Case] = field(default_factory=dict)
-    _told: set[tuple[int, str]] = field(default_factory=set)
+    _logged: set[tuple[int, str]] = field(default_factory=set)
 
     def add(self, number: int, refused: VersionRejected, now: float) -> None:
         """Version `number` was refused now, and is barred for a while."""
         case = self._cases.setdefault(number, _Case("", FIRST_RETRY_S / 2, now))
         case.wait_s = min(2 * case.wait_s, LONGEST_RETRY_S)
-        case.told, case.again_at = str(refused), now + case.wait_s
-        self._tell(number, refused)
+        case.reason, case.again_at = str(refused), now + case.wait_s
+        self._log_once(number, refused)
 
     def older(self, number: int, why: str) -> None:
         """Version `number` is not served because it is older; a verdict may move the name to it any time."""
-        self._tell(number, VersionRejected("older", why))
+        self._log_once(number, VersionRejected("older", why))
 
     def barred(self, now: float) -> dict[int, str]:
         """The versions not to be tried now, each with why."""
-        return {number: case.told for number, case in self._cases.items() if now < case.again_at}
+        return {number: case.reason for number, case in self._cases.items() if now < case.again_at}
 
     def keep(self, listed: set[int]) -> None:
         """Forget versions that are not there any more."""
         self._cases = {number: case for number, case in self._cases.items() if number in listed}
-        self._told = {told for told in self._told if told[0] in listed}
+        self._logged = {refusal for refusal in self._logged if refusal[0] in listed}
 
-    def _tell(self, number: int, refused: VersionRejected) -> None:
-        if (number, refused.reason) not in self._told:
-            self._told.add((number, refused.reason))
+    def _log_once(self, number: int, refused: VersionRejected) -> None:
+        if (number, refused.reason) not in self._logged:
+            self._logged.add((number, refused.reason))
             self.counts[refused.reason] += 1
             log.error(
                 "a version is refused",

@@ -53,9 +53,13 @@ class StatusTracker:
         """A model answers from now on; `seconds` by phase where a whole version was swapped in."""
         with self._lock:
             self._swaps[result] += 1
-            told = self._status.swap_seconds if seconds is None else dict(seconds)
+            seconds_by_phase = self._status.swap_seconds if seconds is None else dict(seconds)
             self._status = replace(
-                self._status, model=model, since=time.time(), swaps=dict(self._swaps), swap_seconds=told
+                self._status,
+                model=model,
+                since=time.time(),
+                swaps=dict(self._swaps),
+                swap_seconds=seconds_by_phase,
             )
 
     def set_why_not_newer(self, why: str, refusals: Mapping[str, int]) -> None:
@@ -233,15 +237,15 @@ class Follower(BackgroundThread):
 
     def _look_at_folder(self, versions: Sequence[int], now: float) -> bool:
         """Whether the version that answers is another one by now in the folder; tells once where it is not
-        there at all, though nothing newer is. What answers goes on until there is something newer.
+        there at all, though nothing newer is. The loaded version keeps answering until there is a newer one.
         """
         folder = self._folder
         before = folder.how
         folder.look(versions, now)
         if folder.how and not before and folder.mine is not None:
             newest = max(versions, default=-1)
-            told = f"{LOSS_MESSAGES[folder.how]}. The loaded version keeps answering"
-            log.error(told, alias=self._alias, answers=folder.mine.name, newest=newest)
+            message = f"{LOSS_MESSAGES[folder.how]}. The loaded version keeps answering"
+            log.error(message, alias=self._alias, answers=folder.mine.name, newest=newest)
         self._board.folder(folder.how, folder.losses)
         return folder.is_replaced
 

@@ -62,9 +62,9 @@ class FollowSettings:
 class Flip:
     """A model has become the one that answers.
 
-    event_times: ms since the epoch of the events that it holds and the model before it did not, as far as the
-    step log told them; empty for a swap of whole versions. result: "version", "steps", "relabel" or "refine".
-    events: of a whole version, all that were learned up to it; else None.
+    event_times: ms since the epoch of the events that it has and the model before it had not, as far as the
+    step log carries them; empty for a swap of whole versions. result: "version", "steps", "relabel" or
+    "refine". events: of a whole version, all that were learned up to it; else None.
     """
 
     alias: str

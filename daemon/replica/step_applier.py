@@ -53,12 +53,12 @@ class StepLogReader:
         self._source: Source | None = None
         self._reopen_at = 0.0
         self.line = WriterLine()
-        """What the segments heard mean; it hears of the replica's digests and failures, too."""
+        """Interprets the segments; it also gets the replica's digests and failures."""
         self._joiner = Joiner()
         self._manifest: Manifest | None = None
         self._begun: StartPlace = "earliest"
         self._place: StartPlace | None = "earliest"
-        self._told = ""
+        self._logged_kind = ""
 
     @property
     def promising(self) -> bool:
@@ -66,7 +66,7 @@ class StepLogReader:
         return self._source is not None and not self.line.lost
 
     def begin(self, manifest: Manifest) -> None:
-        """Go on from a version that was just loaded."""
+        """Continue from a version that was just loaded."""
         self._manifest = manifest
         found = self.line.begin(manifest.number, records_of(manifest), manifest.writer)
         self._go_to("time" if found is None else found)
@@ -85,7 +85,7 @@ class StepLogReader:
             self._reopen(now, error)
         else:
             if batch is not None:
-                yield from self._heard(batch)
+                yield from self._meanings(batch)
 
     def close(self) -> None:
         """Let go of the log."""
@@ -94,7 +94,7 @@ class StepLogReader:
                 self._source.close()
             self._source = None
 
-    def _heard(self, batch: RecordBatch) -> Iterator[SegmentMeaning]:
+    def _meanings(self, batch: RecordBatch) -> Iterator[SegmentMeaning]:
         for offset, value in zip(batch.offsets, batch.values, strict=True):
             try:
                 segment = self._joiner.feed(value)
@@ -152,22 +152,23 @@ class StepLogReader:
         self._say(error)
 
     def _say(self, error: StreamError) -> None:
-        """Tell of trouble once, until another kind comes."""
+        """Log a fault once, until one of another kind occurs."""
         kind = type(error).__name__
-        if kind != self._told:
-            self._told = kind
+        if kind != self._logged_kind:
+            self._logged_kind = kind
             log.warning("the step log cannot be read on", alias=self._alias, why=str(error))
 
 
 OnFlip = Callable[[ModelId, str, NDArray[np.int64]], None]
-"""Told of a flip: the model, what changed, and the event times that it newly holds."""
+"""Called after a flip with the model, what changed, and the event times that are new in it."""
 
 NO_TIMES: NDArray[np.int64] = np.zeros(0, np.int64)
 
 
 @dataclass(slots=True)
 class _Pending:
-    """What the idle side took and readers have not seen. whole: it ends between records and may be shown."""
+    """Steps that the idle side has applied and readers have not seen. whole: it ends between records and may
+    be shown."""
 
     times: list[NDArray[np.int64]]
     taken: bool = False
@@ -201,7 +202,7 @@ class StepApplier:
         return ModelId(self._version, behind, self._watermark, self._total, self._line)
 
     def begin(self, manifest: Manifest) -> None:
-        """Go on from a version that answers since just now."""
+        """Continue from a version that has just begun to answer."""
         self._version, self._total, self._line = manifest.number, records_of(manifest), manifest.line
         self._base_records, self._watermark = self._total, watermark_of(manifest)
         self._pending = _Pending([])

@@ -37,7 +37,7 @@ ReadView: TypeAlias = Callable[[], AbstractContextManager[View]]
 ROOTS = 4
 """Models whose root is kept."""
 TRIES = 3
-"""Times that a root is made anew, when the model changes meanwhile."""
+"""How often a root is recomputed when the model changes meanwhile."""
 
 
 class NoVectorsError(ValueError):

@@ -1,1 +1,2 @@
-"""What every role shares at run time: signals, readiness, reload, watchdog, logs, threads beside the loop."""
+"""What every role shares at run time: signals, readiness, reload, watchdog, logs, threads besides the
+loop."""

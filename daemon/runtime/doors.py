@@ -163,18 +163,18 @@ class TokenFile:
         self._lock = threading.Lock()
         self._mark = _mark(path)
         self._tokens: Sequence[KeptToken] = read_tokens(path)
-        self._looked = clock()
+        self._checked_at = clock()
 
     def tokens(self) -> Sequence[KeptToken]:
         """All of them."""
-        if self._clock() - self._looked >= LOOK_SECONDS:
+        if self._clock() - self._checked_at >= LOOK_SECONDS:
             self.reload()
         return self._tokens
 
     def reload(self) -> None:
         """Read the file again if it is another one."""
         with self._lock:
-            self._looked, mark = self._clock(), _mark(self._path)
+            self._checked_at, mark = self._clock(), _mark(self._path)
             if mark == self._mark:
                 return
             self._mark = mark
@@ -250,7 +250,8 @@ def read_tokens(path: Path) -> list[KeptToken]:
 
 
 def add_token(path: Path, name: str, scopes: Collection[str], keys: Collection[str] = ()) -> str:
-    """Put a new token into the file, which is made where there is none; the token, told this once.
+    """Put a new token into the file, which is made if it does not exist. Returns the token; it is shown only
+    once.
 
     Raises UserError: 64 for a name that is taken or unfit, scopes that there are not, or keys that do not go
     with them; 73 where the file cannot be written.

@@ -1,11 +1,10 @@
-"""How a process of ours ends: when it is told to before anything else stands, when its starter is gone, and
+"""How a process of ours ends: on a signal before its own handlers are installed, when its parent is gone, and
 when its work is done.
 
-Until a role's own handlers stand there is nothing to finish: a stop ends it, with 0, and a reload asks for
-nothing, since the configuration is about to be read. This is the first thing that a process of ours imports,
-so it imports what the interpreter has loaded anyway, and the rest where it is needed. Before it lies nothing
-but the interpreter's own start, a few hundredths of a second in which a stop ends the process by the signal
-itself.
+Until a role installs its own handlers there is nothing to finish: a stop ends it with 0, and a reload does
+nothing, since the configuration has not been read yet. A process of ours imports this module first, so it
+imports only what the interpreter has loaded anyway, and the rest where it is needed. Before it, during the
+interpreter's own start of a few hundredths of a second, a stop ends the process by the signal itself.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 ROLES = frozenset({"learn", "validate", "serve", "up"})
 
 
-def leave_when_told() -> None:
+def leave_on_signals() -> None:
     """From now on a stop just ends the process, and a reload does not."""
     signal.signal(signal.SIGTERM, leave_at_once)
     signal.signal(signal.SIGINT, leave_at_once)

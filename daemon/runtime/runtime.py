@@ -1,4 +1,4 @@
-"""How the process of a role hears from the outside and shows itself: signals, health, readiness, reload."""
+"""The process of a role towards the outside: signals, health, readiness, reload."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def _flatten(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class RoleRuntime:
-    """How a role's process hears from outside and shows itself. `pulse` is the main thread's."""
+    """A role's process towards the outside. `pulse` is the main thread's."""
 
     signals: Signals
     health: Health
@@ -222,7 +222,7 @@ class RoleRuntime:
     doors: Doors = field(default_factory=Doors)
 
     def starting(self, phase: str) -> None:
-        """Say in the log and to whoever asks for health what the start is at, and how far."""
+        """Report in the log and in the health answers what the start is doing, and how far it is."""
         get_logger().info(phase)
         self.health.starting(phase)
 

@@ -1,8 +1,8 @@
 """Clicks behind a hit: how often users who asked this, or something near it, took or passed over an object.
 
-The newest records of the training topic are read once somebody asks why, and followed while somebody does:
-who never asks pays nothing. What is counted is what the stream says; a served model may have learned all of
-it or less.
+The newest records of the training topic are read at the first request for an explanation, and followed while
+requests come: without any, there is no cost. What is counted is what the stream says; a served model may have
+learned all of it or less.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RECORDS = 20_000
 """Newest records looked through: some MB of memory, a second to read."""
 POLL_RECORDS, POLL_SECONDS = 256, 0.5
 REST_SECONDS = 300.0
-"""Nobody has asked for so long: the topic is left until somebody does."""
+"""After this long without a request, the topic is not followed until the next one."""
 NICE = 10
 
 log = structlog.get_logger("tripletd.serve")
@@ -70,7 +70,7 @@ class ClickWindow:
             if len(self._order) > self._size:
                 self._drop(self._order.popleft())
 
-    def told(
+    def clicks_on(
         self, query: str | None, near: Sequence[str], objects: Sequence[str], key: str | None = None
     ) -> list[PairClicks]:
         """Clicks and skips of each object. near: ids of queries like this one. key: count what was learned
@@ -100,9 +100,9 @@ class ClickWindow:
 
 
 class RecentClicks:
-    """A `ClickWindow` over the end of a topic, kept up by a thread while somebody asks.
+    """A `ClickWindow` over the end of a topic, kept current by a thread while requests come.
 
-    opening: the training topic. `told` never waits: None until the end of the topic has been read once.
+    opening: the training topic. `clicks_on` never waits: None until the end of the topic has been read once.
     """
 
     def __init__(self, opening: Callable[[], Source]) -> None:
@@ -113,17 +113,17 @@ class RecentClicks:
         self._stop = threading.Event()
         self._lock = threading.Lock()
 
-    def told(
+    def clicks_on(
         self, query: str | None, near: Sequence[str], objects: Sequence[str], key: str | None = None
     ) -> list[PairClicks] | None:
-        """As `ClickWindow.told`; None while the topic is being read, or cannot be."""
+        """As `ClickWindow.clicks_on`; None while the topic is being read, or cannot be."""
         with self._lock:
             self._asked_at = time.monotonic()
             if self._thread is None and not self._stop.is_set():
                 self._thread = threading.Thread(target=self._run, name="tripletd-clicks", daemon=True)
                 self._thread.start()
             window = self._window
-        return None if window is None else window.told(query, near, objects, key)
+        return None if window is None else window.clicks_on(query, near, objects, key)
 
     def close(self) -> None:
         """End the thread; it is not waited for."""
@@ -151,7 +151,7 @@ class RecentClicks:
                 self._stop.wait(BACKGROUND_RETRY_SECONDS)
 
     def _is_wanted(self) -> bool:
-        """Whether the calling thread is to go on; one that was told to end stays ended."""
+        """Whether the calling thread may continue; once asked to end, it stays ended."""
         with self._lock:
             mine = self._thread is threading.current_thread()
             wanted = mine and not self._stop.is_set() and time.monotonic() - self._asked_at < REST_SECONDS

@@ -6,9 +6,9 @@ code and with the same norms as any answer. So vectors of candidates come from t
 mapped, with the norms of the model that answers, where the store holds them as given and would send a
 megabyte of them per question. What the store has beyond the catalog is not answered then.
 
-Recall of the store is measured, too: what it finds beside what its own exact search finds. Learned queries
-lie elsewhere than the vectors that its graph was built for, and more so with what is learned: an approximate
-search then misses more, and nothing else would tell.
+The store's recall is measured, too: what it finds against what its own exact search finds. Learned queries
+lie elsewhere than the vectors that its graph was built for, and move further away as learning continues. An
+approximate search then misses more, and nothing else would show it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 import structlog
@@ -26,7 +25,7 @@ from daemon.index import StoreAway, StoreError, VectorIndex
 from daemon.index.protocol import AskedVector
 from daemon.index.verdicts import ModeChoice
 from daemon.runtime.watchdog import BackgroundThread
-from daemon.serve.query import AnsweringModel, IndexUse, Query, QueryError, ScoredId, VectorAnswers
+from daemon.serve.query import IndexFound, IndexUse, Query, QueryError, ScoredId, VectorAnswers
 
 log = structlog.get_logger("tripletd.index")
 
@@ -48,25 +47,13 @@ class MakingQueryVectors(Protocol):
 
 
 class ObservingIndex(Protocol):
-    """Hears of questions to the store."""
+    """Counts questions to the store."""
 
     def answered(self, mode: str, seconds: float) -> None:
         """It answered."""
 
     def failed(self, kind: str) -> None:
         """It did not: `away` or `refused`."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexFound:
-    """What the store found. model, formed: whose vector it was asked with. hits: the answer; None: the
-    catalog is searched, among `ids` alone, or among all where that is None too."""
-
-    model: AnsweringModel
-    formed: int
-    use: IndexUse
-    hits: Sequence[ScoredId] | None = None
-    ids: frozenset[str] | None = None
 
 
 class IndexSearch:
@@ -97,8 +84,10 @@ class IndexSearch:
         if isinstance(vector, QueryError):
             raise vector
         if query.explain and choice.mode != "rescored":
-            told = f"the store answers in the mode {choice.mode}, of which no hit is explained"
-            raise QueryError("not_explained", told, "explain", "leave it out, or set index.mode = rescored")
+            message = f"the store answers in the mode {choice.mode}, of which no hit is explained"
+            raise QueryError(
+                "not_explained", message, "explain", "leave it out, or set index.mode = rescored"
+            )
         left_out = (query.id is not None) + min(len(query.exclude), MOST_LEFT_OUT)
         wanted = query.k if choice.mode != "rescored" else max(query.k, self._config.candidates)
         began = time.perf_counter()
@@ -122,12 +111,12 @@ class IndexSearch:
         if mode == "embedded":
             made = self._maker.vectors(alias, [query], "embedded")
             if made.model.version != self._config.version:
-                told = (
+                message = (
                     f"the store holds vectors of version {self._config.version}, and {alias} is at "
                     f"{made.model.version}"
                 )
                 remedy = "write them again, and set index.version"
-                raise QueryError("other_version", told, "alias", remedy, 503)
+                raise QueryError("other_version", message, "alias", remedy, 503)
             return ModeChoice("embedded", named), made
         if self._config.holds_exported:
             return self._exported(alias, query)
@@ -185,8 +174,8 @@ def found_share(exact: Sequence[str], found: Sequence[str]) -> float:
 
 
 class StoreRecall(BackgroundThread):
-    """Measures it now and then, one question after the other. measured: hears the mean. What the store is
-    asked when it ends is not waited for."""
+    """Measures it now and then, one question after the other. measured: called with the mean. A question
+    under way at the end is not waited for."""
 
     name, end_s = "index-recall", 0.5
 
@@ -207,7 +196,7 @@ class StoreRecall(BackgroundThread):
         self._ending.set()
 
     def measure(self) -> float | None:
-        """The mean over the sample, told where it is low; None while there is nothing to ask with. Raises
+        """The mean over the sample, logged when it is low; None while there is nothing to ask with. Raises
         StoreError."""
         queries = self._sample(QUERIES)
         if not queries:
@@ -224,7 +213,7 @@ class StoreRecall(BackgroundThread):
         if mean < self._config.recall:
             log.warning(
                 f"the store finds {mean:.0%} of its own exact first {TOP} for learned queries; "
-                "raise index.width or index.candidates, or build its index anew",
+                "raise index.width or index.candidates, or rebuild its index",
                 index=self._index.name,
                 recall=round(mean, 3),
                 wanted=self._config.recall,

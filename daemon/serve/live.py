@@ -52,10 +52,11 @@ Record = Callable[[str, NDArray[np.float64], NDArray[np.int64]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """Up to where the accounts know all events: records, events and newest event time (ms) of that state.
+class _CountedState:
+    """The state up to which the accounts have counted all events: its records, events and newest event time
+    (ms).
 
-    whole: it is a version of another name than `latest`, which may still hear its events from the step log.
+    whole: it is a version of an alias other than `latest`, whose events may still come from the step log.
     """
 
     version: int
@@ -66,9 +67,9 @@ class _Told:
 
 
 class FreshnessWatcher:
-    """One account per alias. What any replica hears from the step log goes into all of them, and so do the
-    events of a whole version that no step log told: as many as it counts more than were known, their times at
-    equal distances from the newest that was known to its own newest.
+    """One account per alias. Events that any replica reads from the step log are counted in all of them. So
+    are the events of a whole version that the step log did not carry: as many as the version counts beyond
+    those known, at times spaced evenly from the newest known one to its own newest.
 
     Called by the replicas' threads and by the server's; `now_ms` is the wall clock, as event times are.
     """
@@ -82,7 +83,7 @@ class FreshnessWatcher:
     ) -> None:
         self._accounts = {alias: Freshness(horizon_s) for alias in aliases}
         self._begun: set[str] = set()
-        self._told: _Told | None = None
+        self._counted: _CountedState | None = None
         self._record, self._now_ms = record, now_ms
         self._lock = threading.Lock()
 
@@ -98,30 +99,32 @@ class FreshnessWatcher:
                 self._accounts[flip.alias].begin(model.total)
 
     def _hear(self, flip: Flip, now_ms: int) -> None:
-        model, told = flip.model, self._told
+        model, counted = flip.model, self._counted
         if flip.events is not None:
             self._hear_version(flip, flip.events, now_ms)
-        elif told is None or model.total > told.total or not told.whole:
+        elif counted is None or model.total > counted.total or not counted.whole:
             for account in self._accounts.values():
                 account.learned(model.total, flip.event_times, now_ms)
-            if told is not None and model.total > told.total:
-                events = told.events + len(flip.event_times)
-                self._told = _Told(model.version, model.total, events, model.watermark)
+            if counted is not None and model.total > counted.total:
+                events = counted.events + len(flip.event_times)
+                self._counted = _CountedState(model.version, model.total, events, model.watermark)
 
     def _hear_version(self, flip: Flip, events: int, now_ms: int) -> None:
-        """A whole version answers: what it holds beyond what was told is told now."""
-        model, told = flip.model, self._told
-        known = _Told(model.version, model.total, events, model.watermark, flip.alias != LATEST)
-        if told is None or (model.version > told.version and model.total < told.total):
-            self._told = known  # the beginning, or another line of versions
+        """A whole version answers: count the events that it has beyond those counted so far."""
+        model, counted = flip.model, self._counted
+        known = _CountedState(model.version, model.total, events, model.watermark, flip.alias != LATEST)
+        if counted is None or (model.version > counted.version and model.total < counted.total):
+            self._counted = known  # the beginning, or another line of versions
             for account in self._accounts.values():
                 account.another_line(model.total)
-        elif model.total > told.total:
-            self._told = known
+        elif model.total > counted.total:
+            self._counted = known
             if model.watermark is not None:
-                first = model.watermark if told.watermark is None else told.watermark
+                first = model.watermark if counted.watermark is None else counted.watermark
                 for account in self._accounts.values():
-                    account.learned_between(model.total, first, model.watermark, events - told.events, now_ms)
+                    account.learned_between(
+                        model.total, first, model.watermark, events - counted.events, now_ms
+                    )
 
     def answered(self, alias: str, model: AnsweringModel) -> None:
         """An answer of `model` is on its way."""
@@ -194,7 +197,7 @@ class Live:
         keys: Observing | None = None,
         tell: Tell | None = None,
     ) -> None:
-        """tell: hears how far objects are read; by default a log line."""
+        """tell: receives the progress of reading objects; by default a log line."""
         self._config, self._versions, self._ledger, self._tell = config, versions, ledger, tell
         self._watcher, self._show_guarded, self._of_keys = watcher, guarded, keys
         self.opened: OpenedServing | None = None
@@ -223,7 +226,7 @@ class Live:
             self._guarded,
             shortlist=serve.shortlist,
             keys=KeySettings(serve.key_models, serve.refine_every, verdicts.now, self._of_keys),
-            explainer=Explainer(fitted.blocks, fitted.own, clicks.told),
+            explainer=Explainer(fitted.blocks, fitted.own, clicks.clicks_on),
         )
         on_ledger = verdicts.take if space.keys.slots else None
         hooks = Hooks(searcher.prepare, searcher.warm, self._watcher.flipped, searcher.sample, on_ledger)
@@ -272,8 +275,8 @@ class Live:
             status = 503 if error.code == "busy" else 422
             raise QueryError(error.code, str(error), "alias", error.remedy, status) from error
         if isinstance(made.rows, DenseBlock) and made.rows.values.size > MOST_NUMBERS:
-            told = f"{len(queries)} vectors of {made.rows.dim:,} numbers are too many for one answer"
-            raise QueryError("too_many", told, "", f"ask for {MOST_NUMBERS // made.rows.dim} at a time")
+            message = f"{len(queries)} vectors of {made.rows.dim:,} numbers are too many for one answer"
+            raise QueryError("too_many", message, "", f"ask for {MOST_NUMBERS // made.rows.dim} at a time")
         results: list[Numbers | QueryError] = [one if isinstance(one, QueryError) else [] for one in found]
         for place, row in zip(places, _rows(made.rows), strict=True):
             results[place] = row

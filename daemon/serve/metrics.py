@@ -27,7 +27,7 @@ FRESHNESS_EDGES = (
 
 
 class ServeMetrics:
-    """`registry` goes to the HTTP server; `follow` says whom to ask when somebody reads it."""
+    """`registry` goes to the HTTP server; `follow` sets what is asked when it is read."""
 
     def __init__(self, aliases: Sequence[str]) -> None:
         registry = self.registry = CollectorRegistry()
@@ -69,7 +69,7 @@ class ServeMetrics:
 
 
 class _OnRead(Collector):
-    """Families that are made whenever somebody reads them."""
+    """Metric families that are made at each read."""
 
     def __init__(self, make: Callable[[], Iterator[Metric]]) -> None:
         self._make = make

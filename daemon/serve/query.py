@@ -57,7 +57,7 @@ class Query:
 
 
 class QueryError(Exception):
-    """A question without an answer, the asker's own affair: HTTP says it with `status`.
+    """A question without an answer, because of the question: HTTP answers with `status`.
 
     Args:
         code: short name for programs, such as `unknown_object`.
@@ -152,11 +152,11 @@ class Answers:
     `model.total`, also when the model has just come to be called a version. Then, with b for `formed` and t
     for `model.total`, a score is that of the form of W_b carried over to W_t (`learners.forms.carried` says
     how), divided by the object's norm under the form of W_b: with b, t and the step log it can be computed
-    again. (Until the next form is made, b is a state of the line that the learner has left when it has just
-    begun anew from an older version; it may then exceed t.) exact[i]: whether every object was looked at;
-    False where an approximate search took part, which finds most of the k best. The score of a hit is the
-    same either way. by[i]: which model answered query i, None where it names no key. index[i]: how a store
-    took part in answer i, None where it did not; () where none is configured.
+    again. (When the learner has just restarted from an older version, b is a state of the line it has left
+    until the next form is made; it may then exceed t.) exact[i]: whether every object was looked at; False
+    where an approximate search took part, which finds most of the k best. The score of a hit is the same
+    either way. by[i]: which model answered query i, None where it names no key. index[i]: how a store took
+    part in answer i, None where it did not; () where none is configured.
     """
 
     model: AnsweringModel
@@ -165,6 +165,18 @@ class Answers:
     exact: Sequence[bool]
     by: Sequence[KeyChoice | None]
     index: Sequence[IndexUse | None] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFound:
+    """What a vector store found. model, formed: whose vector it was asked with. hits: the answer; None: the
+    catalog is searched, among `ids` alone, or among all where that is None too."""
+
+    model: AnsweringModel
+    formed: int
+    use: IndexUse
+    hits: Sequence[ScoredId] | None = None
+    ids: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -398,7 +398,7 @@ class ValidateMetrics:
     def record_measures(self, which: str, version: int | None, measures: Mapping[str, float | None]) -> None:
         """Set the measures of the "newest", "best" or "zero" version, or of the "shown_order".
 
-        The label is not `role`: that is what Prometheus is told of the whole process. Values that are None
+        The label is not `role`: Prometheus attaches that one to the whole process. Values that are None
         are left out.
         """
         if version is not None:

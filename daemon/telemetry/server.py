@@ -39,7 +39,7 @@ def _nobody() -> str | None:
 
 
 AnyConnection = TypeVar("AnyConnection", bound=Hashable)
-_NETWORK_BITS = 64  # of an IPv6 address: the rest is chosen by whoever holds the network
+_NETWORK_BITS = 64  # of an IPv6 address: the owner of the network chooses the rest
 
 
 def client_of(host: str) -> str:
@@ -58,7 +58,7 @@ def client_of(host: str) -> str:
 
 
 class ConnectionTable(Generic[AnyConnection]):
-    """Open connections by client. Not locked: whoever has several threads holds a lock of his own.
+    """Open connections by client. Not locked: callers with several threads hold a lock of their own.
 
     A connection is idle (a request, or the rest of its header, is to come), stalled (a body is to come, or an
     answer to be taken) or at work. Those at work are never chosen.
@@ -208,7 +208,7 @@ class TelemetryServer(BackgroundThread):
         self.start()
 
     def stop(self) -> None:
-        """Answer nobody any more, and free the port."""
+        """Stop answering, and free the port."""
         self._server.shutdown()
 
     def _run(self) -> None:
@@ -259,7 +259,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def serve_forever(self, poll_interval: float = 0.0) -> None:
-        """Until `shutdown`, of which it hears at once: a role at rest does not look ten times a second."""
+        """Until `shutdown`, which wakes it at once: an idle role does not poll ten times a second."""
         with selectors.DefaultSelector() as waiting:
             waiting.register(self, selectors.EVENT_READ)
             waiting.register(self._ended, selectors.EVENT_READ)

@@ -171,7 +171,7 @@ def create_missing(config: Config, replicas: int | None, dry_run: bool) -> tuple
     """Names of the topics made now (in a dry run: that would be made), and all topics as they then are.
 
     `replicas` None is three, or as many as there are brokers. Raises UserError, StreamRefused or
-    StreamUnavailable; topics made before that stay, and the next call goes on.
+    StreamUnavailable; topics made before that stay, and the next call makes the rest.
     """
     wanted = topics_of(config)
     address = wanted[0].address
@@ -238,7 +238,7 @@ _NEEDS: tuple[tuple[Literal["read", "write"], str], ...] = (
     ("write", "serve follows whole versions, not steps"),
     ("read", "serve answers with the objects of its files alone"),
 )
-"""Of the topics in their order: what the roles do with it, and what goes on without it."""
+"""For each topic, in their order: what the roles do with it, and what still works without it."""
 
 
 def check_broker(config: Config) -> Iterator[CheckFinding]:
@@ -263,15 +263,16 @@ def _who(config: Config) -> str:
 def _topic(
     wanted: Wanted, config: Config, need: Literal["read", "write"], without: str
 ) -> Iterator[CheckFinding]:
-    """One topic as the roles need it. `without`: what goes on when it is missing; "" when nothing does."""
+    """One topic as the roles need it. `without`: what still works when it is missing; "" when nothing
+    does."""
     address = wanted.address
     key = f"topic {address.topic}"
     try:
         preflight(address, need)
     except TopicMissing:
-        told = f"there is no such topic{without and ': '}{without}"
+        message = f"there is no such topic{without and ': '}{without}"
         yield CheckFinding(
-            key, "note" if without else "error", told, "create it with `tripletd topics create`"
+            key, "note" if without else "error", message, "create it with `tripletd topics create`"
         )
         return
     except StreamRefused as refused:
@@ -279,8 +280,8 @@ def _topic(
         return
     look = look_at(wanted, config)
     yield CheckFinding(key, "ok", f"{look.records:,} records; {_bounds(look)}")
-    for told in behind_transactions(address.topic, look.held_back):
-        yield CheckFinding(key, "note", told)
+    for message in behind_transactions(address.topic, look.held_back):
+        yield CheckFinding(key, "note", message)
     for one in look.differences:
         grade: Grade = "error" if one.unsafe else "note"
         found, asked = shown(one.setting, one.found), shown(one.setting, one.wanted)
@@ -307,7 +308,7 @@ def _may_feed(address: Address) -> Iterator[CheckFinding]:
         try:
             preflight(topic, "write")
         except TopicMissing:
-            continue  # told already
+            continue  # reported already
         except StreamRefused as refused:
             yield CheckFinding(f"topic {topic.topic}", "note", f"feed cannot run here: {refused}")
 

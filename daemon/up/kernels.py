@@ -35,7 +35,7 @@ def modules() -> list[str]:
 
 
 def compile_all(say: Callable[[str], None]) -> None:
-    """Have all that is missing compiled; `say` hears what is done, where anything is."""
+    """Compile everything that is missing; `say` is called with what is done, if anything is."""
     kernels, decoders = _imported()
     if not kernels.missing() and not decoders.missing():
         return

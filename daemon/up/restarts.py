@@ -150,10 +150,10 @@ def how_it_ended(returncode: int | None) -> str:
 
 def reason_of(returncode: int, last_words: str) -> str:
     """One line why a role ended: its own last words, else what its return code means."""
-    told = "; ".join(line.strip() for line in last_words.splitlines() if line.strip())
-    if not told:
-        told = _MEANING.get(returncode, "it was killed" if returncode < 0 else "its log says why")
-    return told if len(told) <= MOST_REASON else told[: MOST_REASON - 1] + "…"
+    reason = "; ".join(line.strip() for line in last_words.splitlines() if line.strip())
+    if not reason:
+        reason = _MEANING.get(returncode, "it was killed" if returncode < 0 else "its log says why")
+    return reason if len(reason) <= MOST_REASON else reason[: MOST_REASON - 1] + "…"
 
 
 def not_ready(reports: Sequence[RoleReport], pid: int) -> str | None:

@@ -38,7 +38,7 @@ class RoleProcess:
         program: what is run with the arguments: `tripletd` by this very interpreter, whatever is on the PATH.
 
     Attributes:
-        last_words: after `finish`, the message and remedy with which it ended; "" where it told none.
+        last_words: after `finish`, the message and remedy with which it ended; "" where it left none.
     """
 
     def __init__(

@@ -56,7 +56,7 @@ class RoleSpec:
     """A role to run: its name in the logs and its arguments after `tripletd`.
 
     When a role with `ends_all` finishes by itself, the others are asked to stop too. `finished` is called
-    when it ends by itself for good, and others go on.
+    when it ends by itself for good while the others keep running.
     """
 
     name: str
@@ -94,11 +94,11 @@ class Supervisor:
         start: starts one; RoleProcess in earnest.
         signals: entered by the caller; a stop is handed to every role as one SIGTERM. A reload is handed on
             too, and starts what is down or waits.
-        log: where starts, restarts and ends are told.
+        log: receives starts, restarts and ends.
         policy: how long to wait before a restart.
         grace_s: how long a role may take to stop before it is killed.
         notifier: systemd, where it has started us.
-        told: called with how all roles stand whenever that changes.
+        on_change: called with the reports of all roles whenever one changes.
         reload: called when a reload is asked for, which the roles hear of too.
         at_stake: whether there may be answers to keep; while there are none, a role that is refused ends all
             at once, as a mistake in a first configuration should.
@@ -114,20 +114,20 @@ class Supervisor:
         policy: RestartPolicy | None = None,
         grace_s: float = 30.0,
         notifier: Notifier | None = None,
-        told: Callable[[Sequence[RoleReport]], None] = lambda reports: None,
+        on_change: Callable[[Sequence[RoleReport]], None] = lambda reports: None,
         reload: Callable[[], None] = lambda: None,
         at_stake: Callable[[], bool] = lambda: True,
     ) -> None:
         self._notifier = notifier or Notifier({})
         self._roles = [_Watched(spec, RoleReport(spec.name)) for spec in specs]
-        self._start, self._signals, self._log, self._told = start, signals, log, told
+        self._start, self._signals, self._log, self._on_change = start, signals, log, on_change
         self._at_stake, self._reload = at_stake, reload
         self._policy = policy or RestartPolicy()
         self._grace_s = grace_s
         self._known: list[RoleReport] = []
         self._quiet = Quiet(_POLL_S, _IDLE_POLL_S)
         self._down = dict[str, int]()
-        self._told_ready = False
+        self._announced_ready = False
         self._ending = False
 
     def run(self) -> int:
@@ -149,8 +149,8 @@ class Supervisor:
     def _tell_and_hand_on(self) -> None:
         """The service manager hears that all were started and that this moves; the roles hear of a reload."""
         self._tell_changes()
-        if not self._told_ready:
-            self._told_ready = True
+        if not self._announced_ready:
+            self._announced_ready = True
             self._notifier.ready()
         self._notifier.alive()
         if self._signals.take_reload_request():
@@ -169,7 +169,7 @@ class Supervisor:
         if reports != self._known:
             self._quiet.broken()
             self._known = reports
-            self._told(reports)
+            self._on_change(reports)
             self._notifier.status(not_ready(reports, os.getpid()) or "all roles run")
 
     def _look_after(self, role: _Watched, now: float) -> None:
@@ -186,7 +186,7 @@ class Supervisor:
             role.process = self._start(role.spec)
             if role.report.exit is None:
                 role.runs()
-            else:  # what it failed of stays told until it has held for a while
+            else:  # its last failure stays in the report until it has run for a while
                 role.report = replace(role.report, state="starting")
             self._log.info("started", role=role.spec.name, pid=role.process.pid)
 
@@ -202,8 +202,8 @@ class Supervisor:
                 role.failures = with_failure(role.failures, now)
                 role.start_at = now + delay_s
                 role.failed("waiting", returncode, reason)
-                told = {"exit": returncode, "in_s": delay_s, "reason": reason}
-                self._log.warning("failed, starting it again", role=name, **told)
+                details = {"exit": returncode, "in_s": delay_s, "reason": reason}
+                self._log.warning("failed, starting it again", role=name, **details)
             case StayDown(code):
                 self._down[name] = code
                 role.failed("down", returncode, reason)
@@ -211,8 +211,8 @@ class Supervisor:
                     self._ending = True
                     self._log.error("failed, giving up", role=name, exit=returncode, reason=reason)
                     return
-                told = {"exit": returncode, "reason": reason, "remedy": remedy(os.getpid())}
-                self._log.error("failed; it stays down, the others keep running", role=name, **told)
+                details = {"exit": returncode, "reason": reason, "remedy": remedy(os.getpid())}
+                self._log.error("failed; it stays down, the others keep running", role=name, **details)
                 role.spec.finished()
 
     def _stop_all(self) -> int:
@@ -242,14 +242,14 @@ class Supervisor:
 def check_ports(host: str, ports: Sequence[int]) -> None:
     """Raise UserError for the first of the ports that cannot be listened on; 0 is any free one.
 
-    A role refuses a taken port too; it would be started again and again, beside others that work.
+    A role refuses a taken port, too; it would be started again and again while others work.
     """
     for port in filter(None, ports):
         listen(host, port).close()
 
 
 _LABELS = ("of_role", "state", "exit", "reason")
-"""Not `role`: that is what Prometheus is told of the whole process."""
+"""Not `role`: Prometheus attaches that label to the whole process."""
 
 
 class UpMetrics(Collector):
@@ -263,7 +263,7 @@ class UpMetrics(Collector):
         add_build_info(self.registry, "up")
         add_place(self.registry, checkpoints)
 
-    def told(self, reports: Sequence[RoleReport]) -> None:
+    def set_reports(self, reports: Sequence[RoleReport]) -> None:
         """From now on the roles stand like this."""
         self._reports = tuple(reports)
 
@@ -301,8 +301,8 @@ def anything_to_answer_with(config: Config) -> bool:
 class UpHealth:
     """Serves metrics, readiness and status of `up` until `stack` ends.
 
-    A port that is taken is refused only where the configuration names it: with the usual one, two of them
-    on one host must go on as before there was any.
+    A port in use is an error only where the configuration names it: with the default port, a second `up` on
+    one host must still run.
     """
 
     def __init__(
@@ -334,7 +334,7 @@ class UpHealth:
         self._health.started()
         self._health.set_ready("no role is started yet")
 
-    def told(self, reports: Sequence[RoleReport]) -> None:
+    def set_reports(self, reports: Sequence[RoleReport]) -> None:
         """From now on the roles stand like this."""
-        self._metrics.told(reports)
+        self._metrics.set_reports(reports)
         self._health.set_ready(not_ready(reports, os.getpid()))

@@ -106,8 +106,8 @@ def compare(
         return clustered(np.where(np.isnan(teams), ordered, teams), where)
 
     def clustered(values: Float, where: Mask) -> list[float]:
-        told = where & ~np.isnan(values)
-        return by_cluster(values[told], clusters[told].tolist())
+        speak = where & ~np.isnan(values)
+        return by_cluster(values[speak], clusters[speak].tolist())
 
     served = own if best is zero else best
     by_teams = fresh & ~np.isnan(np.stack([against_zero, against_anchor, lead]))

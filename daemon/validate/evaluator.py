@@ -462,7 +462,7 @@ class Weigher:
         return Weighed(version.number, best.number, standing, outcome, self._evidence, seen.silent)
 
     def carry(self, evaluator: Evaluator, best: Candidate, zero: Candidate, known: Standing) -> Weighed:
-        """The best version, after learning went on: it stays best unless the window says that it is worse.
+        """The best version after further learning: it stays best unless the window says that it is worse.
 
         Raises NotFinite.
         """

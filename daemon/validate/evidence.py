@@ -18,14 +18,14 @@ has learned so has every later one: each list that is bet on was learned by nobo
 
 Lists of one query that are judged together make one bet.
 
-**The tests** are of a mean: capital that grows only where a hypothesis is false, in the log domain. Whoever
-bets against "the mean of the differences is at most 0" multiplies its capital by `1 + stake * d` at each
+**The tests** are of a mean: capital that grows only where a hypothesis is false, in the log domain. A bettor
+against "the mean of the differences is at most 0" multiplies its capital by `1 + stake * d` at each
 difference d in [-1, 1]. Where the hypothesis holds, the capital is a non-negative supermartingale that begins
 at 1, and by Ville's inequality it ever reaches `1 / alpha` with probability `alpha` at most, however often
 one looks (Waudby-Smith and Ramdas, JRSS B 86, 2024, section 4). The best stake is not known beforehand, so
 that a share of the capital (`SHARES`) is put on each of `STAKES`: the weighted mean is a capital again.
 
-The state is a few numbers that go into the ledger, so that a test goes on over restarts.
+The state is a few numbers that are kept in the ledger, so that a test continues after a restart.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Capital:
         """After one more difference from the hypothesis' bound, at least -1."""
         return Capital(tuple((self.logs + np.log1p(STAKES * gain)).tolist()))
 
-    def bet_anew(self, gain: float) -> Capital:
-        """As `bet`, beginning again at 1 wherever it has fallen below.
+    def restarting_bet(self, gain: float) -> Capital:
+        """As `bet`, but starting again at 1 wherever it has fallen below.
 
         It finds that a mean has changed (an e-detector by sums, Shin, Ramdas and Rinaldo 2023): while the
         hypothesis holds, 1 / alpha is reached after 1 / alpha bets on average, or later.
@@ -151,8 +151,8 @@ class PairedTest:
         return "not yet"
 
     def missing(self, alpha: float) -> int | None:
-        """About how many more bets "superior" would take if they go on as on average; None where they do not
-        point there (the mean is less than half its deviation above 0).
+        """About how many more bets "superior" would take if they continue at their average; None where they
+        do not point there (the mean is less than half its deviation above 0).
         """
         if self.mean * self.mean * self.bets * 4 <= self.variance or self.mean <= 0:
             return None
@@ -229,9 +229,9 @@ class Standing:
 
     line: the newest versions against version 0. step: against the anchor. lead: against what was best at the
     time, where that is neither, by interleaved lists alone. hold: against the best version, see
-    `Capital.bet_anew`. falls: how often `best` went back. lists: lists taken; interleaved: those of them that
-    two versions made together; trained: those that were learned from later. through: holdout positions up to
-    which those that were held out are taken; bettor: up to when the others are.
+    `Capital.restarting_bet`. falls: how often `best` went back. lists: lists taken; interleaved: those of
+    them that two versions made together; trained: those that were learned from later. through: holdout
+    positions up to which those that were held out are taken; bettor: up to when the others are.
     """
 
     anchor: int = 0
@@ -301,8 +301,8 @@ class Comparison:
     against version 0. lists: how many are not bet on before, through: up to where; interleaved: how many of
     them two versions made together, so that their teams tell; trained: how many of them were learned from
     later, and bet on by a version before. bettor: which bets on such lists next, None: the same. silent: how
-    many are so near to what is served that nothing can be told of it. barred: what else keeps the version
-    from being best.
+    many are so near to the served version that they cannot tell the two apart. barred: what else keeps the
+    version from being best.
     """
 
     fresh: Sequence[float]
@@ -352,7 +352,7 @@ def weigh(
     """The standing after `version` was judged, and what follows. best: the best version before, 0: none."""
     hold = standing.hold
     for difference in seen.fresh_best:
-        hold = hold.bet_anew(-difference)
+        hold = hold.restarting_bet(-difference)
     now = replace(
         standing,
         line=standing.line.take(seen.fresh, rule.horizon),
@@ -401,7 +401,7 @@ def is_better(
 ) -> str:
     """The answer to "is it better for my users?" after `version` was judged, with what is missing.
 
-    silent: lists of this judgement so near to what is served that nothing can be told of it.
+    silent: lists of this judgement so near to the served version that they cannot tell the two apart.
     """
     if outcome.fell:
         return f"no longer: version {best} has lost to your ranking (version 0), which is best again"
@@ -410,16 +410,16 @@ def is_better(
         held = f", {standing.lists - standing.trained:,} of them held out" if standing.trained else ""
         drafted = f", {standing.interleaved:,} of them interleaved" if standing.interleaved else ""
         lists = f"{standing.lists:,} {_lists(standing)} so far{held}{drafted}"
-        told = f"{_why_not_yet(standing, rule, outcome)} ({lists})"
-        return f"{told}; {_ask(version, 'latest')}" if silent else told
+        reason = f"{_why_not_yet(standing, rule, outcome)} ({lists})"
+        return f"{reason}; {_ask(version, 'latest')}" if silent else reason
     proven = standing.anchor or served
-    told = f"yes: version {proven} is better than your ranking (version 0), error at most {rule.alpha:g}"
+    reason = f"yes: version {proven} is better than your ranking (version 0), error at most {rule.alpha:g}"
     if served != proven:
-        told += f"; nothing shows that version {served}, which is best now, is worse"
+        reason += f"; nothing shows that version {served}, which is best now, is worse"
     if not outcome.promoted and best != version:
         why = "; ".join(outcome.guards) or "users prefer what came before it"
-        told += f"; not so the newest: {why}"
-    return f"{told}; {_ask(served, 'stable')}" if silent else told
+        reason += f"; not so the newest: {why}"
+    return f"{reason}; {_ask(served, 'stable')}" if silent else reason
 
 
 def _ask(version: int, alias: str) -> str:
@@ -481,7 +481,7 @@ class Weighed:
         return "superior" if is_up else self.outcome.found
 
     @property
-    def told(self) -> str:
+    def answer(self) -> str:
         """The answer to "is it better for my users?"."""
         return is_better(self.standing, self.rule, self.best, self.version, self.outcome, silent=self.silent)
 
@@ -494,6 +494,6 @@ class Weighed:
             "fell": self.outcome.fell,
             "alpha": self.rule.alpha,
             "lists_missing": lists_missing(self.standing, self.rule),
-            "is_better": self.told,
+            "is_better": self.answer,
             "standing": self.standing.to_json(),
         }

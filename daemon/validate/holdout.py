@@ -2,16 +2,16 @@
 
 What cannot be judged is counted, what cannot be decoded becomes a dead letter.
 
-The window is a pure function of the holdout positions. Of every partition it holds the last
-`share = ceil(size / partitions)` records before its position, and of these the usable ones (at least one
-clicked and one unclicked object). So the window read again from the log at the same positions is the same
-window, whatever restarts, polls and rewinds lie between, as long as the log still holds those records.
-Lists of kinds of queries that are held out as a whole stand in it too, apart from the others: nothing but
-`Window.of_kinds` gives them. Lists that are learned from (`Impression.trained`) take no room of the others:
-as many of them are kept beside, found by looking back `spread` times as far, and nothing but
-`Window.trained` gives them. Memory: at most `2 (size + partitions)` impressions. An impression that was
-written twice (a broker that did not answer was sent it again) counts once: it is known by its id, and where
-one model per key is learned by its key too, as different keys may use one id.
+The window is a pure function of the holdout positions. Of every partition it holds the last `share =
+ceil(size / partitions)` records before its position, and of these the usable ones (at least one clicked and
+one unclicked object). So the window read again from the log at the same positions is the same window,
+whatever restarts, polls and rewinds lie between, as long as the log still holds those records. Lists of kinds
+of queries that are held out as a whole stand in it too, apart from the others: nothing but `Window.of_kinds`
+gives them. Lists that are learned from (`Impression.trained`) take no room from the others: as many of them
+are kept separately, found by looking back `spread` times as far, and only `Window.trained` gives them.
+Memory: at most `2 (size + partitions)` impressions. An impression that was written twice (a broker that did
+not answer was sent it again) counts once: it is known by its id, and where one model per key is learned by
+its key too, as different keys may use one id.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class Holdout:
         self._counts: Counter[str] = Counter()
         self.queries: VectorMaps = {}
         """What takes queries of other models to the space, as they are read."""
-        self._clock, self.looked_at = clock, float("-inf")
+        self._clock, self.checked_at = clock, float("-inf")
         self.transactions = OpenTransactions()
         """What open transactions hold back, as it was asked for last."""
         self.window = self._rewind()
@@ -248,8 +248,8 @@ class Holdout:
 
     def _look(self) -> None:
         now = self._clock()
-        if self._upto is None and now >= self.looked_at + LOOK_SECONDS:
-            self.looked_at = now
+        if self._upto is None and now >= self.checked_at + LOOK_SECONDS:
+            self.checked_at = now
             self.transactions = self.transactions.next(self._source.held_back(), now)
 
     def _poll(self, timeout_s: float) -> RecordBatch | None:

@@ -157,18 +157,18 @@ def keep_entry(
         **({} if candidate.choice is None else {FORM: candidate.choice.to_json()}),
         **({} if evidence is None else {EVIDENCE: evidence.to_json(), ANCHOR: evidence.standing.anchor}),
     }
-    told = f"{rule.measure} {judged.value:.4f}, version 0 {judged.reference:.4f}"
+    reason = f"{rule.measure} {judged.value:.4f}, version 0 {judged.reference:.4f}"
     if best is not None:
-        told += f", best so far ({best.version}) {best.value:.4f}"
+        reason += f", best so far ({best.version}) {best.value:.4f}"
     if evidence is not None:
-        told += f"; {evidence.told}"
+        reason += f"; {evidence.answer}"
     elif candidate.number and not judged.beats:
-        told += f"; not best: {why_not(rule, judged, known, reference)}"
+        reason += f"; not best: {why_not(rule, judged, known, reference)}"
     if candidate.choice is not None:
-        told += f"; served with {candidate.choice.why}"
+        reason += f"; served with {candidate.choice.why}"
     if keys is not None:
-        told += f"; {sum(one.learned for one in keys.values())} of {len(keys)} keys judged learned"
-    return _entry("KEEP", candidate.number, told, measures)
+        reason += f"; {sum(one.learned for one in keys.values())} of {len(keys)} keys judged learned"
+    return _entry("KEEP", candidate.number, reason, measures)
 
 
 def _against(best: Incumbent | None) -> dict[str, Any]:

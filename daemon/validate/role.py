@@ -50,7 +50,7 @@ class WaitLimit:
         self._learning = learning
         self._state: object = None
         self._since = clock()
-        self._told = False
+        self._logged = False
 
     def wait_for(self, missing: str, state: object, remedy: str = START_LEARN) -> None:
         """Nothing is left to do but `missing`, at this `state` of versions and holdout.
@@ -59,10 +59,10 @@ class WaitLimit:
         WAIT_LIMIT_SECONDS.
         """
         if state != self._state:
-            self._state, self._since, self._told = state, self._clock(), False
+            self._state, self._since, self._logged = state, self._clock(), False
         waited = self._clock() - self._since
-        if waited >= TELL_SECONDS and not self._told:
-            self._told = True
+        if waited >= TELL_SECONDS and not self._logged:
+            self._logged = True
             log.info("waiting", reason=missing)
         if self._learning():
             self._since = max(self._since, self._clock() - TELL_SECONDS)
@@ -93,7 +93,7 @@ def run(
     clock: Callable[[], float] = time.monotonic,
     load: Callable[[], Config] | None = None,
 ) -> int:
-    """Judge until told to stop; the exit code. Raises UserError and the errors of the islands.
+    """Judge until stopped; returns the exit code. Raises UserError and the errors of the islands.
 
     Its memory is the ledger, so a stop ends it at once, whatever it judges or waits for.
 
@@ -139,8 +139,8 @@ def _loop(validator: Validator, runtime: RoleRuntime, limit: WaitLimit | None) -
             missing = _unfinished(validator)
             if missing is None:
                 log.info("caught up", waiting_for=validator.waiting_for())
-                for told in validator.held_back():
-                    log.warning("but for what an open transaction holds back", remedy=told)
+                for line in validator.held_back():
+                    log.warning("but for what an open transaction holds back", remedy=line)
                 break
             if not fresh and judged is None:
                 limit.wait_for(missing, validator.state())

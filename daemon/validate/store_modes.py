@@ -79,9 +79,9 @@ def compare_modes(panel: Panel, mode: Lists, own: Lists) -> ModeVerdict:
     drafts = [one.draft for one in panel.impressions]
     plain = panel.in_time(np.array([draft is None or len(draft.models) != 2 for draft in drafts], bool))
     differences = told_by_order(ours, theirs, lists, plain)
-    told = ~np.isnan(differences)
+    known = ~np.isnan(differences)
     groups = panel.in_time(panel.group)
-    preference = Preference.of(by_cluster(differences[told], groups[told].tolist()))
+    preference = Preference.of(by_cluster(differences[known], groups[known].tolist()))
     error = preference.error if np.isfinite(preference.error) else 0.0
     return ModeVerdict(preference.mean, error, preference.queries)
 

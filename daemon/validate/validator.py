@@ -267,7 +267,7 @@ class Validator:
                 break
         holdout, metrics = self._inputs.holdout, self._inputs.metrics
         metrics.window.set(len(holdout.window))
-        metrics.held_back.record(holdout.transactions, holdout.window.positions, holdout.looked_at)
+        metrics.held_back.record(holdout.transactions, holdout.window.positions, holdout.checked_at)
         metrics.record_skipped(holdout.take_counts())
         return fresh
 
@@ -353,15 +353,15 @@ class Validator:
             log.info("the checkpoint folder has what it had again")
         newest = max(versions, default=-1)
         if newest >= 0 and (folder.mine is None or newest != folder.mine.number):
-            with suppress(CheckpointError):  # told of when it is judged
+            with suppress(CheckpointError):  # reported when it is judged
                 found = self._inputs.versions.manifest(newest)
                 if folder.mine is None or newest > folder.mine.number or found.line != folder.mine.line:
                     folder.works_with(found)
         self._inputs.metrics.folder.record(folder.how, folder.losses)
 
     def not_ready(self) -> str | None:
-        """Why not, None when ready. A lost folder and what an open transaction holds back are told, and keep
-        nothing that is there from being judged.
+        """Why not, None when ready. A lost folder and records behind an open transaction are reported, but do
+        not stop the versions that are there from being judged.
         """
         lost = LOSS_MESSAGES[self._folder.how] if self._folder.how else None
         return lost or self._inputs.holdout.trouble() or self.waiting_for()
@@ -415,7 +415,7 @@ class Validator:
         return self._newest(), self._inputs.holdout.window.positions
 
     def _history(self) -> JudgedHistory:
-        """Put together anew only where the ledger has changed."""
+        """Rebuilt only when the ledger has changed."""
         entries = self._inputs.ledger.poll(report=passed_over)
         if self._folded is None or self._folded[0] is not entries:
             self._folded = entries, fold(entries, self._rule)
@@ -507,7 +507,7 @@ class Validator:
         return evaluator
 
     def _standing(self, best: Candidate, reference: Measures) -> Incumbent:
-        """How the best version so far stands on the window; told where it no longer does."""
+        """How the best version so far does on the window; logged when it is best no longer."""
         measures = self._measured(best)
         known = {**measures, "impressions": len(self._inputs.holdout.window)}
         judged = judge_by(self._rule, best.number, known, reference)

@@ -75,7 +75,7 @@ class KeyVerdicts:
         for number in sorted(found):
             for key, verdict in found[number].items():
                 by_key.setdefault(key, {})[number] = verdict
-        lines = {key: (tuple(told), tuple(told.values())) for key, told in by_key.items()}
+        lines = {key: (tuple(counts), tuple(counts.values())) for key, counts in by_key.items()}
         return cls(tuple(sorted(found)), lines)
 
     def at(self, version: int) -> Mapping[str, KeyVerdict] | None:
@@ -84,8 +84,8 @@ class KeyVerdicts:
         """
         if not bisect_right(self.versions, version):
             return None
-        told = {key: self._of(key, version) for key in self.by_key}
-        return {key: verdict for key, verdict in told.items() if verdict is not None}
+        verdicts = {key: self._of(key, version) for key in self.by_key}
+        return {key: verdict for key, verdict in verdicts.items() if verdict is not None}
 
     def answers(self, key: str, version: int) -> bool:
         """Whether the key's own model of this version answers: the verdict in force says so, or nobody has

@@ -102,7 +102,7 @@ def by_distance(form: ServedForm) -> bool:
 
 
 def has_terms(form: ServedForm) -> bool:
-    """Whether a search needs a number of each item beside its inner product with a folded query."""
+    """Whether a search needs a number per item besides its inner product with a folded query."""
     return form.normalised or by_distance(form)
 
 
@@ -171,7 +171,7 @@ def self_products(base: Float32s, block: Block, pieces: Pieces = whole) -> NDArr
 def remove_pairs(folded: Float32s, block: Block, vectors: Float32s, values: Float32s) -> None:
     """folded -= U diag(values) U^T q for each row q, in place; vectors: U, float32 [d, k].
 
-    Row by row, so that the rows beside it change no bit of a folded query.
+    Row by row, so that the other rows of a batch change no bit of a folded query.
     """
     if len(values):
         for row, along in enumerate(times(block, vectors) * values):
@@ -214,7 +214,7 @@ def inverse_roots(self_scores: Float32s) -> Float32s:
 
 
 SHARE = 1 / 3
-"""Of w beside the cosine where every coordinate has one round; from 0.15 to 0.4 little changes."""
+"""The weight of w against the cosine after one round of every coordinate; from 0.15 to 0.4 little changes."""
 
 PASSES = 8
 """What an entry of an item costs, in multiplications."""

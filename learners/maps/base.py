@@ -123,7 +123,7 @@ class OwnRanking:
 
     def scaled(self) -> Float32s:
         """The metric with a mean self score of 1, float32 [d], as that of I is for rows of unit length: so
-        steps are as large beside it."""
+        steps have the same relative size."""
         return np.asarray(self.metric / self.self_score, np.float32)
 
 

@@ -1,11 +1,11 @@
 """Folded queries in the space of the given vectors: for an index that holds these as they are.
 
 Where every map is linear up to a factor of the row's own, z(x) = c(x) (x - b) M, the product of a folded
-query f with a mapped object is c(p) ((f M^T) . p - f M^T b): beside f M^T . p, its inner product with the
-given vector, stands only what is the object's own or the query's own. So f M^T can be sent to an index of
-given vectors. Of several views it is that with the given vectors side by side, in the order of the space's
-views, each at unit length where its map brings it there; a map that scales rows in another way has no such
-factor to leave out, since that of one view is not that of another.
+query f with a mapped object is c(p) ((f M^T) . p - f M^T b): besides f M^T . p, its inner product with the
+given vector, there are only factors and terms of the object alone or of the query alone. So f M^T can be sent
+to an index of given vectors. Of several views it is that with the given vectors side by side, in the order of
+the space's views, each at unit length where its map brings it there; a map that scales rows in another way
+has no such factor to leave out, since that of one view is not that of another.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Objects stay in the vectors of the old model. M, [new, old], is fitted on pairs, the same texts by both
 models, and is fixed from then on; the similarity of a new query q with an object p is that of M^T q, and
-clicks go on moving W behind it, so that what is learned is the rectangular W M^T. Ridge regression minimises
+clicks keep moving W behind it, so that the rectangular W M^T is learned. Ridge regression minimises
 ||X M - Y||^2 + s ||M||^2; Procrustes takes the nearest matrix with orthonormal rows or columns, of Y^T X
 (Schoenemann, Psychometrika 31 (1966)) or of a ridge solution. Which one, pairs that were left out choose, by
 the mean cosine of M^T x with y.
@@ -181,8 +181,8 @@ class PairFit:
                 )
         self._read += len(X)
         if self.unit:
-            told = X.any(axis=1) & Y.any(axis=1)
-            X, Y = _unit(X[told]), _unit(Y[told])
+            whole = X.any(axis=1) & Y.any(axis=1)
+            X, Y = _unit(X[whole]), _unit(Y[whole])
         chosen = (np.arange(self._seen, self._seen + len(X)) % LEFT_OUT) == LEFT_OUT - 1
         chosen &= np.cumsum(chosen) + self._left_out <= HELD
         self._held.append((X[chosen], Y[chosen]))

@@ -256,8 +256,8 @@ OWN_EPSILON = 1.0
 class PreconditionMap(ViewMap):
     """x -> D^(-1/2) V^T x: whitening about 0 that keeps every direction, so that x is what it was: x = V
     D^(1/2) z. V: the mean direction of the sample, then the eigenvectors of its second moments in what is
-    left, largest first; D = v + epsilon m, v the second moments along V, m the mean of those beside the mean
-    direction. All sums in float64.
+    left, largest first; D = v + epsilon m, v the second moments along V, m the mean of those other than that
+    of the mean direction. All sums in float64.
 
     A geometry for steps, not another similarity: a step in z is a step in x preconditioned by V D^-1 V^T, and
     the inner product of the given vectors is the metric D of z (`learners.maps.base`). About 0, since a

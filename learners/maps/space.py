@@ -367,7 +367,7 @@ def _scales(
     fitted: Mapping[str, ViewMap], squares: Mapping[str, float], by_block: bool, joins: bool
 ) -> dict[str, float]:
     """What each view's rows are multiplied with. squares: the mean squared length of its mapped rows. joins:
-    joined rows come to unit length, so that only the sizes of views beside each other matter."""
+    joined rows come to unit length, so that only the sizes of views relative to each other matter."""
     by_dimension = [name for name, one in fitted.items() if _preconditioned(one) and not by_block]
     sizes = dict(squares)
     if by_dimension:

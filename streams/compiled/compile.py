@@ -31,7 +31,7 @@ SPANS = types.Array(types.int64, 4, "C", readonly=True)
 
 
 def _cache_folder() -> str | None:
-    """Where this version's machine code is kept: below NUMBA_CACHE_DIR, beside the sources, or in the user's
+    """Where this version's machine code is kept: below NUMBA_CACHE_DIR, next to the sources, or in the user's
     cache."""
     here = Path(__file__).parent
     user = environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
@@ -51,7 +51,8 @@ def _cache_folder() -> str | None:
 
 
 def sources_digest(folder: Path) -> str:
-    """Of all that machine code is made of: the sources in `folder`, and the format's limits beside it."""
+    """Digest of everything that machine code is made from: the sources in `folder`, and the format's limits
+    next to it."""
     digest = hashlib.sha256()
     for source in [*sorted(folder.glob("*.py")), folder.parent / "limits.py"]:
         digest.update(hashlib.sha256(source.read_bytes()).digest())
@@ -68,8 +69,8 @@ def _njit(*signature: Any, **options: Any) -> Callable[..., Callable[..., Any]]:
 
 
 def kernel(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compile the decorated function for one numba signature when it is first called: from the cache, else
-    anew."""
+    """Load the decorated function's machine code for one numba signature from the cache when it is first
+    called, else compile it."""
 
     def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         if config.DISABLE_JIT:

@@ -125,7 +125,7 @@ def _by_fields(fields: dict[str, Any]) -> str | None:
     return None
 
 
-_FIELDS_TOLD = 20
+_FIELDS_NAMED = 20
 
 
 def unmapped_table(path: str) -> FeedError:
@@ -148,8 +148,8 @@ def unmapped_lines(name: str, line: bytes, formats: str) -> FeedError:
         fields = None
     if not isinstance(fields, dict) or not fields:
         return FeedError(message, formats)
-    told = ", ".join(list(unwrapped(fields))[:_FIELDS_TOLD])
-    return FeedError(f"{message}; it has the fields {told}", f"{formats}, or {_remedy([])}")
+    names = ", ".join(list(unwrapped(fields))[:_FIELDS_NAMED])
+    return FeedError(f"{message}; it has the fields {names}", f"{formats}, or {_remedy([])}")
 
 
 def _remedy(fits: list[str]) -> str:

@@ -81,7 +81,7 @@ class BadItemError(Exception):
 
 
 class FeedError(Exception):
-    """The feed cannot go on: an unreadable file or an unknown format.  `remedy` says what to do."""
+    """The feed cannot continue: an unreadable file or an unknown format. `remedy` says what to do."""
 
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(message)

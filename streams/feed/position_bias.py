@@ -1,9 +1,9 @@
 """How much of a click is its place: the examination of each rank, relative to the first, out of shown lists.
 
-The position-based model (Richardson, Dominowska and Ragno, WWW 2007): a click at rank k on object d for
-query q has the probability theta_k * gamma_qd, examination times relevance. Whoever compares click rates of
-ranks finds relevance in them, since better objects stand higher. So clicks are compared only among places
-whose mean relevance is the same, here called a group:
+The position-based model (Richardson, Dominowska and Ragno, WWW 2007): a click at rank k on object d for query
+q has the probability theta_k * gamma_qd, examination times relevance. Click rates of ranks also measure
+relevance, since better objects stand higher. So clicks are compared only among places whose mean relevance is
+the same, here called a group:
 
 - what chance had placed: an object drawn for a place that was drawn (grouped by the length of the list),
   the two objects of a round of a team draft, of which a coin decided who stands first (by the first one's
@@ -30,7 +30,7 @@ Int = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
 LEAST_RANK_CLICKS = 10
-"""Of a rank that is told: below it the relative error is above a third."""
+"""Least of a rank that is reported: below it the relative error is above a third."""
 LEAST_CLICKS = 100
 """In groups that compare ranks, all together."""
 _BLOCK = 1 << 15

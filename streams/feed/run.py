@@ -23,8 +23,8 @@ class Account:
     training; a plain triplet is a pair.  `pairs` = `from_pairs` + `unknown_pairs` (left out because the
     catalog lacks an object) + `capped_pairs` (left out by `triplets_per_impression`): the pairs of the
     impressions fed to training.  `ignored` lines are no impressions.  `no_negative`: random negatives
-    wanted of which no eligible object was found.  `drafts`: lists with a signed id that were fed, by what
-    became of their draft (`streams.feed.items.PROVED` and the two beside it).
+    wanted for which no eligible object was found.  `drafts`: lists with a signed id that were fed, by what
+    became of their draft (`streams.feed.items.PROVED` and the two after it).
     """
 
     read: int = 0
@@ -133,7 +133,7 @@ class FeedRun:
         shield: Callable[[], AbstractContextManager[object]] = nullcontext,
         skip: int = 0,
     ) -> None:
-        """`observe` is told every decision; `shield` surrounds each write (to hold back signals).
+        """`observe` is called with every decision; `shield` surrounds each write (to hold back signals).
 
         The first `skip` items are decided, so that caps, duplicates and objects seen are as if they
         had been fed in this run, but neither written nor entered: an earlier run wrote them.

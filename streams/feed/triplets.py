@@ -42,7 +42,7 @@ class Candidates(Protocol):
         ...
 
     def see(self, shown: Sequence[ObjectRef]) -> None:
-        """Be told of the objects of one impression."""
+        """Take in the objects of one impression."""
         ...
 
     def see_ids(self, shown: Sequence[str]) -> None:

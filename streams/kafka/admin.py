@@ -37,7 +37,7 @@ T = TypeVar("T")
 _RETRY_S = 0.05
 _LEAVE_S = 2.0
 DEFAULT_MESSAGE_BYTES = 1048588
-"""What a broker takes unless told otherwise (`message.max.bytes`): assumed where it does not tell."""
+"""A broker's default of `message.max.bytes`: assumed where it does not report its own."""
 
 
 class Admin:
@@ -252,7 +252,7 @@ def _identity(client: Any, address: Address) -> TopicIdentity:
 
 def _passes(error: Exception) -> bool:
     """Whether trying again within the time limit may help."""
-    # a node that the client has not heard of yet is known to the next client
+    # a node that this client does not know yet is known to the next one
     fresh = isinstance(error, kafka_errors.UnknownBrokerIdError)
     return fresh or (isinstance(error, kafka_errors.KafkaError) and error.retriable)
 

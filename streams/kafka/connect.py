@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Attempt(Generic[T]):
-    """`work()` in a thread of its own, which ends when `work` does; whoever waits may wait in pieces."""
+    """`work()` in a thread of its own, which ends when `work` does; callers may wait in slices."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._lock = threading.Lock()
@@ -82,7 +82,7 @@ _METADATA_MS = 3000
 _BACKOFF_MS = 500
 """Longest pause between two attempts to connect: a broker that comes back is found soon."""
 
-# Errors are raised; what the client says beside them is not for users, and its debug lines hold passwords.
+# Errors are raised; what else the client says is not for users, and its debug lines hold passwords.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 logging.getLogger("kafka").setLevel(logging.INFO)
 

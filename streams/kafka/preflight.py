@@ -34,7 +34,7 @@ _UNKNOWN_TOPIC, _TOPIC_DENIED, _CLUSTER_DENIED = 3, 29, 31  # Kafka's error code
 _UNSUPPORTED_MECHANISM, _AUTHENTICATION_FAILED = 33, 58
 _METADATA, _METADATA_VERSION = 3, 8
 _OPERATIONS: dict[Need, int] = {"read": 3, "write": 4}  # of Kafka's AclOperation
-_OPERATIONS_NOT_TOLD = 31  # the only bit set by a broker that does not tell what is permitted
+_OPERATIONS_UNKNOWN = 31  # the only bit set by a broker that does not tell what is permitted
 _CERTIFICATE_FAULTS = {  # by OpenSSL's X509_V_ERR_*
     9: "is not valid yet: correct this machine's clock, or renew it",
     10: "has expired: renew it, or correct this machine's clock",
@@ -144,9 +144,9 @@ def _topic_fault(
     if found.error_code == _TOPIC_DENIED:  # not even to be seen, which READ and WRITE permit too
         needed = [need.upper() for need in ("read", "write") if need in needs]
         return _denied(settings, needed or ["DESCRIBE"], topic)
-    permitted: set[int] = found.authorized_operations or {_OPERATIONS_NOT_TOLD}
+    permitted: set[int] = found.authorized_operations or {_OPERATIONS_UNKNOWN}
     for need in ("read", "write"):
-        if need in needs and not permitted & {_OPERATIONS[need], _OPERATIONS_NOT_TOLD}:
+        if need in needs and not permitted & {_OPERATIONS[need], _OPERATIONS_UNKNOWN}:
             return _denied(settings, [need.upper()], topic)
     return None
 
@@ -346,7 +346,7 @@ def _prove_password(probe: Probe, mechanism: str) -> None:
 
 
 def _no_password_given(probe: Probe) -> StreamError:
-    """Why a broker hung up after it had told its versions."""
+    """Why a broker hung up after it had answered with its versions."""
     try:
         with probe.again(_QUESTION_S) as other:
             if uses_tls(other.settings):

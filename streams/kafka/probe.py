@@ -1,4 +1,4 @@
-"""One connection to one broker, with every wait bounded and every failure told apart.
+"""One connection to one broker, with every wait bounded and every kind of failure distinguished.
 
 Also: TLS as the settings want it, and which brokers of an address answer now. kafka-python picks one of them
 by chance and waits for it, however long it hangs.
@@ -239,7 +239,7 @@ class AtOnce:
         try:
             look(broker)
             self._ended.put((broker, None))
-        except Exception as problem:  # noqa: BLE001  whoever asked judges it
+        except Exception as problem:  # noqa: BLE001  the caller judges it
             self._ended.put((broker, problem))
 
 

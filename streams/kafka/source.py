@@ -48,7 +48,7 @@ class Connection:
     def client(self, positions: Mapping[int, int], timeout_s: float) -> ConsumerClient | None:
         """The client; a new one is assigned these positions. None when it is not there within `timeout_s`.
 
-        The attempt then goes on, and the next call waits for it further. Raises what making one raises.
+        The attempt then continues, and the next call waits for it. Raises what making one raises.
         """
         if self._client is None:
             self._attempt = self._attempt or Attempt(self._make)
@@ -236,7 +236,7 @@ class KafkaSource:
         return self._admin.committed(self._settings.client_id)
 
     def note(self) -> str:
-        """What was last kept beside the positions, as their metadata; "" for nothing."""
+        """The note last kept with the positions, as their metadata; "" for none."""
         return self._admin.note(self._settings.client_id)
 
     def close(self) -> None:
@@ -250,7 +250,7 @@ class KafkaSource:
     def _fetch(self, max_records: int, timeout_s: float) -> Damage | None:
         """Ask the client for more; comes back with the damage when that is what is at a position.
 
-        Whatever the client raises, another one goes on at our own positions: after an error kafka-python
+        After any error of the client a new one continues at our own positions: after an error kafka-python
         may never come back from its next poll, or may have skipped something.
         """
         assert self._positions is not None
@@ -298,7 +298,7 @@ class KafkaSource:
         )
 
     def _pass_over(self, damage: Damage) -> RecordBatch:
-        """One entry for a stretch that cannot be read; reading goes on behind it."""
+        """One entry for a stretch that cannot be read; reading continues behind it."""
         assert self._positions is not None
         self._positions[damage.partition] = damage.last + 1
         self._last.pop(damage.partition, None)

@@ -150,7 +150,7 @@ class LogSource(OpenLog):
         return dict(rows)
 
     def note(self) -> str:
-        """What was last kept beside the positions; "" for nothing."""
+        """The note last kept with the positions; "" for none."""
         with errors_of(self._path):
             row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (self._noted,)).fetchone()
         return str(row[0]) if row else ""

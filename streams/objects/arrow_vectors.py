@@ -150,7 +150,7 @@ def _numbers(array: pyarrow.Array[Any], starts: Int64Array) -> np.ndarray[Any, A
 
 
 def _float32(found: np.ndarray[Any, Any]) -> Float32Array:
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, which is told of with its place
+    with np.errstate(over="ignore"):  # numbers too large become infinite, which is reported with its place
         narrow: Float32Array = found.astype(np.float32)
     return narrow
 

@@ -1,7 +1,7 @@
 """The catalog as a file, tripletd.catalog/1: written in one pass with little memory, mapped to be read.
 
-A `.safetensors` file; FORMAT.md has its arrays and metadata. Whoever maps it shares one copy with every other
-process that does, in the page cache.
+A `.safetensors` file; FORMAT.md has its arrays and metadata. All processes that map it share one copy in the
+page cache.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _packed_header(entries: Mapping[str, Any]) -> bytes:
 def _array(data: mmap.mmap, start: int, entry: Mapping[str, Any]) -> np.ndarray[Any, Any]:
     kind = np.dtype(_TYPES[entry["dtype"]]) if entry["dtype"] in _TYPES else None
     first, last = entry["data_offsets"]
-    if kind is None:  # of a type that is not of ours; whoever asks for it is told what it should be
+    if kind is None:  # of a foreign type; reading it raises an error that says what it should be
         return np.empty((0, 0, 0), np.bool_)
     shape = [int(one) for one in entry["shape"]]
     if first < 0 or last - first != kind.itemsize * int(np.prod(shape, dtype=np.int64)):

@@ -14,7 +14,7 @@ from streams.objects.catalog_file import FORMAT, Arrays, map_arrays, map_catalog
 from streams.objects.columns import ObjectColumns, SparsePair, VectorColumns, listed, single_view
 from streams.objects.rows import BATCH_ROWS, CatalogError, ObjectRows
 
-_IDS_BESIDE = ("{}.ids.txt", "{}.ids.npy", "ids.txt", "ids.npy")
+_IDS_ENDINGS = ("{}.ids.txt", "{}.ids.npy", "ids.txt", "ids.npy")
 _IDS = "ids"
 
 
@@ -80,7 +80,7 @@ class ArrayReader:
         name = columns.id or next((one for one in (_IDS, "id") if one in arrays), "")
         if ids is None and name in arrays and arrays[name].ndim == 1:
             return id_texts(arrays[name], self._path), self._path
-        ids = ids or beside(self._path)
+        ids = ids or ids_file_of(self._path)
         if ids is None:
             raise CatalogError(
                 f"{self._path}: the ids of its rows are not known; name a file with catalog.ids: a line "
@@ -95,9 +95,9 @@ class ArrayReader:
             raise CatalogError(f"{ids}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
 
 
-def beside(path: Path) -> Path | None:
-    """The file of ids that stands beside a file of vectors, by its name; None where there is none."""
-    places = (path.with_name(one.format(path.stem)) for one in _IDS_BESIDE)
+def ids_file_of(path: Path) -> Path | None:
+    """The file of ids next to a file of vectors, by its name; None where there is none."""
+    places = (path.with_name(one.format(path.stem)) for one in _IDS_ENDINGS)
     return next((place for place in places if place.is_file()), None)
 
 

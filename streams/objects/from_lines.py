@@ -42,7 +42,7 @@ class LineReader:
             self._reading = document_reading(columns, space)
         except ValueError as error:
             raise CatalogError(f"{path}: {error}") from None
-        path.open("rb").close()  # what cannot be opened is told of at once
+        path.open("rb").close()  # a file that cannot be opened is an error at once
 
     def rows(self) -> int | None:
         """Unknown."""

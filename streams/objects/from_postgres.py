@@ -5,9 +5,9 @@ objects that are read. Rows come through a cursor of the server, a batch at a ti
 the same objects are the same catalog wherever the database has put them.
 
 The state of a plain table is that of its rows' versions: where each is and which transaction wrote it, which
-the database keeps beside every row, so that no vector is touched. While one server runs, a row that was
-written cannot have both as another had before. Views, queries and tables of other servers have no such
-versions: there the server computes a checksum of what would be read.
+the database keeps with every row, so that no vector is read. While one server runs, a row that was written
+cannot have both as another had before. Views, queries and tables of other servers have no such versions:
+there the server computes a checksum of what would be read.
 """
 
 from __future__ import annotations
@@ -123,20 +123,20 @@ _ANSWERED = ("authentication failed", "no password supplied", "does not exist", 
 
 
 def _not_connected(place: PostgresPlace, error: Exception) -> CatalogError:
-    told = _told(error)
-    if "password" in told:
+    message = _told(error)
+    if "password" in message:
         remedy = "give it in TRIPLETD_CATALOG__SECRET, or in the file that PGPASSFILE names"
-        return CatalogError(f"{place}: {told}; {remedy}")
-    if any(one in told for one in _ANSWERED):
-        return CatalogError(f"{place}: {told}; correct the address")
-    return CatalogAway(f"{place} does not answer: {told}; look after the database, or correct the address")
+        return CatalogError(f"{place}: {message}; {remedy}")
+    if any(one in message for one in _ANSWERED):
+        return CatalogError(f"{place}: {message}; correct the address")
+    return CatalogAway(f"{place} does not answer: {message}; look after the database, or correct the address")
 
 
 def _told(error: Exception) -> str:
     """What went wrong, in the server's words, on one line."""
     lines = [one.strip() for one in str(error).splitlines() if one.strip() and "^" not in one]
-    told = next((one for one in lines if "FATAL:" in one), lines[0] if lines else type(error).__name__)
-    return told.rpartition("FATAL:")[2].strip().rstrip(".")
+    message = next((one for one in lines if "FATAL:" in one), lines[0] if lines else type(error).__name__)
+    return message.rpartition("FATAL:")[2].strip().rstrip(".")
 
 
 class PostgresRows:

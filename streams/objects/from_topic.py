@@ -59,10 +59,10 @@ class TopicPlace:
         """As `LivePlace.opened`. The state is the topic's id, and where each partition begins and ends."""
         with closing(open_source(self.address)) as source:
             identity, bounds = source.identity(), source.bounds()
-            told = [identity, sorted(bounds.items())]
-            if identity.topic_id in NO_TOPIC_IDS:  # one that was made anew could not be told from it
-                told.append(uuid4())
-            state = sha256(repr(told).encode()).hexdigest()
+            described = [identity, sorted(bounds.items())]
+            if identity.topic_id in NO_TOPIC_IDS:  # a topic made again under its name would look the same
+                described.append(uuid4())
+            state = sha256(repr(described).encode()).hexdigest()
             try:
                 read = document_reading(columns, space)
             except ValueError as error:

@@ -177,7 +177,7 @@ def concatenated(pieces: Sequence[Column], dim: int) -> Column:
 
 
 def packed_display(display: Display) -> bytes:
-    """Display data as kept beside vectors; ValueError naming the field that does not fit, and the remedy."""
+    """Display data as kept with vectors; ValueError names the field that does not fit, and the remedy."""
     try:
         return pack_display(display)
     except Poison as error:

@@ -117,7 +117,7 @@ MAX_SEGMENT_BYTES = 64 << 20
 MAX_PARTS = 4096
 MAX_HEAD_BYTES = 4096
 MAX_DIM = 2**31 - 1
-ROOM = 512  # more than the fields of a part take beside its header and data, and what a broker adds
+ROOM = 512  # more than the fields of a part take besides its header and data, and what a broker adds
 KINDS = {1: ("steps", "base", "break"), 2: ("triplets",), 3: ("triplets",)}
 
 
@@ -220,8 +220,11 @@ def _describe(body: Body) -> dict[str, Any]:
     if isinstance(body, Break):
         return {"kind": "break", "records": body.records, "reason": body.reason}
     triplets = isinstance(body, Triplets)
-    layout, told = numbers.layout_of(body), {"first": body.first, "last": body.last, "wm": body.watermark}
-    fields = {"kind": "triplets" if triplets else "steps", **told, "cut": body.cut}
+    layout, body_fields = (
+        numbers.layout_of(body),
+        {"first": body.first, "last": body.last, "wm": body.watermark},
+    )
+    fields = {"kind": "triplets" if triplets else "steps", **body_fields, "cut": body.cut}
     fields |= {"weights": bool(layout.scalar)} if triplets else {"project": body.project}
     fields |= {"events": layout.events, "steps": layout.steps, "form": layout.form, "dim": layout.dim}
     if layout.form == numbers.CSR:

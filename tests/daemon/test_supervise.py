@@ -143,7 +143,7 @@ def supervise(
     grace_s: float = 10.0,
     signals: Signals | None = None,
     policy: RestartPolicy = BOUNDED,
-    told: Callable[[Sequence[RoleReport]], None] = lambda reports: None,
+    on_change: Callable[[Sequence[RoleReport]], None] = lambda reports: None,
     at_stake: Callable[[], bool] = lambda: True,
 ) -> tuple[int, Recorder]:
     log = Recorder()
@@ -154,7 +154,7 @@ def supervise(
         log,
         policy=policy,
         grace_s=grace_s,
-        told=told,
+        on_change=on_change,
         at_stake=at_stake,
     )
     return supervisor.run(), log
@@ -243,7 +243,7 @@ def test_a_role_that_fails_again_and_again_takes_nobody_along(tmp_path: Path) ->
         role("serve", ANSWERING.format(path=str(answered)) + "; time.sleep(60)"),
         policy=QUICK,
         signals=signals,
-        told=seen.append,
+        on_change=seen.append,
     )
     assert code == 0
     assert {reports[1].state for reports in seen} == {"running"}
@@ -274,7 +274,11 @@ def test_a_reload_starts_what_is_down_and_its_trouble_is_told_until_it_holds(tmp
     threading.Thread(target=mend).start()
     serve = role("serve", MENDED.format(path=str(tmp_path)))
     code, _ = supervise(
-        role("learn", MENDED.format(path=str(mended))), serve, policy=QUICK, signals=signals, told=seen.append
+        role("learn", MENDED.format(path=str(mended))),
+        serve,
+        policy=QUICK,
+        signals=signals,
+        on_change=seen.append,
     )
     assert code == 0, "what was down has been started, and was stopped as asked"
     states = [state for state, _ in groupby((reports[0].state, reports[0].exit) for reports in seen)]
@@ -286,7 +290,7 @@ def test_the_usual_port_of_up_may_be_taken_one_that_was_chosen_may_not() -> None
     with socket.create_server(("127.0.0.1", 0)) as taken, ExitStack() as stack:
         port = taken.getsockname()[1]
         usual = HttpConfig.model_construct({"host"}, host="127.0.0.1", up_port=port)
-        UpHealth(stack, usual, "checkpoints", log).told([RoleReport("learn", "running")])
+        UpHealth(stack, usual, "checkpoints", log).set_reports([RoleReport("learn", "running")])
         assert log.count("no metrics and health of up itself: set http.up_port") == 1
         with pytest.raises(UserError, match="is taken") as refused:
             UpHealth(stack, HttpConfig(up_port=port), "checkpoints", log)
@@ -299,18 +303,22 @@ def test_what_up_says_of_itself_is_read_as_status_and_as_readiness() -> None:
         health = UpHealth(stack, HttpConfig(up_port=0), "/here", log)
         (url,) = (fields["url"] for _, fields in log.lines)
         port = int(url.rpartition(":")[2])
-        health.told([RoleReport("learn", "down", 65, "records expired", 1), RoleReport("serve", "running")])
+        health.set_reports(
+            [RoleReport("learn", "down", 65, "records expired", 1), RoleReport("serve", "running")]
+        )
         told = role_status("127.0.0.1", port)
         assert isinstance(told, UpStatus)
         assert told.trouble() == {"learn": "DOWN: records expired (exit 65)"}
         assert (told.line(), told.checkpoints) == ("runs learn, serve", "/here")
         assert told.not_ready is not None
         assert told.not_ready.startswith("learn is down: records expired (exit 65); fix what it says")
-        health.told([RoleReport("learn", "waiting", -9, "it was killed", 2), RoleReport("serve", "running")])
+        health.set_reports(
+            [RoleReport("learn", "waiting", -9, "it was killed", 2), RoleReport("serve", "running")]
+        )
         told = role_status("127.0.0.1", port)
         assert isinstance(told, UpStatus)
         assert told.trouble() == {"learn": "failed, is started again: it was killed (SIGKILL)"}
-        health.told([RoleReport("learn", "running"), RoleReport("serve", "running")])
+        health.set_reports([RoleReport("learn", "running"), RoleReport("serve", "running")])
         told = role_status("127.0.0.1", port)
         assert isinstance(told, UpStatus)
         assert (told.trouble(), told.not_ready) == ({}, None)
@@ -322,7 +330,7 @@ def test_why_a_role_failed_is_what_it_told_last() -> None:
         raise SystemExit(report(UserError("records expired", "accept the gap", EX_DATAERR), debug=False))
     """
     seen: list[Sequence[RoleReport]] = []
-    code, log = supervise(role("learn", script), role("b", "pass"), told=seen.append)
+    code, log = supervise(role("learn", script), role("b", "pass"), on_change=seen.append)
     assert (code, seen[-1][0].reason) == (EX_DATAERR, "records expired; accept the gap")
     ((_, told),) = [line for line in log.lines if line[0].startswith("failed")]
     assert told["reason"] == seen[-1][0].reason

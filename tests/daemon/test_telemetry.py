@@ -324,7 +324,7 @@ def test_a_lost_folder_is_a_metric_and_in_the_status_of_every_role() -> None:
         lost = {how: found[f"tripletd_folder_lost|how={how}"] for how in ("gone", "lacks")}
         assert lost == {one: float(one == how) for one in lost}
         assert sum(found[f"tripletd_folder_losses_total|how={how}"] for how in lost) == sum(losses.values())
-        told.append(status.folder_told())
+        told.append(status.folder_message())
     assert told[0] is None
     assert told[1] is not None
     assert told[1].startswith("the checkpoint folder is gone: mount it again")

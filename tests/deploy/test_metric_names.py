@@ -37,7 +37,7 @@ def registries() -> list[CollectorRegistry]:
     serve.follow(lambda: [state], Items, lambda: {"latest": 0})
     serve.record_freshness("latest", np.array([1.0]), np.array([1]))
     up = UpMetrics("checkpoints")
-    up.told([RoleReport("learn", "down", 65, "records expired", 1)])
+    up.set_reports([RoleReport("learn", "down", 65, "records expired", 1)])
     return [learn.registry, validate.registry, serve.registry, up.registry]
 
 

@@ -177,7 +177,7 @@ def _run(one: Mutation, copy: Path, cache: Path, loaded: Loaded) -> dict[str, An
                 return {"end": "not plain", "by": "", "seconds": 0}
             tests += left_out
         end, by = loaded.test(tests, place.path, place.before, place.after)
-        if end == "not swapped":
+        if end == "not swapped" and not (loaded.plain and place.path.parent.name in COMPILED):
             _keep_machine_code(place, cache, one.compiled)
             end, by = _forked(partial(_import_and_test, copy, cache, tests))
         if loaded.plain and (end != "killed" or by in UNSAID):

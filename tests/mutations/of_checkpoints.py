@@ -59,7 +59,7 @@ LEDGER_AND_NAMES = (
     _m("fold.stale-writer", "def _put(self, wanted", "raise KeyExists(key", "return None\n        raise KeyExists(key", FOLD),
     _m("fold.snapshot-unread", "def fold(", "_clear(store, base)", "_clear(store, through)", FOLD),
     _m("history.fold-joins-nothing", "def _joined(", "[*gone[\"schedule\"], *heir[\"schedule\"]]", "[*heir[\"schedule\"]]", FOLD),
-    _m("ledger.told-twice", "def _tell(self", "self._told.add(what)", "pass", LEDGER),
+    _m("ledger.told-twice", "def _tell(self", "self._reported.add(what)", "pass", LEDGER),
     _m("names.first-move-wins", "def moves(entries", "found[entry.alias] = entry", "found.setdefault(entry.alias, entry)", ALIASES),
     _m("names.stable-without-best", "def meaning(", "entry, through = moved.get(BEST), BEST", "entry, through = None, BEST", ALIASES),
     _m("names.latest-is-first", "def meaning(", "max(versions, default=None)", "min(versions, default=None)", ALIASES),

@@ -83,7 +83,7 @@ def _place(ready: ReadyBatch, at: int) -> EventPlace:
 
 
 Progressed = Callable[[int, int], None]
-"""Hears how many records are done, and of how many."""
+"""Called with how many records are done, and of how many."""
 
 
 @dataclass(frozen=True, slots=True)

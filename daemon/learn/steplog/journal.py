@@ -226,7 +226,7 @@ def _records_before(body: Body) -> int:
 
 
 class Floor:
-    """Hears of every segment sent, and knows where the last version but one was cut."""
+    """Called with every segment sent; knows where the last version but one was cut."""
 
     def __init__(self) -> None:
         self._cuts: dict[int, int] = {}

@@ -130,7 +130,7 @@ class CrossOrigin:
         headers = Headers(scope=scope)
         origin = self._origins.check(headers)
 
-        async def told(message: Message) -> None:
+        async def send_with_origin(message: Message) -> None:
             if origin is not None and message["type"] == "http.response.start":
                 sent = MutableHeaders(scope=message)
                 sent["Access-Control-Allow-Origin"] = origin
@@ -143,12 +143,12 @@ class CrossOrigin:
                 "Access-Control-Allow-Headers": "Authorization, Content-Type",
                 "Access-Control-Max-Age": str(_PREFLIGHT_S),
             }
-            await Response(status_code=204, headers=allowed)(scope, receive, told)
+            await Response(status_code=204, headers=allowed)(scope, receive, send_with_origin)
             return
         try:
-            await self._app(scope, receive, told)
+            await self._app(scope, receive, send_with_origin)
         except Problem as problem:  # a page may read what was wrong, too
-            await problem.response()(scope, receive, told)
+            await problem.response()(scope, receive, send_with_origin)
 
 
 class RequestGuard:

@@ -15,8 +15,8 @@ from daemon.serve.http.errors import Problem
 from daemon.serve.http.limits import HttpLimits
 from daemon.serve.http.offload import BoundedThreads
 from daemon.serve.query import (
-    AnsweringModel,
     Answers,
+    IndexFound,
     IndexUse,
     KeyChoice,
     Query,
@@ -33,25 +33,10 @@ class Asking(Protocol):
         ...
 
 
-class FoundInIndex(Protocol):
-    """See `daemon.serve.indexed.IndexFound`."""
-
-    @property
-    def model(self) -> AnsweringModel: ...
-    @property
-    def formed(self) -> int: ...
-    @property
-    def use(self) -> IndexUse: ...
-    @property
-    def hits(self) -> Sequence[ScoredId] | None: ...
-    @property
-    def ids(self) -> frozenset[str] | None: ...
-
-
 class FindingInIndex(Protocol):
     """Asks the store. Any thread; it waits for it."""
 
-    def find(self, alias: str, query: Query) -> FoundInIndex:
+    def find(self, alias: str, query: Query) -> IndexFound:
         """What the store finds. Raises QueryError."""
         ...
 
@@ -72,7 +57,7 @@ class IndexedAnswers:
             searched = await self._search.ask(alias, [_among(queries[at], found[at]) for at in again])
         return _joined(found, dict(zip(again, range(len(again)), strict=True)), searched)
 
-    async def _found(self, alias: str, query: Query) -> FoundInIndex | QueryError | None:
+    async def _found(self, alias: str, query: Query) -> IndexFound | QueryError | None:
         """None where the catalog alone answers."""
         if query.include is not None:
             return None
@@ -80,7 +65,7 @@ class IndexedAnswers:
             return await self._threads.run(lambda: self._index.find(alias, query))
         except QueryError as refused:
             return refused
-        except Problem as busy:  # one of a batch is told like the others
+        except Problem as busy:  # one question of a batch gets an error of its own
             return QueryError(busy.code, str(busy), busy.field or "", busy.remedy, busy.status)
 
 
@@ -89,7 +74,7 @@ def _is_answer(found: Any) -> bool:
     return isinstance(found, QueryError) or (found is not None and found.hits is not None)
 
 
-def _among(query: Query, found: FoundInIndex | QueryError | None) -> Query:
+def _among(query: Query, found: IndexFound | QueryError | None) -> Query:
     """The question that puts candidates in order; tags were the store's affair."""
     if found is None or isinstance(found, QueryError) or found.ids is None:
         return query
@@ -97,7 +82,7 @@ def _among(query: Query, found: FoundInIndex | QueryError | None) -> Query:
 
 
 def _joined(
-    found: Sequence[FoundInIndex | QueryError | None], places: dict[int, int], searched: Answers | None
+    found: Sequence[IndexFound | QueryError | None], places: dict[int, int], searched: Answers | None
 ) -> Answers:
     """Every answer in its place. Raises QueryError where no question has one."""
     results: list[Sequence[ScoredId] | QueryError] = []

@@ -171,8 +171,10 @@ def _describe(operation: Operation, models: Mapping[str, Any]) -> dict[str, Any]
             del bad[status]
         bad["503"]["content"] |= _TEXT
     if operation.passes_on:
-        told = "What the upstream answered, other than 200, is passed on under its status, in its own shape"
-        bad["default"] = {"description": told}
+        message = (
+            "What the upstream answered, other than 200, is passed on under its status, in its own shape"
+        )
+        bad["default"] = {"description": message}
     described["responses"] = {str(operation.status): {"description": "Done", "content": content}, **bad}
     return described
 

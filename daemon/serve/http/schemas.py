@@ -686,7 +686,7 @@ class TextEmbedding(Answer):
 
 
 class EmbeddingsAnswer(Answer):
-    """One vector per text; what the upstream says beside that, such as `usage`, is as it said it."""
+    """One vector per text; the upstream's other fields, such as `usage`, are passed on unchanged."""
 
     model_config = ConfigDict(extra="allow")
 

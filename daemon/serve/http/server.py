@@ -188,8 +188,8 @@ class LimitedConnection(HttpToolsProtocol):
             self._table.idles(self)
 
     def give_way(self) -> None:
-        """Close for somebody else: in silence between two requests, where an answer would be taken for that
-        of the next one, else with the reason.
+        """Close to make room for another client: in silence between two requests, where an answer would be
+        taken for that of the next one, else with the reason.
         """
         if self._write_timer is not None:
             self._is_over = True
@@ -308,7 +308,7 @@ _DATE_S = 1.0
 
 class _Listening(uvicorn.Server):
     """uvicorn takes as many connections in one turn as may wait to be taken; here these are two numbers. And
-    it looks for its end ten times a second; here it is told.
+    it polls for its end ten times a second; here an event wakes it.
     """
 
     _loop: asyncio.AbstractEventLoop | None = None
@@ -322,13 +322,13 @@ class _Listening(uvicorn.Server):
         self.should_exit = True
         if self._loop is not None:
             with suppress(RuntimeError):  # it has ended
-                self._loop.call_soon_threadsafe(self._told.set)
+                self._loop.call_soon_threadsafe(self._ending.set)
 
     async def main_loop(self) -> None:
-        self._told, self._loop = asyncio.Event(), asyncio.get_running_loop()
+        self._ending, self._loop = asyncio.Event(), asyncio.get_running_loop()
         while not await self.on_tick(0):
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._told.wait(), _DATE_S)
+                await asyncio.wait_for(self._ending.wait(), _DATE_S)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()

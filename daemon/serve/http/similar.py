@@ -120,20 +120,20 @@ def _too_many(field: str, found: int, most: int, what: str, key: str) -> Problem
     return Problem(422, "too_many", message, field, f"ask for fewer, or raise {key}")
 
 
-Told: TypeAlias = dict[str, Any]
-Ask: TypeAlias = Callable[[str, Sequence[Query]], Awaitable[tuple[Answers, Told]]]
+Details: TypeAlias = dict[str, Any]
+Ask: TypeAlias = Callable[[str, Sequence[Query]], Awaitable[tuple[Answers, Details]]]
 """Takes an alias and queries; the answers and the values of `schemas.Origin`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChanceList:
-    """What the HTTP side says of a list. origin, answers: those of the first model. exact: of all. told: the
-    fields that only such a list has, its hits among them."""
+    """What the HTTP side says of a list. origin, answers: those of the first model. exact: of all. details:
+    the fields that only such a list has, its hits among them."""
 
-    origin: Told
+    origin: Details
     answers: Answers
     exact: bool
-    told: Told
+    details: Details
 
 
 class ChanceLists:
@@ -161,17 +161,17 @@ class ChanceLists:
             places = team_draft(rankings[0], rankings[1], query.k, lists.coin)
         else:
             places = [Place(hit, EITHER) for hit in rankings[0]]
-        told: Told = {}
+        details: Details = {}
         if len(models) == 2:
-            told["tie"] = all(place.team == EITHER for place in places)
+            details["tie"] = all(place.team == EITHER for place in places)
         made = MadeList(models, places)
         if explore and places:
             made = await self._explored(lists, made, query)
-        told["results"] = [_written(place, made, explore) for place in made.places]
-        told["impression"] = _signed(lists, query, made)
-        told["models"] = [{name: origin[name] for name in _MODEL} for _, origin in asked]
+        details["results"] = [_written(place, made, explore) for place in made.places]
+        details["impression"] = _signed(lists, query, made)
+        details["models"] = [{name: origin[name] for name in _MODEL} for _, origin in asked]
         answers, origin = asked[0]
-        return ChanceList(origin, answers, all(one.exact[0] for one, _ in asked), told)
+        return ChanceList(origin, answers, all(one.exact[0] for one, _ in asked), details)
 
     async def _explored(self, lists: ListMaker, made: MadeList, query: Query) -> MadeList:
         """The list with a random object in a random place; as it is where no other object may be answered."""
@@ -197,8 +197,8 @@ def _hits(answers: Answers) -> Sequence[ScoredId]:
     return result
 
 
-def _written(place: Place, made: MadeList, explore: int) -> Told:
-    hit: Told = {"id": place.hit.id, "score": place.hit.score, **why_of(place.hit)}
+def _written(place: Place, made: MadeList, explore: int) -> Details:
+    hit: Details = {"id": place.hit.id, "score": place.hit.score, **why_of(place.hit)}
     if len(made.models) > 1:
         hit["team"] = None if place.team == EITHER else made.models[place.team - 1][0]
     if explore:
@@ -206,7 +206,7 @@ def _written(place: Place, made: MadeList, explore: int) -> Told:
     return hit
 
 
-def why_of(hit: ScoredId) -> Told:
+def why_of(hit: ScoredId) -> Details:
     """The reasons of an explained hit, as `schemas.Why`; nothing for another one."""
     if not isinstance(hit, ExplainedId):
         return {}
@@ -292,13 +292,13 @@ class SimilarEndpoints:
         result = answers.results[0]
         if isinstance(result, QueryError):
             raise from_refusal(result)
-        told: Told = {}
+        details: Details = {}
         if wanted.log:
-            told = await self._log(
+            details = await self._log(
                 query, [hit.id for hit in result], self._id_of(query, result, alias, answers)
             )
         found = _answered(result, answers.exact[0], answers.by[0], _uses(answers)[0])
-        return _json({**origin, **found, **told})
+        return _json({**origin, **found, **details})
 
     def _id_of(self, query: Query, hits: Sequence[ScoredId], alias: str, answers: Answers) -> str | None:
         """The id of a list of one model; None for a list of nothing."""
@@ -307,7 +307,7 @@ class SimilarEndpoints:
         places = [Place(hit, EITHER) for hit in hits]
         return _signed(self._lists, query, MadeList([(alias, answers.model)], places))
 
-    async def _log(self, query: Query, shown: Sequence[str], impression: str | None) -> Told:
+    async def _log(self, query: Query, shown: Sequence[str], impression: str | None) -> Details:
         """Keep the list under its id, and say so."""
         assert query.id is not None
         kept = impression is not None and await self._kept.keep(impression, query.id, shown, query.key)
@@ -318,10 +318,11 @@ class SimilarEndpoints:
         query = self._query(wanted)
         made = await self._chance.make(self._models(wanted), query, explore)
         of_index = _of_index(_uses(made.answers)[0])
-        told = {"exact": made.exact, **_of_key(made.answers.by[0]), **of_index, **made.told}
+        details = {"exact": made.exact, **_of_key(made.answers.by[0]), **of_index, **made.details}
         if wanted.log:
-            told |= await self._log(query, [hit["id"] for hit in told["results"]], told["impression"])
-        return _json({**made.origin, **told})
+            ids = [hit["id"] for hit in details["results"]]
+            details |= await self._log(query, ids, details["impression"])
+        return _json({**made.origin, **details})
 
     def _query(self, wanted: SimilarRequest) -> Query:
         query = to_query(wanted, self._limits)
@@ -375,7 +376,7 @@ def _answered(
 ) -> dict[str, Any]:
     found: list[dict[str, Any]] = [{"id": hit.id, "score": hit.score} for hit in hits]
     if hits and isinstance(hits[0], ExplainedId):
-        found = [told | why_of(hit) for told, hit in zip(found, hits, strict=True)]
+        found = [hit_details | why_of(hit) for hit_details, hit in zip(found, hits, strict=True)]
     return {"results": found, "exact": exact, **_of_key(by), **_of_index(use)}
 
 

@@ -141,8 +141,8 @@ class Upstream:
         return Problem(504, "upstream_slow", message, None, "ask again; embeddings.timeout is the limit")
 
     async def _asked(self, request: bytes) -> _Connection:
-        """A connection on which the header of the answer was read. One that was kept may have been closed
-        meanwhile: then it is asked anew, which changes nothing there."""
+        """A connection on which the header of the answer was read. A kept connection may have been closed
+        meanwhile: then the request is sent again, which changes nothing there."""
         while self._idle:
             kept = self._idle.pop()
             if time.monotonic() - kept.idle_since > IDLE_S:

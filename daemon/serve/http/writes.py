@@ -29,7 +29,7 @@ from daemon.serve.writes.spool import SpoolRecord, click_record, impression_reco
 LOG_WAIT_S = 1.0
 """An answer waits this long for its own record; after that it goes out and says that it was not logged."""
 FULL_RETRY_S = 60
-"""Where there is no room, somebody has to make some."""
+"""Retry-After of a full spool: people have to make room first."""
 _ID_BYTES = 16
 
 

@@ -101,7 +101,7 @@ class ServingCatalog(BackgroundThread):
         self._listeners: list[OnSnapshot] = []
         self._puts = self._removes = 0
         self._rest_until = self._note_at = 0.0
-        self._merging = self._anew = False
+        self._merging = self._rereading = False
         self._quiet = Quiet(GATHER_SECONDS, POLL_SECONDS)
         self._ready = following is None
         self._bug: str | None = None
@@ -171,14 +171,15 @@ class ServingCatalog(BackgroundThread):
 
     def _poll(self, following: ItemFeed) -> RecordBatch | None:
         batch = following.topic.poll(POLL_RECORDS, 0.0 if self._merging else POLL_SECONDS)
-        if following.topic.begun_anew:
+        if following.topic.restarted:
             try:
-                self._index, self._anew = self._making(), True  # the old objects are served until it is read
+                # The old objects are served until the new topic is read.
+                self._index, self._rereading = self._making(), True
             except Exception:
                 if batch is not None:
                     following.topic.again(batch)
                 raise
-            following.topic.begun_anew = False
+            following.topic.restarted = False
         return batch
 
     def _merge(self, until: float, rest_s: float) -> None:
@@ -235,9 +236,9 @@ class ServingCatalog(BackgroundThread):
 
     def _publish(self) -> None:
         snapshot = self._index.snapshot
-        if snapshot is self.current or (self._anew and not self._caught_up()):
+        if snapshot is self.current or (self._rereading and not self._caught_up()):
             return
-        self._anew = False
+        self._rereading = False
         self.current = snapshot
         for callback in self._listeners:
             try:
@@ -251,9 +252,9 @@ def build_catalog(
 ) -> ServingCatalog:
     """The catalog of `serve.catalog` (else `catalog.path`, else no file) and of the stream's topic of items.
 
-    fitted: the frozen map of the versions that are served. tell: hears how far reading is. The files are read
-    before this returns; `start` begins to follow the topic, which need not exist yet. Raises CatalogError or
-    UserError for a file.
+    fitted: the frozen map of the versions that are served. tell: receives the progress of reading. The files
+    are read before this returns; `start` begins to follow the topic, which need not exist yet. Raises
+    CatalogError or UserError for a file.
     """
     space = config.space_spec()
     sizes = sizes or Sizes()

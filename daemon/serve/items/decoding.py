@@ -204,8 +204,8 @@ def catalog_rows(
         packed = (
             [b""] * len(ids) if catalog.shown is None else [catalog.shown[at + n] for n in range(len(ids))]
         )
-        beside = [shown.of(one) for one in ids] if len(shown) else [None] * len(ids)
-        found = [unpack_display(own) if own else other for own, other in zip(packed, beside, strict=True)]
+        shown_of = [shown.of(one) for one in ids] if len(shown) else [None] * len(ids)
+        found = [unpack_display(own) if own else other for own, other in zip(packed, shown_of, strict=True)]
         tags = [() if one is None else one.tags for one in found]
         yield PartRows(
             Packed.of_texts(ids),

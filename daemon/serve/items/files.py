@@ -41,7 +41,7 @@ Read = Callable[[int], None]
 def records_to_put(path: Path, space: SpaceSpec, read: Read) -> Iterator[OutRecord]:
     """A record for every object of a `.jsonl` file (one object per line) or a `.safetensors` catalog.
 
-    Every object is checked as whoever follows the topic will check it. Raises UserError naming file and line,
+    Every object is checked as every reader of the topic will check it. Raises UserError naming file and line,
     after what came before it was handed out; CatalogError.
     """
     if not path.is_file():

@@ -53,9 +53,9 @@ def size_of(part: IndexPart) -> PartSize:
 def choose(parts: Sequence[PartSize], sizes: Sizes) -> tuple[int, ...]:
     """Serials of the parts to merge into one now; () for none.
 
-    A part joins those smaller than itself once they are together as large as it is, or while it is small:
-    so parts at least double in size from one to the next, and there are few. A part that is half dead is
-    written anew alone. No merge holds more living bytes than `sizes.part`.
+    A part joins those smaller than itself once they are together as large as it is, or while it is small: so
+    parts at least double in size from one to the next, and there are few. A part that is half dead is
+    rewritten alone. No merge holds more living bytes than `sizes.part`.
     """
     run: list[PartSize] = []
     total = 0

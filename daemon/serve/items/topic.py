@@ -38,9 +38,9 @@ class ItemTopic:
         self._next_try = 0.0
         self._next_look = 0.0
         self._next_compaction = 0.0
-        self._told: dict[int, int] = {}
+        self._logged_positions: dict[int, int] = {}
         self._open_transactions: set[tuple[int, int]] = set()
-        self._told_transactions: set[tuple[int, int]] = set()
+        self._logged_transactions: set[tuple[int, int]] = set()
         self._compaction = self._new_compaction()
         self.positions: dict[int, int] = {}
         """Next offset per partition."""
@@ -52,7 +52,7 @@ class ItemTopic:
         """Records not yet read, when last looked, those behind an open transaction too; None before."""
         self.caught_up = False
         """Everything that was there when the topic was opened has been handed out, or there is no topic."""
-        self.begun_anew = False
+        self.restarted = False
         """Another topic than before, read from its beginning; the caller that acts on it sets False."""
 
     @property
@@ -89,9 +89,9 @@ class ItemTopic:
         if self._source is None or not self.caught_up:
             return
         try:
-            if self.positions != self._told:
+            if self.positions != self._logged_positions:
                 self._source.commit(self.positions)
-                self._told = dict(self.positions)
+                self._logged_positions = dict(self.positions)
         except StreamError as error:
             log.warning("how far items were read could not be noted; trying again", problem=str(error))
         if time.monotonic() >= self._next_compaction and not self._compaction.is_alive():
@@ -100,7 +100,7 @@ class ItemTopic:
             self._compaction.start()
 
     def _new_compaction(self) -> threading.Thread:
-        """A thread of its own: a large topic takes seconds, and records go on coming."""
+        """A thread of its own: a large topic takes seconds, and records keep coming."""
         return threading.Thread(target=self._compact, name="tripletd-compact", daemon=True)
 
     def _compact(self) -> None:
@@ -133,7 +133,8 @@ class ItemTopic:
         return source
 
     def _begin(self, source: Source) -> None:
-        """Go on where reading stood; what was removed from the topic before it was read cannot be had."""
+        """Continue where reading stopped; records that were removed from the topic before they were read are
+        lost."""
         bounds = source.bounds()
         if any(position > bounds.get(p, (0, 0))[1] for p, position in self.positions.items()):
             self._from_its_beginning("the topic of items lost records that were read before")
@@ -146,7 +147,7 @@ class ItemTopic:
 
     def _from_its_beginning(self, why: str) -> None:
         log.warning("all records of items are read again", why=why)
-        self.begun_anew, self.positions, self.caught_up = True, {}, False
+        self.restarted, self.positions, self.caught_up = True, {}, False
 
     def _look(self, source: Source) -> None:
         if self._targets is not None and all(
@@ -160,12 +161,12 @@ class ItemTopic:
                 held = source.held_back()
                 ends |= {partition: one.end for partition, one in held.items()}
                 self.behind = sum(max(0, end - self.positions.get(p, 0)) for p, end in ends.items())
-                self._tell_of_transactions(held)
+                self._log_transactions(held)
 
-    def _tell_of_transactions(self, held: Mapping[int, HeldBack]) -> None:
+    def _log_transactions(self, held: Mapping[int, HeldBack]) -> None:
         """Once of each transaction that holds items back and was open at the last look already."""
         now = {(partition, one.first) for partition, one in held.items()}
-        for partition, first in sorted(now & self._open_transactions - self._told_transactions):
+        for partition, first in sorted(now & self._open_transactions - self._logged_transactions):
             log.warning(
                 "items wait behind an open transaction",
                 partition=partition,
@@ -173,7 +174,7 @@ class ItemTopic:
                 records=held[partition].end - first,
                 remedy=end_of_transaction(self._identity.topic if self._identity else "", partition, first),
             )
-        self._told_transactions = now & (self._told_transactions | self._open_transactions)
+        self._logged_transactions = now & (self._logged_transactions | self._open_transactions)
         self._open_transactions = now
 
     def _failed(self, error: StreamError) -> None:

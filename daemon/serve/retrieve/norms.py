@@ -53,7 +53,7 @@ class ArrayPool:
         return np.empty(length, np.float32)
 
     def owned(self, array: Float32s, owner: object) -> None:
-        """`array` of `take` comes back once `owner` is collected, which whoever reads it holds."""
+        """`array` of `take` comes back once `owner` is collected; every reader holds a reference to it."""
         whole = array if array.base is None else array.base
         assert isinstance(whole, np.ndarray)
         weakref.finalize(owner, self._back, whole).atexit = False

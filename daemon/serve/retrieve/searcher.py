@@ -36,7 +36,7 @@ ROOM = 64
 
 
 class Observing(Protocol):
-    """Hears of models that are made and asked."""
+    """Counts models that are made and asked."""
 
     def made(self, held: int) -> None:
         """A model was made; now so many are held."""
@@ -47,8 +47,8 @@ class Observing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeySettings:
-    """room: most models held. hold_s: how long one answers behind a version before it is made anew. verdicts:
-    those in force now. observe: hears what is made and asked."""
+    """room: most models held. hold_s: how long one answers behind a version before it is recomputed.
+    verdicts: those in force now. observe: counts the models that are made and asked."""
 
     room: int = ROOM
     hold_s: float = HOLD_S
@@ -160,10 +160,10 @@ class Searcher:
 
     snapshot: gives the newest state of the catalog. lookup: finds the vectors of queries. ann: approximate
     search where it is worth it and the recall guard lets it, None for exact search alone. shortlist: items
-    scored for each query of a model whose scores are no inner products. observe: hears what the guard found.
-    keys: how queries with a key are answered. explainer: explains hits where that is asked, None nowhere.
-    `prepare`, `warm` and `sample` are the hooks of every replica (`Hooks`): `prepare` computes the norms of
-    all items off the path, `warm` searches once.
+    scored for each query of a model whose scores are no inner products. observe: called with what the guard
+    found. keys: how queries with a key are answered. explainer: explains hits where that is asked, None
+    nowhere. `prepare`, `warm` and `sample` are the hooks of every replica (`Hooks`): `prepare` computes the
+    norms of all items off the path, `warm` searches once.
 
     A view is searched in the newest snapshot when its norms cover it, else in the one they were made for: a
     removal counts at once, a new object once `prepare` has run again. `prepare` keeps what `view.prepared`

@@ -20,7 +20,7 @@ from streams.errors import StreamError
 AT_ONCE = 1_000
 """Most records that are written together: some hundred KB."""
 SAY_SECONDS = 60.0
-"""A failure that goes on is told this often."""
+"""How often a lasting failure is logged."""
 
 log = structlog.get_logger("tripletd.serve")
 

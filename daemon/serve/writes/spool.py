@@ -2,7 +2,7 @@
 in a folder, or a topic. The mapping `http` of `feed` reads them.
 
 A folder is what a single machine needs: any tool reads it, `feed` and `feed --follow` among them. Every
-process writes files of its own, so nothing is shared, and none goes on behind a line that a crash cut off.
+process writes files of its own, so nothing is shared, and nobody appends to a line that a crash cut off.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class SpoolFolder:
         self._file_bytes = min(file_bytes, max(1, bounds.size // 4))
         self._descriptor = -1
         self._name, self._written, self._began = "", 0, 0.0
-        self._held, self._looked = 0, float("-inf")
+        self._held, self._checked_at = 0, float("-inf")
 
     def append(self, records: Sequence[SpoolRecord]) -> None:
         """Write and flush to the disk; what could not be written whole is taken back."""
@@ -153,8 +153,8 @@ class SpoolFolder:
         now = self._now()
         if self._descriptor >= 0 and now - self._began >= FILE_SECONDS:
             self.close()
-        if now - self._looked >= LOOK_SECONDS or self._held + wanted > self._bounds.size:
-            self._held, self._looked = self._measured(now), now
+        if now - self._checked_at >= LOOK_SECONDS or self._held + wanted > self._bounds.size:
+            self._held, self._checked_at = self._measured(now), now
         if self._held + wanted > self._bounds.size:
             raise SpoolFull(
                 f"{self._path} holds {self._held:,} bytes; serve.writes.size allows {self._bounds.size:,}; "

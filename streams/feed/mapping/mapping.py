@@ -209,7 +209,7 @@ def _check_sense(mapping: ClickLogMapping) -> None:
     listed = ("id", "time", "query", "object", "source", "key", "position", "join", "skipped", "weight")
     for key, path in mapping.named.items():
         if path.is_list and "where." in key:
-            raise ValueError(f"{key} looks into a list; a row is told by one value, such as that at [0]")
+            raise ValueError(f"{key} looks into a list; a row is chosen by one value, such as that at [0]")
         if path.is_list and key.rpartition(".")[2].partition("[")[0] in listed and not _is_list_key(key):
             raise ValueError(f"{key} = {path.text!r} gives a list; name one entry, such as [0]")
 

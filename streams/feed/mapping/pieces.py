@@ -81,7 +81,7 @@ class ShownObjects(_Pieces):
         """Impressions that had to make room."""
         mapping = self.mapping
         assert mapping.click is not None
-        (told,) = mapping.shown
+        (shown,) = mapping.shown
         self.read += len(rows)
         mask = self.chosen(rows, "row that counts", mapping.where)
         clicked = self.chosen(rows, "click", mapping.click.where)
@@ -89,9 +89,9 @@ class ShownObjects(_Pieces):
         yield from self.others(rows, ~mask)
         columns = self.columns(rows, np.flatnonzero(mask))
         self.queries(columns, required=False)
-        assert told.object is not None
-        columns.add("object", rows.texts(told.object, columns.chosen), TEXT, told.object)
-        for name, path in (("position", told.position), ("propensity", told.propensity)):
+        assert shown.object is not None
+        columns.add("object", rows.texts(shown.object, columns.chosen), TEXT, shown.object)
+        for name, path in (("position", shown.position), ("propensity", shown.propensity)):
             if path is not None:
                 columns.add(name, rows.numbers(path, columns.chosen), NUMBER, path)
         yield from columns.faults()
@@ -131,8 +131,8 @@ class JoinedEvents(_Pieces):
     ) -> None:
         super().__init__(mapping, options, into)
         assert mapping.click is not None
-        for told in mapping.shown[:1]:
-            self.wanted["impression"] = told.where
+        for one in mapping.shown[:1]:
+            self.wanted["impression"] = one.where
         self.wanted["click"] = mapping.click.where
 
     def take(self, rows: LogRows) -> Iterator[Placed]:
@@ -143,11 +143,11 @@ class JoinedEvents(_Pieces):
         left = self.chosen(rows, "row that counts", mapping.where)
         unread = ~left
         moves: Moves = []
-        for rank, told in enumerate(mapping.shown):
-            mask = self.chosen(rows, "impression", told.where) & left
+        for rank, one in enumerate(mapping.shown):
+            mask = self.chosen(rows, "impression", one.where) & left
             left &= ~mask
             if mask.any():
-                yield from self._shown(rows, np.flatnonzero(mask), told, rank, moves)
+                yield from self._shown(rows, np.flatnonzero(mask), one, rank, moves)
         mask = self.chosen(rows, "click", mapping.click.where) & left
         if mask.any():
             yield from self._clicks(rows, np.flatnonzero(mask), moves)
@@ -171,19 +171,19 @@ class JoinedEvents(_Pieces):
         return columns
 
     def _shown(
-        self, rows: LogRows, chosen: IntArray, told: ShownRows, rank: int, moves: Moves
+        self, rows: LogRows, chosen: IntArray, shown: ShownRows, rank: int, moves: Moves
     ) -> Iterator[Placed]:
         """Add what goes into the window; give the rows that have a fault."""
         columns = self._common(rows, chosen, with_id=True)
         self.queries(columns, required=False)
         separator = self.mapping.separator
-        if told.objects is not None:
-            columns.add("shown", rows.text_lists(told.objects, separator, chosen), LIST, told.objects)
+        if shown.objects is not None:
+            columns.add("shown", rows.text_lists(shown.objects, separator, chosen), LIST, shown.objects)
         else:
-            assert told.object is not None
-            columns.add("shown", rows.texts(told.object, chosen), TEXT, told.object)
-        for name, path in (("position", told.position), ("propensity", told.propensity)):
-            if path is not None and told.objects is None:
+            assert shown.object is not None
+            columns.add("shown", rows.texts(shown.object, chosen), TEXT, shown.object)
+        for name, path in (("position", shown.position), ("propensity", shown.propensity)):
+            if path is not None and shown.objects is None:
                 columns.add(name, rows.numbers(path, chosen), NUMBER, path)
             elif path is not None:
                 columns.add(name, rows.number_lists(path, separator, chosen), LIST, path)
@@ -204,11 +204,11 @@ class JoinedEvents(_Pieces):
         check_texts(objects, "shown")
         name = id_of(ids[0], ids[1], columns["time"][at], columns["query"][at], objects)
         said = self.said(columns, at, place, (name, ids[1]), rank)
-        positions = self._beside(columns["position"][at], objects, "position")
-        chances = self._beside(columns["propensity"][at], objects, "propensity")
+        positions = self._numbers_of(columns["position"][at], objects, "position")
+        chances = self._numbers_of(columns["propensity"][at], objects, "propensity")
         return partial(self.window.shown, said, objects, positions, chances)
 
-    def _beside(self, value: Any, objects: list[str], name: str) -> list[float | None]:
+    def _numbers_of(self, value: Any, objects: list[str], name: str) -> list[float | None]:
         """Numbers that go with the objects; none where a list of them is empty or not there."""
         values = value if isinstance(value, list) else ([value] if value is not None else [])
         for one in values:

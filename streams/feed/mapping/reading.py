@@ -29,7 +29,7 @@ LIST: Types = frozenset({list})
 
 
 class RowColumns:
-    """Columns of some rows, of which those with a fault are told and left out."""
+    """Columns of some rows; rows with a fault are reported and left out."""
 
     def __init__(self, rows: LogRows, chosen: IntArray) -> None:
         self.rows, self.chosen = rows, chosen
@@ -105,7 +105,7 @@ def id_of(key: RowKey | None, *otherwise: Any) -> str:
     return blake2b(packed, digest_size=12).hexdigest()
 
 
-VALUES_TOLD = 20
+VALUES_NAMED = 20
 """Values of a column that are listed where none is what the mapping looks for."""
 
 
@@ -143,8 +143,8 @@ class Reading:
 
     def _values(self, path: str) -> str:
         counts = self.seen.get(path, Counter())
-        told = ", ".join(f"{value} ({count:,})" for value, count in counts.most_common(VALUES_TOLD))
-        return told + (", ..." if len(counts) > VALUES_TOLD else "")
+        values = ", ".join(f"{value} ({count:,})" for value, count in counts.most_common(VALUES_NAMED))
+        return values + (", ..." if len(counts) > VALUES_NAMED else "")
 
     def chosen(self, rows: LogRows, what: str, where: Where) -> BoolArray:
         """Which rows these are."""
@@ -155,7 +155,7 @@ class Reading:
         return mask
 
     def others(self, rows: LogRows, left: BoolArray) -> Iterator[Placed]:
-        """Rows that say nothing, told as such."""
+        """Rows that say nothing, reported as such."""
         if not left.any():
             return
         paths = {one.path.text: one.path for where in self.wanted.values() for one in where}
@@ -165,7 +165,7 @@ class Reading:
             for text, values in said.items():
                 counts = self.seen.setdefault(text, Counter())
                 value = (values[at] or "nothing")[:40]
-                if value in counts or len(counts) <= VALUES_TOLD:
+                if value in counts or len(counts) <= VALUES_NAMED:
                     counts[value] += 1
             detail = ", ".join(f"{text} {(values[at] or 'nothing')[:40]!r}" for text, values in said.items())
             if len(items) > 1_000:

@@ -2,7 +2,7 @@
 
 An impression is closed, and its clicks are given to it, when there is no more room for it: the one that was
 added to longest ago goes first. In a file that is sorted by impression or by time every piece has come by
-then; what comes later is told, not lost in silence.
+then; later pieces are reported, never dropped in silence.
 
 A click belongs to the latest of the impressions with its join key that showed its object and came before it,
 at most `within` ago. Where impressions are joined by their id there is only one.
@@ -295,7 +295,7 @@ class JoinWindow:
         return self._within_ms is None or 0 <= click.ts - one.said.ts <= self._within_ms
 
     def _give_up(self, key: tuple[Hashable, str], clicks: list[WaitingClick]) -> None:
-        """Clicks that wait no longer: to an open impression, or told as lost."""
+        """Clicks that need not wait any longer: added to an open impression, or reported as lost."""
         join, clicked = key
         self._waiting -= len(clicks)
         for click in clicks:

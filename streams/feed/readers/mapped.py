@@ -98,17 +98,17 @@ class WholeImpressions(Reading):
         yield from self.others(rows, ~mask)
         columns = self.columns(rows, np.flatnonzero(mask))
         self.queries(columns, required=True)
-        (told,) = mapping.shown
-        assert told.objects is not None
-        lists = rows.text_lists(told.objects, mapping.separator, columns.chosen)
-        columns.add("shown", lists, LIST, told.objects)
+        (shown,) = mapping.shown
+        assert shown.objects is not None
+        lists = rows.text_lists(shown.objects, mapping.separator, columns.chosen)
+        columns.add("shown", lists, LIST, shown.objects)
         for name, path in (("clicked", mapping.clicked), ("clicked_positions", mapping.positions)):
             if path is not None:
                 read = rows.text_lists if name == "clicked" else rows.number_lists
                 columns.add(name, read(path, mapping.separator, columns.chosen), LIST, path)
-        if told.propensity is not None:
-            chances = rows.number_lists(told.propensity, mapping.separator, columns.chosen)
-            columns.add("propensity", chances, LIST, told.propensity)
+        if shown.propensity is not None:
+            chances = rows.number_lists(shown.propensity, mapping.separator, columns.chosen)
+            columns.add("propensity", chances, LIST, shown.propensity)
         yield from columns.faults()
         ids = self.ids(columns)
         for at, place in enumerate(columns.places()):

@@ -130,7 +130,7 @@ def ends_in_time(call: Callable[[], object]) -> bool:
 
 
 BATCH_BYTES = 256 << 10
-Told = Callable[[KafkaError | None, Message], None]
+OnDelivery = Callable[[KafkaError | None, Message], None]
 _SLICE_SECONDS = 0.1  # between two of them Python hears signals
 
 
@@ -156,7 +156,7 @@ class ConfluentProducer:
         offsets: list[int] = [-1] * len(placed)
         errors: list[KafkaError] = []
 
-        def told(index: int, error: KafkaError | None, message: Message) -> None:
+        def delivered(index: int, error: KafkaError | None, message: Message) -> None:
             offset = message.offset()
             if error is None and offset is not None:
                 offsets[index] = offset
@@ -164,7 +164,7 @@ class ConfluentProducer:
                 errors.append(error)
 
         for index, (number, record) in enumerate(placed):
-            self._queue(number, record, partial(told, index), deadline)
+            self._queue(number, record, partial(delivered, index), deadline)
         while self._producer.flush(_SLICE_SECONDS) and not errors:
             self._in_time(deadline)
         if errors:
@@ -182,7 +182,7 @@ class ConfluentProducer:
         self,
         number: int,
         record: OutRecord,
-        told: Told,
+        on_delivery: OnDelivery,
         deadline: float,
     ) -> None:
         while True:
@@ -192,7 +192,7 @@ class ConfluentProducer:
                     record.value,
                     record.key,
                     number,
-                    on_delivery=told,
+                    on_delivery=on_delivery,
                     timestamp=0 if record.timestamp is None else max(1, record.timestamp),  # 0 means now
                     headers=list(record.headers) or None,
                 )

@@ -125,7 +125,7 @@ class ConfluentConsumer:
         self._gaps = GapCheck(address)
         self._same_topic = None if topic_id is None else SameTopic(address, topic_id)
         # a name it insists on, and asks for the coordinator of; no group is joined and nothing is committed
-        own = {"group.id": settings_of(address).client_id, "error_cb": self._heard}
+        own = {"group.id": settings_of(address).client_id, "error_cb": self._on_error}
         self._consumer = make(Consumer, address, READING | own)
 
     def assign(self, positions: Mapping[int, int]) -> None:
@@ -251,7 +251,7 @@ class ConfluentConsumer:
             if error is not None and error.code() in NOT_ALLOWED:
                 self._failure = reading_error(error, self._address, -1, 0)
 
-    def _heard(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         """What concerns the whole client; librdkafka keeps trying by itself."""
         if self._down is not None or error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._down = error.str()

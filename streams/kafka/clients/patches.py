@@ -321,7 +321,7 @@ def inflate_lz4(payload: bytes) -> bytes:
 
 
 def inflate_zstd(payload: bytes) -> bytes:
-    """All zstd frames, up to the limit. One that ends too early is told by the records in it."""
+    """All zstd frames, up to the limit. The records inside show whether one ends too early."""
     parts = _Parts()
     with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(payload), read_across_frames=True) as reader:
         while part := reader.read(parts.next):

@@ -46,8 +46,8 @@ _PAUSE_S = 0.05
 
 _CONFIRM_S = 1.0
 _FRESH_S, _FRESH_SLICE_S = 0.5, 0.005
-"""The first polls after an assignment are short: the client sleeps 100 ms for what it has not heard yet,
-such as where a leader is, and only its next poll goes on once it has."""
+"""The first polls after an assignment are short: the client sleeps 100 ms while it waits for metadata, such
+as where a leader is, and only its next poll continues."""
 
 _GAPS_S = 0.005
 _LEAVE_S, _LEAVE_MS = 2.0, 500

@@ -135,7 +135,7 @@ def report(stopped_by: str) -> Report:
     ],
 )
 def test_the_end_says_what_came_of_it_and_why_it_ended(stopped_by: str, why: str) -> None:
-    told = report(stopped_by).told()
+    told = report(stopped_by).sentence()
     assert told.startswith(
         "After 62,000 events in 71 s, 7.1 of the 10 nearest photos are of the query's class; 5.0 were"
     )

@@ -31,7 +31,7 @@ def test_a_list_counts_once_however_many_comparisons_it_makes() -> None:
         window.take(learned("q", "a", skipped, of="list 1"))
     window.take(learned("q", "b", "a", of="list 2"))
     window.take(learned("q", "a", "b"))
-    a, b, unknown = window.told("q", [], ["a", "b", "z"])
+    a, b, unknown = window.clicks_on("q", [], ["a", "b", "z"])
     assert (a.clicked, a.passed_over) == (2, 1)
     assert (b.clicked, b.passed_over) == (1, 2)
     assert unknown == PairClicks(0, 0, 0, 0, 5)
@@ -41,7 +41,7 @@ def test_what_chance_drew_was_not_passed_over() -> None:
     window = ClickWindow()
     window.take(learned("q", "a", "b", of="list", id="list/0/r0"))
     window.take(learned("q", "a", "c", of="list", id="list/0/3"))
-    assert [one.passed_over for one in window.told("q", [], ["b", "c"])] == [0, 1]
+    assert [one.passed_over for one in window.clicks_on("q", [], ["b", "c"])] == [0, 1]
 
 
 def test_queries_near_count_apart_and_a_query_without_an_id_has_none_of_its_own() -> None:
@@ -49,26 +49,26 @@ def test_queries_near_count_apart_and_a_query_without_an_id_has_none_of_its_own(
     window.take(learned("q", "a", "b"))
     window.take(learned("p", "a", "b"))
     window.take(learned("o", "b", "a"))
-    assert window.told("q", ["p", "o", "q"], ["a"]) == [PairClicks(1, 0, 1, 1, 3)]
-    assert window.told(None, ["q", "p"], ["a"]) == [PairClicks(None, None, 2, 0, 3)]
+    assert window.clicks_on("q", ["p", "o", "q"], ["a"]) == [PairClicks(1, 0, 1, 1, 3)]
+    assert window.clicks_on(None, ["q", "p"], ["a"]) == [PairClicks(None, None, 2, 0, 3)]
 
 
 def test_one_key_counts_what_was_learned_for_it() -> None:
     window = ClickWindow()
     window.take(learned("q", "a", "b", key="anna"))
     window.take(learned("q", "a", "b", key="ben"))
-    assert window.told("q", [], ["a"], "anna")[0].clicked == 1
-    assert window.told("q", [], ["a"])[0].clicked == 2
+    assert window.clicks_on("q", [], ["a"], "anna")[0].clicked == 1
+    assert window.clicks_on("q", [], ["a"])[0].clicked == 2
 
 
 def test_the_oldest_gives_way() -> None:
     window = ClickWindow(size=3)
     for query in ("q", None, "q", "p"):
         window.take(learned(query, "a", "b"))
-    assert window.told("q", ["p"], ["a"]) == [PairClicks(1, 0, 1, 0, 3)]
+    assert window.clicks_on("q", ["p"], ["a"]) == [PairClicks(1, 0, 1, 0, 3)]
     for _ in range(3):
         window.take(learned("p", "a", "b"))
-    assert window.told("q", [], ["a"])[0].clicked == 0
+    assert window.clicks_on("q", [], ["a"])[0].clicked == 0
 
 
 @pytest.fixture
@@ -98,16 +98,16 @@ def test_the_end_of_the_topic_is_read_once_somebody_asks(topic: str, monkeypatch
     recent = RecentClicks(opening)
     try:
         assert not opened, "who never asks pays nothing"
-        assert recent.told("q", [], ["a"]) is None
-        (found,) = until(lambda: recent.told("q", [], ["a"]))
+        assert recent.clicks_on("q", [], ["a"]) is None
+        (found,) = until(lambda: recent.clicks_on("q", [], ["a"]))
         assert found.clicked in (9, 10), "the newest of each partition"
         send(topic, learned("p", "a", "b"))
-        until(lambda: (recent.told("p", [], ["a"]) or [found])[0].clicked == 1)
+        until(lambda: (recent.clicks_on("p", [], ["a"]) or [found])[0].clicked == 1)
         monkeypatch.setattr(clicks, "REST_SECONDS", 0.0)
         until(lambda: recent._thread is None, "nobody has asked for long")
         monkeypatch.setattr(clicks, "REST_SECONDS", 60.0)
-        assert recent.told("q", [], ["a"]) is None
-        until(lambda: recent.told("q", [], ["a"]))
+        assert recent.clicks_on("q", [], ["a"]) is None
+        until(lambda: recent.clicks_on("q", [], ["a"]))
         assert len(opened) == 2
     finally:
         recent.close()
@@ -125,7 +125,7 @@ def test_a_mistake_of_the_program_is_not_the_end_of_it(topic: str) -> None:
 
     recent = RecentClicks(opening)
     try:
-        until(lambda: recent.told("q", [], ["a"]))
+        until(lambda: recent.clicks_on("q", [], ["a"]))
         assert not mistakes
     finally:
         recent.close()
@@ -144,7 +144,7 @@ def test_a_topic_that_does_not_answer_is_asked_again(topic: str, monkeypatch: py
 
     recent = RecentClicks(opening)
     try:
-        until(lambda: recent.told("q", [], ["a"]))
+        until(lambda: recent.clicks_on("q", [], ["a"]))
         assert not failures
     finally:
         recent.close()

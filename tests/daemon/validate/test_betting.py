@@ -99,10 +99,10 @@ def test_a_difference_outside_is_refused():
 def test_a_capital_that_begins_again_finds_a_change_late_in_a_good_life():
     capital, plain = Capital(), Capital()
     for gain in differences(-0.05, 5_000, seed=8).tolist():
-        capital, plain = capital.bet_anew(gain), plain.bet(gain)
+        capital, plain = capital.restarting_bet(gain), plain.bet(gain)
     assert plain.log < -7
     assert capital.log < math.log(1_000)
     for gain in differences(0.05, 700, seed=9).tolist():
-        capital, plain = capital.bet_anew(gain), plain.bet(gain)
+        capital, plain = capital.restarting_bet(gain), plain.bet(gain)
     assert capital.log > math.log(50_000)
     assert plain.log < 0
