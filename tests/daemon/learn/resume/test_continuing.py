@@ -212,6 +212,10 @@ def test_what_another_log_taught_cannot_be_replayed_from_this_one(log: Log) -> N
     assert f"replay from version {last} on" in told.value.remedy
 
 
+ON_THE_LOG = pytest.mark.parametrize("log", ["log"], indirect=True)
+"""What a folder alone remembers is the same whatever its stream is."""
+
+
 class TestBranch:
     """`--restart-from` makes its branch once."""
 
@@ -242,6 +246,7 @@ class TestBranch:
         assert (site.newest().parent, site.newest().schedule) == (first, ((0, 12, 14),))
         assert site.versions.manifest(root).positions[0].next_offset == 4
 
+    @ON_THE_LOG
     def test_again_makes_it_anew(self, log: Log) -> None:
         site, options, root = self.branched(log)
         first = site.newest().number
@@ -249,6 +254,7 @@ class TestBranch:
         assert site.newest().number > first
         assert site.newest().parent == root
 
+    @ON_THE_LOG
     def test_another_version_is_another_branch(self, log: Log) -> None:
         site, _, root = self.branched(log)
         assert site.learn(replace(LEAVE, restart_from=0)) == EX_OK
@@ -256,6 +262,7 @@ class TestBranch:
         site.learn(replace(LEAVE, restart_from=root))  # the newest line knows no branch from there
         assert site.newest().parent == root
 
+    @ON_THE_LOG
     def test_it_is_remembered_when_its_first_versions_are_pruned(self, log: Log) -> None:
         site, options, _ = self.branched(log)
         for seed in range(10, 14):
