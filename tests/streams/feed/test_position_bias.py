@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +68,13 @@ class Users:
         return Impression(f"i{number}", 1000, ObjectRef(id=f"q{query}"), refs, clicked, source=source)
 
 
+@cache
+def two_rankings(power: float, queries: int) -> list[Impression]:
+    """12,000 lists, each by one of two rankings."""
+    users = Users(power, queries, lists=12_000)
+    return users.ask([users.ranking(0.3), users.ranking(0.3)])
+
+
 def found(lists: list[Impression], shuffled: tuple[str, ...] = ("shuffled",)) -> PositionBias:
     """What the lists say."""
     places = ShownPlaces(RANKS, shuffled)
@@ -97,8 +105,7 @@ def test_shuffled_lists_give_the_curve(power: float) -> None:
 @pytest.mark.parametrize("queries", [200, 4_000])
 def test_two_rankings_give_the_curve_where_click_rates_do_not(power: float, queries: int) -> None:
     """Also where each query was asked three times only."""
-    users = Users(power, queries, lists=12_000)
-    bias = found(users.ask([users.ranking(0.3), users.ranking(0.3)]))
+    bias = found(two_rankings(power, queries))
     assert bias.method == "moves"
     assert 0.2 < bias.moved_share < 1 or queries == 200
     assert_near(bias, examined(power), 0.25)
@@ -110,8 +117,7 @@ def test_two_rankings_give_the_curve_where_click_rates_do_not(power: float, quer
 def test_clicks_compared_within_pairs_against_regression_em(queries: int, least: float, most: float) -> None:
     """Where each query was asked three times, and features are not at hand, EM finds relevance in places;
     where each was asked often they are alike."""
-    users = Users(0.5, queries, lists=12_000)
-    lists = users.ask([users.ranking(0.3), users.ranking(0.3)])
+    lists = two_rankings(0.5, queries)
     taken = found(lists).taken
     assert taken is not None
     truth = examined(0.5)
