@@ -160,7 +160,7 @@ def test_a_topic_of_items_that_grows_is_read_on_not_again(kafka: Cluster) -> Non
     add_partitions(kafka, address.topic, 3)
     reads(range(30, 90), 3)
     assert sorted(found) == list(range(90))
-    assert not topic.begun_anew
+    assert not topic.restarted
     topic.close()
 
 

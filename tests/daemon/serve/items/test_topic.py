@@ -104,7 +104,7 @@ def test_a_topic_made_anew_is_read_from_its_beginning_once(address):
     ensure_topic(address, 1)
     send(address, 3)
     assert read(topic) == [3]
-    assert topic.begun_anew
+    assert topic.restarted
     assert topic.trouble is None
 
 
@@ -123,7 +123,7 @@ def test_a_log_that_lost_its_tail_is_read_anew(address):
     topic.positions = {0: 9}  # as if five more had been there
     topic.close()
     assert read(topic) == list(range(4))
-    assert topic.begun_anew
+    assert topic.restarted
 
 
 def test_how_far_it_is_behind_and_what_it_notes(address):
