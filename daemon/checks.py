@@ -71,8 +71,9 @@ def _learner(config: Config) -> Iterator[CheckFinding]:
     if not dim:
         return
     needed, there = learner_bytes(config), memory_available()
-    yield CheckFinding("learner", "ok", f"at most {dim:,} dimensions, {size(needed)} of state")
     learner = config.learner
+    text = f"{learner.algorithm}, at most {dim:,} dimensions, {size(needed)} of state"
+    yield CheckFinding("learner", "ok", text)
     projects = isinstance(learner, OasisKeys | DissimKeys) and learner.psd_every
     if projects and dim > MAX_FULL_DIM:
         text = f"needs at most {MAX_FULL_DIM:,} dimensions, the views have {dim:,} together"

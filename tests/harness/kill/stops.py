@@ -18,7 +18,7 @@ from tests.harness.kill.tally import Tally
 from tests.harness.kill.written import Written
 
 MOST_SECONDS = 2.0
-LARGE = Case("large", "C = 0.1", 'kind = "sparse"\ndim = 1500\nmap = "unit"')
+LARGE = Case("large", 'algorithm = "oasis"', 'kind = "sparse"\ndim = 1500\nmap = "unit"')
 VAST = Case("vast", "C = 0.1", 'kind = "sparse"\ndim = 10000\nmap = "unit"')
 HUGE = Case("huge", "C = 0.1", 'kind = "sparse"\ndim = 5000\nmap = "unit"')
 
