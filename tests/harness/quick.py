@@ -44,7 +44,9 @@ LEFT_OUT = (
     "tests/daemon/validate/test_best.py::test_a_validator_restarted_before_every_step",
     "tests/daemon/validate/test_choosing.py::test_of_two_thousand_streams",
     "tests/daemon/validate/test_interleaved.py::test_a_user_without_preference",
+    "tests/daemon/validate/test_interleaved.py::test_on_real_photos",
     "tests/daemon/validate/test_preferences.py::test_of_ten_thousand_streams",
+    "tests/daemon/validate/test_prequential.py::test_of_a_thousand_streams",
     "tests/deploy",
     "tests/kafka",
     "tests/kill",
@@ -53,6 +55,7 @@ LEFT_OUT = (
     "tests/quality",
     "tests/soak",
     "tests/streams/feed/test_feed_pipeline",
+    "tests/streams/feed/test_position_bias",
     "tests/streams/kafka",
     "tests/streams/test_compiled_agrees",
 )
