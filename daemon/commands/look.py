@@ -67,7 +67,9 @@ def _status_lines(picture: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines.append(("expired", gone))
     for role, one in picture["live"].items():
         elsewhere, unready = picture["elsewhere"].get(role), picture["not_ready"].get(role)
-        stands = picture["down"].get(role, "not running") if one is None else one.line()
+        locked = role in picture["locked"]
+        absent = "wants a token: set http.token to one of the scope metrics" if locked else "not running"
+        stands = picture["down"].get(role, absent) if one is None else one.line()
         text = stands + (f"; not ready: {unready}" if unready else "")
         other = f"; its port is held by another tripletd, with {elsewhere}" if elsewhere else ""
         lines.append((role, text + other))

@@ -22,6 +22,7 @@ import http.client
 import ssl
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from http import HTTPStatus
 from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, Field, TypeAdapter
@@ -307,6 +308,15 @@ def role_status(
 
     context: of TLS, None where the port has none. token: to be shown, "" for none.
     """
+    answer = _answer(host, port, context, token)
+    try:
+        return None if answer is None else STATUS.validate_json(answer[1])
+    except ValueError:
+        return None
+
+
+def _answer(host: str, port: int, context: ssl.SSLContext | None, token: str) -> tuple[int, bytes] | None:
+    """Status and body of what is at /status there; None where nobody answers as HTTP does."""
     if port == 0:
         return None
     connection = (
@@ -316,8 +326,9 @@ def role_status(
     )
     try:
         connection.request("GET", "/status", headers={"Authorization": f"Bearer {token}"} if token else {})
-        return STATUS.validate_json(connection.getresponse().read())
-    except (OSError, http.client.HTTPException, ValueError):
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except (OSError, http.client.HTTPException):
         return None
     finally:
         connection.close()
@@ -330,6 +341,15 @@ def status_at(http: HttpConfig, port: int) -> RoleStatus | None:
     except UserError:  # files that are being changed, or are not ours to read
         return None
     return role_status(http.host, port, context, http.token.get_secret_value())
+
+
+def wants_token(http: HttpConfig, port: int) -> bool:
+    """Whether somebody is at a port of this configuration who does not take `http.token`, or none."""
+    try:
+        answer = _answer(http.host, port, context_to_ask(http), http.token.get_secret_value())
+    except UserError:
+        return False
+    return answer is not None and answer[0] in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 def is_of(status: RoleStatus, role: str, checkpoints: str) -> bool:

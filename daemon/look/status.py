@@ -10,7 +10,7 @@ from typing import Any
 from checkpoints import CheckpointError, Manifest
 from daemon.config import Config
 from daemon.exits import UserError
-from daemon.look.live import RoleStatus, ServeStatus, UpStatus, is_of, status_at
+from daemon.look.live import RoleStatus, ServeStatus, UpStatus, is_of, status_at, wants_token
 from daemon.look.overview import VersionRow, read_all, summary, version_rows
 from daemon.models.actions import look
 from daemon.models.decide import in_doubt
@@ -74,7 +74,7 @@ def collect(config: Config) -> dict[str, Any]:
 
     Plain data, but for the RoleStatus or None of each role in `live`. elsewhere: role -> checkpoint
     folder, where the port is held by a tripletd that works with another one. down: role -> why it does not
-    run, as `up` tells it.
+    run, as `up` tells it. locked: roles that did not say how they are, since they want a token.
     """
     picture: dict[str, Any] = {"config": str(config.file) if config.file else None}
     newest = _collect_versions(config, picture)
@@ -87,6 +87,7 @@ def collect(config: Config) -> dict[str, Any]:
     found: dict[str, RoleStatus] = {role: one for role, one in asked.items() if one and one.role == role}
     running = {role: one for role, one in found.items() if is_of(one, role, config.checkpoints.path)}
     picture["live"] = {role: running.get(role) for role in roles}
+    picture["locked"] = [role for role, one in asked.items() if not one and wants_token(http, roles[role])]
     picture["elsewhere"] = {role: one.checkpoints for role, one in found.items() if role not in running}
     served = running.get("serve")
     if isinstance(served, ServeStatus):

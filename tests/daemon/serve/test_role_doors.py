@@ -66,7 +66,9 @@ def ask(url: str, context: ssl.SSLContext, token: str, body: Any = None) -> tupl
             return error.code, json.loads(error.read())
 
 
-def test_tls_tokens_and_a_new_certificate_on_a_signal(place: Place) -> None:
+def test_tls_tokens_and_a_new_certificate_on_a_signal(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     ca, path = trustme.CA(), place.folder / "tokens.json"
     issue(ca, place.folder)
     asking = add_token(path, "shop", ["ask"])
@@ -90,6 +92,13 @@ def test_tls_tokens_and_a_new_certificate_on_a_signal(place: Place) -> None:
     http = load_config(place.file, environ={"TRIPLETD_HTTP__TOKEN": metrics}).http
     assert isinstance(status_at(http, port), ServeStatus)
     assert status_at(load_config(place.file, environ={}).http, port) is None
+    for token, line in (("", "wants a token"), (asking, "wants a token"), (metrics, "running, 40 objects")):
+        monkeypatch.setenv("TRIPLETD_HTTP__TOKEN", token)
+        capsys.readouterr()
+        words = ["status", "--config", str(place.file), "--set", f"http.serve_port={port}"]
+        assert main(words) == EX_OK
+        told = capsys.readouterr().out
+        assert [one for one in told.splitlines() if one.startswith("serve ") and line in one], told
 
     def certificate() -> str:
         return ssl.get_server_certificate(("127.0.0.1", port), timeout=30)
