@@ -1,8 +1,8 @@
 """Learners forked from a process that has everything loaded: they start in milliseconds.
 
-`python -m tests.harness.kill.server` reads one JSON order per line and answers each with one line:
-{"fork": "learn" | "judge" | "fold" | "follow", ...} with the new process's id, {"wait": id, "seconds": s}
-with its exit code (or "none" when time is up).
+`python -m tests.harness.kill.server` reads one JSON order per line and answers each with one line, the
+order's "number" and: to {"fork": "learn" | "judge" | "fold" | "follow", ...} the new process's id, to
+{"wait": id, "seconds": s} its exit code, or null when time is up.
 """
 
 from __future__ import annotations
@@ -29,18 +29,23 @@ def serve() -> None:
     """Obey orders until stdin ends; then nothing that was forked is left."""
     load()
     alive: set[int] = set()
+    codes: dict[int, int] = {}
     for line in sys.stdin:
         order = json.loads(line)
         if "wait" in order:
-            code = wait(order["wait"], order["seconds"])
-            alive -= {order["wait"]} if code is not None else set()
-            print("none" if code is None else code, flush=True)
-            continue
-        child = os.fork()
-        if child == 0:
-            obey(order)
-        alive.add(child)
-        print(child, flush=True)
+            answer = codes.get(order["wait"])
+            if answer is None:
+                answer = wait(order["wait"], order["seconds"])
+            if answer is not None:
+                codes[order["wait"]] = answer
+                alive.discard(order["wait"])
+        else:
+            answer = os.fork()
+            if answer == 0:
+                obey(order)
+            alive.add(answer)
+            codes.pop(answer, None)
+        print(json.dumps([order["number"], answer]), flush=True)
     for child in alive:
         os.kill(child, signal.SIGKILL)
 
