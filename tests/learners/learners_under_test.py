@@ -197,9 +197,6 @@ BY_KEY = tuple(_by_key(one) for one in FREE if one.name in ("oasis-psd", "oasis-
 
 LEARNERS = (*FREE, *TETHERED, *BY_KEY)
 
-EVERY = pytest.mark.parametrize("subject", LEARNERS, ids=str)
-"""Each learner."""
-
 
 def _with_inputs() -> Iterator[Any]:
     for one in LEARNERS:
