@@ -19,7 +19,7 @@ from daemon.config.schema import ROLE_PORTS
 from daemon.exits import CheckFinding, as_user_error
 from daemon.text import size
 from daemon.versions.algorithms import Columns, algorithm_of
-from daemon.versions.forms import CARRIED, HELD, VERSIONS, KeyedForms
+from daemon.versions.forms import CARRIED, HELD, VERSIONS, KeyedForms, MatrixForms
 
 _REMEDIES = {"stream.address": "correct stream.address, or see that what it names can be used from here"}
 """Where an error's own words name no remedy apart."""
@@ -419,7 +419,8 @@ def form_bytes(config: Config, items: int = 0) -> int:
     if algorithm.form_bytes is not None and config.serving.psd != "off":
         return algorithm.form_bytes(config.learner, mapped_columns(config), dim, items)
     if kind.has_matrix(config.serving, dim):
-        return 4 * dim * dim
+        shows = isinstance(kind, MatrixForms) and kind.familiar is not None  # a second matrix
+        return 4 * dim * dim * (1 + shows)
     refers_to_none = kind.kept and kind.follows in {HELD, VERSIONS}
     return learner_bytes(config) if refers_to_none else 0  # to none of the learner's arrays
 

@@ -59,7 +59,7 @@ def test_psd_every_needs_few_dimensions_after_the_maps() -> None:
 
 
 def test_a_matrix_larger_than_the_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = {"space.views.x.dim": 1024, "space.views.x.map": "unit"}
+    wide = {"space.views.x.dim": 1024, "space.views.x.map": "unit", "learner.algorithm": "oasis"}
     needed = 4 * 1024**2 + pending_bytes(1024)
     monkeypatch.setattr("daemon.checks.memory_available", lambda: needed)
     assert "learner" not in found(wide)
@@ -120,7 +120,7 @@ def test_dimensions_and_memory() -> None:
 
 
 def test_the_buffers_of_serve_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = {"space.views.x.dim": 1024, "space.views.x.map": "unit"}
+    wide = {"space.views.x.dim": 1024, "space.views.x.map": "unit", "learner.algorithm": "oasis"}
     config = load_config(None, wide, {})
     W, waiting = 4 * 1024**2, pending_bytes(1024)
     assert serving_bytes(config) == W * (2 * 2 * 2 + 3) + waiting * (2 * 2 + 1)
@@ -133,6 +133,8 @@ def test_the_buffers_of_serve_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     assert serving_bytes(held) == learner_bytes(held) * 5 + form_bytes(held) * 5  # and one more for `latest`
     learned = load_config(None, {**wide, "learner.algorithm": "omks", "serving.psd": "off"}, {})
     assert form_bytes(learned, 1000) == learner_bytes(learned)  # it is the support set itself
+    both = load_config(None, {**wide, "learner.algorithm": "oasis-softmax"}, {})
+    assert form_bytes(both) == 2 * W  # and what shows how familiar queries are
     by_key = load_config(None, {**wide, "keys.slots": 3, "serve.key_models": 2}, {})
     models = 2 * (2 * W + waiting + SLOT_BYTES)  # of two models W and its form
     assert serving_bytes(by_key) == learner_bytes(by_key) * (2 * 2 + 1) + models  # followed by steps
