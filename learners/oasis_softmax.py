@@ -107,8 +107,7 @@ class OasisSoftmax(BaseLearner[OasisSoftmaxConfig]):
         W_o, W_s = self.oasis.W, self.softmax.W
         traces = [max(0.0, float(np.trace(one, dtype=np.float64))) for one in (W_o, W_s)]
         ratio = traces[0] / traces[1] if traces[1] else 0.0
-        with np.errstate(over="ignore"):  # of states that nobody learned, which `_restore` refuses
-            return np.asarray((W_o + np.float32(ratio) * W_s) / np.float32(2), np.float32)
+        return np.asarray((W_o + np.float32(ratio) * W_s) / np.float32(2), np.float32)
 
     def _start(self, dim: int) -> None:
         if dim > MAX_FULL_DIM:
@@ -121,7 +120,10 @@ class OasisSoftmax(BaseLearner[OasisSoftmaxConfig]):
     def _restore(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> None:
         self.oasis = Oasis.from_state(arrays, self.config.oasis, copy)
         self.softmax = Softmax.from_state(arrays, self.config.softmax, copy)
-        if not np.isfinite(self.W).all():
+        # no entry of the other part is above the trace of W_o
+        W_o = self.oasis.W
+        largest = max(float(W_o.max()), -float(W_o.min())) + max(0.0, float(np.trace(W_o, dtype=np.float64)))
+        if not largest <= float(np.finfo(np.float32).max):
             raise StateError("array W holds numbers too large to be mixed with others: it was altered")
 
     def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
