@@ -63,7 +63,7 @@ MATRICES = (
     _m("delayed.budget", "def _learn(", "accepted == budget", "accepted > budget", f"{FORMULAS} -k psd"),
     _m("delayed.norm", "def _read(", "norms[0] * norms[1]", "norms[0] + norms[1]", OASIS),
     _m("delayed.symmetric-half", "def _scale(", "half * tau[n] * pairs[2 * n, column]", "tau[n] * pairs[2 * n, column]", OASIS),
-    _m("delayed.mirror", "def _mirror(", "W[j, i] = W[i, j]", "W[i, j] = W[j, i]", "learners/test_pending.py -k 'margins and symmetric'"),
+    _m("delayed.mirror", "def _mirror(", "row * dim + column, column * dim + row", "column * dim + row, row * dim + column", "learners/test_pending.py -k 'margins and symmetric'"),
     _m("delayed.pending-forgotten", "def _learn(", "if count > 0:", "if count > 1:", f"{FORMULAS} -k waiting"),
     _m("delayed.pending-other-side", "def _dots(", "mine if side < 2 else 1 - mine", "mine", f"{FORMULAS} -k waiting"),
     _m("delayed.kept-after-adding", "def step_dense(", "_empty(waiting, pairs, count, used)", "pass", f"{LAWS} -k waiting"),

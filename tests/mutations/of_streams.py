@@ -74,7 +74,7 @@ WIRE = (
 )
 
 IDS = (
-    _m("ids.window-one-short", "def admit(ids", "if admitted >= len(ring):", "if admitted + 1 >= len(ring):", DEDUPE),
+    _m("ids.window-one-long", "def admit(ids", "if admitted >= len(ring):", "if admitted > len(ring):", DEDUPE),
     _m("ids.zero-is-empty", "def kept(identifier", "STANDS_FOR_ZERO if identifier == EMPTY else identifier", "identifier", DEDUPE),
     _m("ids.restored-count", "def from_arrays(cls, capacity", "window._admitted = admitted", "window._admitted = len(ids)", DEDUPE),
     _m("ids.twice-passes", "def fill(ids", "and table[slot] == EMPTY", "", DEDUPE),
