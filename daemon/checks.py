@@ -60,7 +60,7 @@ def _space(config: Config) -> Iterator[CheckFinding]:
     views = [f"{view.name} ({view.kind}, {view.dim:,})" for view in config.space_spec().views]
     yield CheckFinding("space.views", "ok", ", ".join(views))
     reference = reference_by(config.space)
-    yield CheckFinding("space.similarity", "ok" if reference.own else "note", reference.told)
+    yield CheckFinding("space.similarity", "ok" if reference.own else "note", reference.description)
 
 
 def _learner(config: Config) -> Iterator[CheckFinding]:
@@ -153,7 +153,7 @@ def _catalog(config: Config) -> Iterator[CheckFinding]:
     if now is not None and now.digest != catalog.digest:
         text = (
             f"{len(now):,} objects now, with which serve answers from its next start on; learning and"
-            " judging go on with those above, which were read first"
+            " judging continue with those above, which were read first"
         )
         remedy = "to learn with the new ones, learn afresh: set checkpoints.path to an empty folder"
         yield CheckFinding("catalog.path", "note", text, remedy)

@@ -1,8 +1,8 @@
 """Reading a configuration: file, then environment, then command line; the last one wins.
 
-Relative paths are taken against the file's folder, not wherever the process was started. What is wrong is put
-in one readable line for each key. A secret may come from a file that the environment names; which files with
-secrets everybody can read is told.
+Relative paths are taken against the file's folder, not wherever the process was started. Every fault is one
+readable line per key. A secret may come from a file that the environment names; files with secrets that
+everybody can read are reported.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def exposed_files(holding: Mapping[Path, Sequence[str]]) -> tuple[ExposedFile, .
     for path, keys in holding.items():
         try:
             mode = stat.S_IMODE(path.stat().st_mode)
-        except OSError:  # gone, or not to be looked at: whoever opens it says so
+        except OSError:  # gone or unreadable: opening it later reports that
             continue
         if keys and mode & stat.S_IROTH:
             found.append(ExposedFile(path, tuple(keys), mode))
@@ -320,7 +320,7 @@ def resolve_paths(config: Config) -> Config:
     """The configuration with every path absolute.
 
     A path from the file or a default is relative to the file's folder; one from the environment or
-    the command line to the working directory, where whoever typed it stands.
+    the command line to the working directory.
     """
     home = config.file.resolve().parent if config.file else Path.cwd()
 

@@ -346,7 +346,7 @@ class CurveReader:
         known, found = self._reference, curves_of(self._places.values(), entries)
         if known is None:
             return found
-        return replace(found, reference=known.name, lost="" if known.own else known.told)
+        return replace(found, reference=known.name, lost="" if known.own else known.description)
 
     def _read_places(self) -> None:
         listed = set(self._versions.versions())

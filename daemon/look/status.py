@@ -158,7 +158,7 @@ def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | Non
     picture |= {"stopped_by": stands.stopped_by, "stopped_at": stands.stopped_at}
     picture |= {"paused_by": stands.paused_by, "judged": stands.judged, "is_better": stands.is_better}
     picture |= {"form": stands.form, "unseen": stands.unseen}
-    picture["reference"] = reference_of(newest.map).told if newest else ""
+    picture["reference"] = reference_of(newest.map).description if newest else ""
     return newest
 
 

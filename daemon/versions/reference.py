@@ -18,11 +18,11 @@ WORDS = {"cosine": "cosine", "inner_product": "inner product", "euclidean": "Euc
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """own: whether version 0 is the user's own ranking. told: which one that is, or what is lost of it and
-    how to have it, a sentence."""
+    """own: whether version 0 is the user's own ranking. description: which one that is, or what is lost of it
+    and how to have it, a sentence."""
 
     own: bool
-    told: str
+    description: str
 
     @property
     def name(self) -> str:

@@ -271,7 +271,7 @@ def _probes(parts: Parts) -> Mapping[str, Handler]:
 
     async def collected(path: str) -> Found:
         def made() -> Found:
-            to_begin.pop(path, None)  # whoever comes from now on is told what is true then
+            to_begin.pop(path, None)  # later requests get the state of their own time
             return answer(path, parts.registry, parts.health)
 
         shared = to_begin.get(path)
