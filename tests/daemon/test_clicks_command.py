@@ -95,7 +95,7 @@ def test_lists_that_never_vary_are_refused_with_the_remedy(
     assert main(["clicks", "bias", log]) == 65
     said = capsys.readouterr()
     assert "0 of 4 pairs of query and object; they have 0.0% of the clicks" in said.out
-    assert "no curve can be told; by chance: 0 clicks compare ranks with the first" in said.err
+    assert "no curve can be given; by chance: 0 clicks compare ranks with the first" in said.err
     assert "--shuffled" in said.err
     assert main(["clicks", "bias", log, "--json"]) == 65
     found = json.loads(capsys.readouterr().out)
