@@ -407,7 +407,8 @@ def test_the_template_is_complete_commented_and_true() -> None:
     writes = {("serve", "writes", name) for name in WritesConfig.model_fields}
     follow = {("feed", "follow", name) for name in FollowConfig.model_fields if name != "registry"}
     follow |= {("feed", "follow", "registry", name) for name in RegistryConfig.model_fields}
-    known = {(s, name) for s, model in SECTIONS.items() for name in model.model_fields}
+    sections = {**SECTIONS, "learner": LEARNERS["oasis-softmax"]}  # of a space with one view
+    known = {(s, name) for s, model in sections.items() for name in model.model_fields}
     tables = {("space", "views"), ("stream", "kafka"), ("catalog", "columns"), ("serve", "writes")}
     tables |= {("feed", "follow")}
     assert set(stated) == (known - tables) | views | kafka | columns | writes | follow
