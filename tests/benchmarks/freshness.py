@@ -11,6 +11,13 @@ run and no core was free: where they are large, the ages are the machine's.
 
 `freshness_p50_seconds`, `freshness_p99_seconds`: the worse of d = 1,000 dense and d = 10,000 sparse, each on
 the embedded log and on a real Kafka, alias `latest`, with versions written and forms made anew meanwhile.
+
+    python -m tests.benchmarks.freshness --cores 1 --rate 2000 --dim 768
+    python -m tests.benchmarks.freshness --cores 2 --rate 8000 --dim 768
+
+put all roles, `validate` too, onto so many cores; feeder, asker and broker go where the system puts them.
+`learn_used`, `serve_used` and `validate_used` are what all threads of each took, in cores; `load` is what the
+machine had to do when the run began.
 """
 
 from __future__ import annotations
@@ -18,13 +25,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +44,7 @@ from streams.steps.codec import Joiner
 from streams.steps.segment import RankOneSteps, Triplets
 from tests.benchmarks.harness import Figure
 from tests.benchmarks.load import Asked, Load, beside, summary
-from tests.benchmarks.places import Kind, Place, busiest, cores_of, environment
+from tests.benchmarks.places import Kind, Place, busiest, cores_of, environment, pin, ran
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.missing import KafkaMissing
 
@@ -75,18 +83,19 @@ CASES = tuple(
 )
 
 
-def figures(cases: Sequence[Case] = CASES, rate: float = RATE) -> list[Figure]:
+def figures(cases: Sequence[Case] = CASES, rate: float = RATE, cores: int = 0) -> list[Figure]:
     """p50 and p99, the worst of the cases that can run here."""
     found: dict[str, dict[str, float]] = {}
     for case in cases:
         try:
-            found[case.name] = measure(case, rate)
+            found[case.name] = measure(case, rate, cores)
         except KafkaMissing as problem:
             sys.stderr.write(f"{case.name} is left out: {problem}\n")
         sys.stderr.write(f"{case.name}: {json.dumps(found.get(case.name))}\n")
+    shapes = sorted({f"d = {case.dim:,} {case.kind} ({case.items:,} objects)" for case in cases})
     against = (
         f"{rate:,.0f} events/s, {ASKED_RATE:.0f} questions/s, alias latest; the worst of {', '.join(found)}; "
-        "d = 1,000 dense (10,000 objects), d = 10,000 sparse (20,000 objects), by id; one host"
+        f"{', '.join(shapes)}, by id; one host"
     )
     detail = {f"{case}_{name}": value for case, values in found.items() for name, value in values.items()}
     return [
@@ -102,8 +111,10 @@ def figures(cases: Sequence[Case] = CASES, rate: float = RATE) -> list[Figure]:
     ]
 
 
-def measure(case: Case, rate: float = RATE) -> dict[str, float]:
-    """Run one case; quantiles of age in seconds and what else is worth knowing."""
+def measure(case: Case, rate: float = RATE, cores: int = 0) -> dict[str, float]:
+    """Run one case; quantiles of age in seconds and what else is worth knowing. cores: those that all roles
+    share, the first of the machine; 0 runs `learn` and `serve` wherever they are put."""
+    load = os.getloadavg()[0]
     with stream_of(case) as address:
         stream = f'address = "{address}"'
         if case.broker:
@@ -112,13 +123,16 @@ def measure(case: Case, rate: float = RATE) -> dict[str, float]:
         if case.broker:
             _make_topics(address)
         stream_address = address if case.broker else f"log:{place.folder / 'clicks.log'}"
-        with place.running("learn") as learn, place.running("serve") as serve:
-            roles = {"learn": learn.pid, "serve": serve.pid}
-            due, asked, pages, cores = _run(place, stream_address, rate, roles)
+        with ExitStack() as running:
+            names = ("learn", "serve", "validate") if cores else ("learn", "serve")
+            roles = {name: running.enter_context(place.running(name)).pid for name in names}
+            for pid in roles.values() if cores else ():
+                pin(pid, range(cores))
+            due, asked, pages, shares = _run(place, stream_address, rate, roles)
             fallbacks = place.number("serve", "tripletd_step_log_fallbacks_total")
         waited = where_oldest_waited(parse_address(stream_address), due, first_answers(asked, len(due)))
         shutil.rmtree(place.folder, ignore_errors=True)
-    return told(due, asked, pages) | waited | cores | {"fallbacks": fallbacks}
+    return told(due, asked, pages) | waited | shares | {"fallbacks": fallbacks, "load": load}
 
 
 def told(due: NDArray[np.float64], asked: list[Asked], pages: Distributions) -> dict[str, float]:
@@ -126,15 +140,18 @@ def told(due: NDArray[np.float64], asked: list[Asked], pages: Distributions) -> 
     answered = first_answers(asked, len(due))
     measured = (due >= due[0] + WARM_S) & (due < due[0] + WARM_S + MEASURED_S)
     ages = (answered - due)[measured]
-    assert np.isfinite(ages).all(), f"{np.isinf(ages).sum()} of {len(ages)} events were never answered"
     before, after = pages
     load = summary(asked)
-    quantiles = {name: float(np.quantile(ages, q)) for name, q in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))}
+    quantiles = {
+        name: float(np.quantile(ages, q, method="higher"))  # inf for an event that was never answered
+        for name, q in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
+    }
     own = {
         f"own_{name}": after.since(before).quantile(q) or math.nan
         for name, q in (("p50", 0.5), ("p99", 0.99))
     }
     more = {"failed": float(load["failed"]), "answer_p99_ms": load["p99_ms"], "events": float(len(ages))}
+    more["unanswered"] = float(np.isinf(ages).sum())
     versions = {"versions": float(len({one["base"] for one in _answers(asked)}))}
     return {name: round(value, 4) for name, value in {**quantiles, **own, **more, **versions}.items()}
 
@@ -157,7 +174,7 @@ def where_oldest_waited(
             held = max(held, segment.body.last)
     at = (due >= due[0] + WARM_S) & (due < due[0] + WARM_S + MEASURED_S) & ~np.isnan(told)
     ages = (answered - due)[at]
-    oldest = np.flatnonzero(at)[ages >= np.quantile(ages, 1 - OLDEST)]
+    oldest = np.flatnonzero(at)[ages >= np.quantile(ages, 1 - OLDEST, method="lower")]
     parts = {
         "oldest_to_log": arrived - due,
         "oldest_to_steps": told - arrived,
@@ -215,12 +232,14 @@ def _run(
             used = {role: cores_of(pid) for role, pid in roles.items()}
             assert feeder.wait(MEASURED_S + 60) == 0
             elapsed = time.monotonic() - since
-            spans = {role: busiest(used[role], cores_of(pid)) for role, pid in roles.items()}
+            now = {role: cores_of(pid) for role, pid in roles.items()}
+            spans = {role: busiest(used[role], now[role]) for role in roles}
         after = _freshness(place)  # once the last of them is in an answer: the oldest come last
     finally:
         feeder.kill()
         feeder.wait()
-    cores = {f"{role}_ran": round(ran / elapsed, 3) for role, (ran, _) in spans.items()}
+    cores = {f"{role}_ran": round(busy / elapsed, 3) for role, (busy, _) in spans.items()}
+    cores |= {f"{role}_used": round(ran(used[role], now[role]) / elapsed, 3) for role in roles}
     cores |= {f"{role}_waited": round(waited / elapsed, 3) for role, (_, waited) in spans.items()}
     return np.load(out), asking.asked, (before, after), cores
 
@@ -252,7 +271,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", help="of cases; all without any")
     parser.add_argument("--rate", type=float, default=RATE, help="events a second")
+    parser.add_argument("--cores", type=int, default=0, help="on which all roles run, the first ones")
+    parser.add_argument("--dim", type=int, help="of dense rows")
     given = parser.parse_args()
     chosen = [case for case in CASES if not given.names or case.name in given.names]
-    for figure in figures(chosen, given.rate):
+    if given.dim:
+        chosen = [replace(case, dim=given.dim) if case.kind == "dense" else case for case in chosen]
+    for figure in figures(chosen, given.rate, given.cores):
         sys.stdout.write(f"{figure.name} {figure.value} {json.dumps(figure.detail, indent=1)}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -11,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,11 +127,12 @@ class Place:
         return float(sum(map(float, found)))
 
     def _await(self, process: subprocess.Popen[bytes], role: str) -> None:
+        page = "startupz" if role == "validate" else "readyz"  # it is ready once it has judged
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             assert process.poll() is None, (self.folder / f"{role}.log").read_text()[-2000:]
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[role]}/readyz", timeout=5):
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[role]}/{page}", timeout=5):
                     return
             except (urllib.error.HTTPError, OSError):
                 time.sleep(0.1)
@@ -139,8 +141,6 @@ class Place:
 
 def environment() -> dict[str, str]:
     """Of the processes: one BLAS thread, and this very checkout."""
-    import os
-
     return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
 
 
@@ -167,6 +167,17 @@ def busiest(before: Cores, after: Cores) -> tuple[float, float]:
         for thread, (ran, waited) in after.items()
     ]
     return max(spans, default=(0.0, 0.0))
+
+
+def ran(before: Cores, after: Cores) -> float:
+    """Seconds that all threads ran in between, without those that have ended."""
+    return sum(seconds - before.get(thread, (0.0, 0.0))[0] for thread, (seconds, _) in after.items())
+
+
+def pin(pid: int, cores: Iterable[int]) -> None:
+    """Let a process run on these cores alone, and all that it starts from now on."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(task.name), cores)
 
 
 def rss_anon(pid: int) -> int:
