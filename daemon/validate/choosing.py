@@ -192,8 +192,9 @@ class FormChooser:
         ]
 
 
-BY_JUDGMENTS = (*OFFERED, PLAIN)
-"""What judgments choose from; the last one is what is served as long as nothing was chosen."""
+BY_JUDGMENTS = (*OFFERED, PLAIN, FormChoice(1.0, 0.0))
+"""What judgments choose from: also what was learned alone, sharp, which is served as long as nothing was chosen,
+and as it was learned, which is better where there was much to learn from."""
 MOST_JUDGED = 200
 """Judged queries that a form is chosen by: the catalog is ranked for each of them in each form."""
 

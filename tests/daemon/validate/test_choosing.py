@@ -312,6 +312,7 @@ def test_a_query_without_an_id_counts(world):
         (1, (0.0,) * 5 + (0.04,), (0.0,) * 6, 5),
         (1, (0.0,) * 6, (-0.1,) * 6, len(OFFERED) - 1),
         (1, (0.005,) * 6, (0.0,) * 6, 1),  # less than the error
+        (5, (0.0,) * 6 + (0.02,), (0.0,) * 7, 6),  # as it was learned
     ],
 )
 def test_judgments_choose_the_best_that_loses_nothing_unlike_what_was_clicked(now, gains, far, taken):

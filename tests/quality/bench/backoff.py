@@ -185,7 +185,7 @@ def by_judgments(
     quarter of the kinds never comes. Chosen by `MOST_JUDGED` queries of all kinds, measured on others.
     """
     data, who = load(name), split(load(name), 0, kinds=True)
-    learned, own, now = Learned(data, who, clicks, 0), own_scores(data.joined()), len(BY_JUDGMENTS) - 1
+    learned, own, now = Learned(data, who, clicks, 0), own_scores(data.joined()), len(OFFERED)
     halves = {"clicked": who.judged, "never clicked": who.unseen}
     judged = some(np.concatenate([half[::2] for half in halves.values()]), MOST_JUDGED)
     rows = {kind: some(half[1::2], queries) for kind, half in halves.items()}
