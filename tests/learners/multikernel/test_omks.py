@@ -138,10 +138,11 @@ def test_a_saved_state_goes_on_and_replayed_steps_reach_its_bits() -> None:
     assert bits(follower) != bits(one)
 
 
-def test_a_missing_view_sleeps_and_scores_nothing() -> None:
+@pytest.mark.parametrize("missing", range(3))
+def test_a_missing_view_sleeps_and_scores_nothing(missing: int) -> None:
     rng = np.random.default_rng(0)
-    q, c, s = (rng.standard_normal((1, DIM)).astype(np.float32) for _ in range(3))
-    c[0, slice(*EDGES[1])] = 0
+    q, c, s = triplet = [rng.standard_normal((1, DIM)).astype(np.float32) for _ in range(3)]
+    triplet[missing][0, slice(*EDGES[1])] = 0
     one = learner("hedge")
     before = one.standing.copy()
     info = one.learn_many(TripletBatch(as_block(q), as_block(c), as_block(s)))
