@@ -13,13 +13,16 @@ from typing import Any
 
 import tripletd
 from checkpoints.entries import LATEST
+from checkpoints.manifest import Manifest
+from checkpoints.store import CheckpointError
 from daemon.config import Config
 from daemon.config.learners import DissimKeys, LegoKeys, OasisKeys, SomlDaKeys, SomlTgKeys, SupportKeys
 from daemon.config.schema import ROLE_PORTS
-from daemon.exits import CheckFinding, as_user_error
+from daemon.exits import CheckFinding, UserError, as_user_error
 from daemon.text import size
-from daemon.versions.algorithms import Columns, algorithm_of
+from daemon.versions.algorithms import Columns, algorithm_of, as_made
 from daemon.versions.forms import CARRIED, HELD, VERSIONS, KeyedForms, MatrixForms
+from daemon.versions.storage import open_store
 
 _REMEDIES = {"stream.address": "correct stream.address, or see that what it names can be used from here"}
 """Where an error's own words name no remedy apart."""
@@ -28,6 +31,10 @@ _REMEDIES = {"stream.address": "correct stream.address, or see that what it name
 def run_checks(config: Config) -> list[CheckFinding]:
     """Every finding; an error in one does not keep the others from running."""
     findings: list[CheckFinding] = []
+    try:
+        config = as_made(config, _newest(config))
+    except UserError as error:
+        findings.append(CheckFinding("learner", "error", error.message, error.remedy or ""))
     for key, check in _CHECKS.items():
         try:
             findings += check(config)
@@ -52,6 +59,14 @@ def _names(config: Config) -> Iterator[CheckFinding]:
 def _secrets(config: Config) -> Iterator[CheckFinding]:
     for one in config.exposed:
         yield CheckFinding("secrets", "note", one.text, one.remedy)
+
+
+def _newest(config: Config) -> Manifest | None:
+    """The newest version of the checkpoint folder, by which it is learned on; None where none can be read."""
+    folder = Path(config.checkpoints.path)
+    with suppress(CheckpointError, OSError):
+        return open_store(folder).versions.newest_manifest() if folder.is_dir() else None
+    return None
 
 
 def _space(config: Config) -> Iterator[CheckFinding]:

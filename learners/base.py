@@ -70,6 +70,8 @@ class BaseLearner(ABC, Generic[AnyConfig]):
     DEFAULT: ClassVar[Any] = None
     """Settings where none are given; None where some must be."""
     KNOWN: ClassVar[KnownAnswer | None] = None
+    SPREADS: ClassVar[bool] = False
+    """Whether sparse rows are made dense, so that a step on them costs what one on dense rows does."""
 
     config: AnyConfig
 

@@ -73,6 +73,7 @@ class OasisSoftmax(BaseLearner[OasisSoftmaxConfig]):
     """
 
     DEFAULT: ClassVar[OasisSoftmaxConfig] = OasisSoftmaxConfig()
+    SPREADS: ClassVar[bool] = True
     # a pair alone has a softmax of 1, so W_s stays I; W_o is ((0.75, 0.25), (0, 1)), its trace 1.75
     KNOWN: ClassVar[KnownAnswer] = KnownAnswer(
         OasisSoftmaxConfig(C=0.25, batch=1, every=1, memory=1),

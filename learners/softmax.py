@@ -118,6 +118,7 @@ class Softmax(BaseLearner[SoftmaxConfig]):
     """
 
     DEFAULT: ClassVar[SoftmaxConfig] = SoftmaxConfig()
+    SPREADS: ClassVar[bool] = True
     # a pair alone has a softmax of 1: nothing to learn
     KNOWN: ClassVar[KnownAnswer] = KnownAnswer(
         SoftmaxConfig(batch=1, every=1, memory=1), ((1, 0), (0, 1), (1, 0)), 2.0, ((1, 0), (0, 1))

@@ -16,7 +16,6 @@ from importlib import metadata
 from typing import Any
 
 from checkpoints.manifest import Manifest, PartitionPosition, VersionMeta
-from daemon.config.learners import DEFAULT, LEARNERS
 from daemon.config.schema import Config
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
 from daemon.learn.state import Entry, Snapshot, caps, gap, partitions, times
@@ -93,16 +92,6 @@ def _former(config: Config, settings: Mapping[str, Any]) -> dict[str, Any] | Non
     }
     before = {name: value for name, value in settings.items() if name != "similarity"} | {"views": views}
     return before | {"start": "identity"} if "start" in before else before
-
-
-def as_made(config: Config, newest: Manifest | None) -> Config:
-    """The configuration with the learner that its folder was made with, where it names none: the default was
-    oasis for every space before. newest: the newest version; None in a new folder."""
-    by_default = config.origin_of("learner.algorithm") == "default"
-    if newest is None or not by_default or newest.learner["name"] != DEFAULT:
-        return config
-    given = config.learner.model_dump(include=config.learner.model_fields_set - {"algorithm"})
-    return replace(config, learner=LEARNERS[DEFAULT].model_validate(given))
 
 
 def decoder_of(manifest: Manifest, catalog: Catalog | None) -> BatchDecoder:

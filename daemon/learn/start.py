@@ -14,7 +14,6 @@ from checkpoints.publisher import AsyncPublisher, Published
 from daemon.config.schema import Config
 from daemon.dead_letters import DeadLetterWriter
 from daemon.exits import EX_OK
-from daemon.learn.compatible import as_made
 from daemon.learn.housekeeping import Housekeeper, VersionCleanup
 from daemon.learn.loop import Halts, LearnLoop, PoisonGate, remember_poison
 from daemon.learn.observe import Observer, StreamReadiness
@@ -31,6 +30,7 @@ from daemon.runtime.watchdog import Pulse
 from daemon.telemetry import LearnMetrics
 from daemon.telemetry.metrics import add_place
 from daemon.topics.retention import retain_steps
+from daemon.versions.algorithms import as_made
 from daemon.versions.storage import open_store
 from learners.keyed import Keyed
 
@@ -63,7 +63,6 @@ def build(
     with ExitStack() as opened:
         runtime.health.starting("reading objects and opening the log")
         inputs = open_inputs(opened, config, runtime.starting)
-        config = as_made(config, inputs.versions.newest_manifest())
         runtime.health.starting("looking for where to begin")
 
         def fit(offsets: Mapping[int, int]) -> Fitted | None:
@@ -77,6 +76,7 @@ def build(
         lock = take_place(stack, store, inputs.place, take_over, runtime.signals.wait)
         if runtime.signals.stopping:
             return None
+        config = as_made(config, inputs.versions.newest_manifest())
         origin = find_origin(config, options, inputs, fit)
         if origin is None:
             return None

@@ -236,5 +236,5 @@ def what_is_compared(arrays: Mapping[str, NDArray[Any]], matrices: Matrices) -> 
 
 Matrices: TypeAlias = tuple[Float32s | None, Float32s | None]
 
-NO_MATRIX = "W: this learner has none; what is compared is the similarity S that is served"
+NO_MATRIX = "W: this learner scores by no single one; what is compared is the similarity S that is served"
 NO_PRODUCT = "W: this learner has none, and its similarity is no matrix; the queries tell what changed"

@@ -94,7 +94,8 @@ class ModelBuffer:
         """Become equal to a side that took these steps since both were equal: take them too, or copy it."""
         assert other.learner is not None
         size = sum(array.size for array in self.buffers.state.values())
-        if self.learner is None or sum(touched(batch, size) for batch in batches) > size:
+        dense = self.learner is not None and self.learner.SPREADS
+        if self.learner is None or sum(touched(batch, size, dense) for batch in batches) > size:
             assert other.remake is not None
             self.learner = copied(other.learner, self.buffers.state, other.remake, self.learner)
         else:
@@ -143,14 +144,14 @@ def _lies_on(learner: Learner, room: Arrays) -> bool:
     )
 
 
-def touched(batch: Steps, size: int) -> int:
+def touched(batch: Steps, size: int, dense: bool = False) -> int:
     """What taking these steps costs, in numbers of a state of that size read in order: all of them for each
-    dense step, more than all for a projection.
+    dense step, more than all for a projection. dense: the learner makes sparse rows dense.
     """
     if not isinstance(batch, StepBatch):
         triplets = batch.batch
         rows = (triplets.query, triplets.clicked, triplets.skipped)
-        if isinstance(triplets.query, DenseBlock):
+        if dense or isinstance(triplets.query, DenseBlock):
             return len(triplets) * size
         return SCATTERED * sum(block.nbytes // 4 for block in rows)
     if batch.project:

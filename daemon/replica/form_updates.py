@@ -72,7 +72,8 @@ class FirstOrderUpdate(FormUpdater):
         if isinstance(form, BackoffForm):
             return with_learned(form, self.follow(form.learned, learner, buffers))
         power, pending, mixed = self._power(form), untethered(learner).pending, mixed_in(learner)
-        if mixed is not None and buffers.tangent is None:
+        whole = not isinstance(form, ServingForm) or form.matrix is not None
+        if mixed is not None and not (whole and buffers.tangent is not None):
             return form  # of W mixed with others: it follows no array
         if isinstance(form, ServingForm):
             return CarriedForm.of(form, buffers.state["W"], power, buffers.tangent, pending, mixed=mixed)

@@ -251,7 +251,7 @@ class LearnMetrics:
             if count:
                 self._events[name].inc(count)
         self._loss.observe_many(loss[outcome != _REJECTED])
-        self._tau.observe_many(tau[outcome == _UPDATED])
+        self._tau.observe_many(tau[(outcome == _UPDATED) & (tau > 0)])  # 0 where another part of it updated
         self._step.observe_mean(seconds, len(outcome))
 
     def record_duplicates(self, count: int) -> None:

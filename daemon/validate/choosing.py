@@ -193,8 +193,8 @@ class FormChooser:
 
 
 BY_JUDGMENTS = (*OFFERED, PLAIN, FormChoice(1.0, 0.0))
-"""What judgments choose from: also what was learned alone, sharp, which is served as long as nothing was chosen,
-and as it was learned, which is better where there was much to learn from."""
+"""What judgments choose from: also what was learned alone, sharp, which is served as long as nothing was
+chosen, and as it was learned, which is better where there was much to learn from."""
 MOST_JUDGED = 200
 """Judged queries that a form is chosen by: the catalog is ranked for each of them in each form."""
 
@@ -281,7 +281,7 @@ def told_of_judged(
 
 def with_usual(choice: FormChoice, learned: FormByChoice, own: OwnRanking, queries: Block) -> FormChoice:
     """The choice with the usual ratio of some queries, which say nothing of what was clicked."""
-    if choice.raw or not choice.own_share:
+    if not choice.gives_way:
         return choice
     form = learned(choice)
     found = replace(choice, usual=usual_ratio(form, own.metric, queries))

@@ -152,7 +152,7 @@ class CandidateCache:
         if form.dim != objects.dim:
             raise CandidateRejected(f"the learner has {form.dim} dimensions, the map gives {objects.dim}")
         keys = form if isinstance(form, KeyedForm) else None
-        W = version.arrays.get("W")
+        W = version.arrays.get("W")  # of OASIS with a softmax the part that need not be symmetric
         symmetry = None if W is None or W.ndim != 2 else symmetry_index(matrix_in(version.arrays))
         choice = choice_of(self._versions, number)
         return Candidate(version.manifest, Scorer(form, objects), objects, keys, symmetry, choice)

@@ -14,7 +14,17 @@ import numpy.typing as npt
 
 from checkpoints.manifest import Manifest
 from checkpoints.versions import Version
-from daemon.config.learners import LEARNERS, KeysConfig, LearnerConfig, OksKeys, OmksKeys, SupportKeys
+from daemon.config.learners import (
+    DEFAULT,
+    LEARNERS,
+    KeysConfig,
+    LearnerConfig,
+    OksKeys,
+    OmksKeys,
+    SupportKeys,
+)
+from daemon.config.schema import Config
+from daemon.exits import EX_CONFIG, UserError
 from daemon.versions.contents import learner_specs, map_arrays, one_digest
 from daemon.versions.forms import (
     HELD,
@@ -419,6 +429,25 @@ def restored(
     Raises StateError."""
     algorithm = algorithm_of(config.algorithm, keys)
     return algorithm.restore(arrays, algorithm.settings(config, columns, first_of(config, own)))
+
+
+def as_made(config: Config, newest: Manifest | None) -> Config:
+    """The configuration with the learner that its folder was made with, where it names none: the default was
+    oasis for every space before. newest: the newest version; None in a new folder. Raises UserError for keys
+    that the folder's learner does not have.
+    """
+    by_default = config.origin_of("learner.algorithm") == "default"
+    if newest is None or not by_default or newest.learner["name"] != DEFAULT:
+        return config
+    given = config.learner.model_dump(include=config.learner.model_fields_set - {"algorithm"})
+    for name in sorted(set(given) - set(LEARNERS[DEFAULT].model_fields)):
+        raise UserError(
+            f"learner.{name}: the versions in {config.checkpoints.path} were learned by {DEFAULT}, which has "
+            f"no {name}",
+            f'remove it, or name learner.algorithm = "{config.learner.algorithm}" and another folder',
+            EX_CONFIG,
+        )
+    return replace(config, learner=LEARNERS[DEFAULT].model_validate(given))
 
 
 def first_of(config: LearnerConfig, own: OwnRanking | None) -> Float32s | None:

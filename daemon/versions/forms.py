@@ -72,9 +72,14 @@ class FormChoice:
             return f"power {self.power:g} and nothing of your own ranking"
         return f"power {self.power:g} with {self.own_share:g} of your own ranking"
 
+    @property
+    def gives_way(self) -> bool:
+        """Whether there is a share of the own ranking, and more of it where little is known of a query."""
+        return bool(self.own_share) and not self.raw
+
     def beside(self, learned: ServingForm, own: OwnRanking) -> ServedForm:
         """What was learned, at this power and raw where that is, with the own ranking beside."""
-        if self.raw or not self.own_share:
+        if not self.gives_way:
             return learned
         usual = self.usual, self.familiar
         return BackoffForm.beside(
@@ -245,7 +250,8 @@ class MatrixForms(FormKind):
     ) -> ServedForm:
         """What was learned at the chosen power, with the own ranking beside, or raw."""
         learned = self.learned(learner, number, config, own, choice.power)
-        learned = replace(learned, familiarity=self.familiarity(learner, number, config))
+        if choice.gives_way:
+            learned = replace(learned, familiarity=self.familiarity(learner, number, config))
         return choice.beside(self.unnormalised(learned, own) if choice.raw else learned, own)
 
     def learned(

@@ -131,7 +131,9 @@ def _learned(
     familiarity = cache(partial(kind.familiarity, learner, number, config))
 
     def of(choice: FormChoice) -> ServingForm:
-        made = replace(at_power(choice.power), familiarity=familiarity())
+        made = at_power(choice.power)
+        if choice.gives_way:
+            return replace(made, familiarity=familiarity())
         return kind.unnormalised(made, own) if choice.raw else made
 
     return of

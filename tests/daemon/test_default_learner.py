@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from daemon.checks import run_checks
 from daemon.config.load import load_config
 from daemon.exits import EX_OK, UserError
 from daemon.versions.restore import learner_of
@@ -83,6 +84,28 @@ def test_a_folder_keeps_the_learner_it_was_made_with(tmp_path: Path) -> None:
     newest = site.newest()
     assert newest.counters["records"] == 120
     assert isinstance(learner_of(site.versions.load(newest.number)), Oasis)
+
+
+def test_check_tells_the_learner_that_a_folder_goes_on_with(tmp_path: Path) -> None:
+    site = site_of(tmp_path)
+
+    def told() -> str:
+        return next(one.text for one in run_checks(site.config()) if one.key == "learner")
+
+    assert told().startswith("oasis-softmax, ")
+    site.feed(events(0))
+    assert site.learn(learner__algorithm="oasis") == EX_OK
+    assert told().startswith("oasis, ")
+
+
+def test_a_key_that_the_learner_of_a_folder_lacks_is_refused(tmp_path: Path) -> None:
+    site = site_of(tmp_path)
+    site.feed(events(0))
+    assert site.learn(learner__algorithm="oasis") == EX_OK
+    with pytest.raises(UserError, match=r"learner\.temperature: .*were learned by oasis"):
+        site.learn(learner__temperature=0.5)
+    site.settings["learner.temperature"] = 0.5
+    assert any(one.key == "learner" and one.grade == "error" for one in run_checks(site.config()))
 
 
 def test_a_new_folder_gets_the_default(tmp_path: Path) -> None:
