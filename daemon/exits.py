@@ -81,7 +81,7 @@ def as_user_error(error: Exception) -> UserError | None:
         if kind.__name__ in _CODES and kind.__module__.partition(".")[0] in _PACKAGES:
             return UserError(*_words(error), _CODES[kind.__name__])
     if isinstance(error, MemoryError):
-        remedy = "a similarity of d dimensions (of all views together) takes at least 4 d^2 bytes: lower views' dim"
+        remedy = "a similarity of d dimensions takes 4 d^2 bytes or more: lower views' dim"
         return UserError(f"not enough memory: {error}", remedy, EX_CONFIG)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         place = f"{error.filename}: " if error.filename else "cannot write: "
