@@ -48,19 +48,23 @@ class TlsFiles:
 
 
 class ReloadedTls:
-    """`context` for every port of the process; `reload` reads the files again."""
+    """`context` for every port of the process; `reload` reads the files again.
+
+    Each handshake takes the newest context made of the files. To load new files into one that is in use
+    would give a handshake amid it the new certificate with the old key.
+    """
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
-        self.context = _context(files)
+        self.context = self._newest = _context(files)
+        self.context.sni_callback = self._take_newest  # called by every handshake, with a name or without
 
     def reload(self) -> None:
-        """Take the files over for handshakes from now on. Raises UserError 78, and then nothing changes.
+        """Take the files over for handshakes from now on. Raises UserError 78, and then nothing changes."""
+        self._newest = _context(self._files)
 
-        Authorities of clients are added; one that was taken out is trusted until a restart.
-        """
-        _context(self._files)  # whether they are whole and go together: a failed load would leave a mixture
-        _load(self.context, self._files)
+    def _take_newest(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        connection.context = self._newest
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:

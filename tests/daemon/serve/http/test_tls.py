@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import socket
 import ssl
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import closing
@@ -142,6 +143,59 @@ def test_where_clients_need_a_certificate_none_is_let_in_without(
     context = files.trusting()
     clients.issue_cert("shop@example.org").configure_cert(context)
     assert get(port, context)[0] == 200
+
+
+def test_no_handshake_fails_amid_new_certificates(files: Files, port_of: object) -> None:
+    """Also of clients that name no host, as asking by address does."""
+    tls = ReloadedTls(files.files())
+    port = port_of(tls.context)  # type: ignore[operator]
+    done, failed = threading.Event(), []
+
+    def asks() -> None:
+        context = files.trusting()
+        context.check_hostname = False
+        while not done.is_set():
+            try:
+                with socket.create_connection((HOST, port), timeout=30) as plain, context.wrap_socket(plain):
+                    pass
+            except OSError as error:
+                failed.append(error)
+
+    certificates = []
+    for _ in range(2):
+        files.issue()
+        certificates.append((files.certificate.read_bytes(), files.key.read_bytes()))
+    threads = [threading.Thread(target=asks) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for turn in range(300):
+        for path, text in zip((files.certificate, files.key), certificates[turn % 2], strict=True):
+            path.write_bytes(text)
+        tls.reload()
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+def test_an_authority_of_clients_that_is_taken_out_counts_no_more(
+    files: Files, port_of: object, tmp_path: Path
+) -> None:
+    former, clients = trustme.CA(), trustme.CA()
+    authority = tmp_path / "clients.pem"
+    former.cert_pem.write_to_path(str(authority))
+    tls = ReloadedTls(files.files(str(authority)))
+    port = port_of(tls.context)  # type: ignore[operator]
+    contexts = []
+    for issuer in (former, clients):
+        contexts.append(files.trusting())
+        issuer.issue_cert("shop@example.org").configure_cert(contexts[-1])
+    assert get(port, contexts[0])[0] == 200
+    clients.cert_pem.write_to_path(str(authority))
+    tls.reload()
+    assert get(port, contexts[1])[0] == 200
+    with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
+        get(port, contexts[0])
 
 
 def test_metrics_and_status_need_a_token_where_there_are_tokens(
