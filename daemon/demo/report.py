@@ -24,11 +24,11 @@ from daemon.demo.run import MIN_DELTA, PATIENCE, DemoProgress
 from daemon.look.charts import save_picture
 from daemon.look.curves import LOSS, Curves
 from daemon.look.overview import events_of
-from daemon.validate import measures
 from daemon.validate.decide import STOP_PATIENCE
 from daemon.validate.scorer import MappedObjects, Scorer
 from daemon.versions.algorithms import map_of
 from daemon.versions.restore import read_map, serving_form
+from learners.measures import judge_by_labels
 from streams.event import ObjectRef
 from streams.partitions import is_holdout, route_key
 
@@ -101,7 +101,6 @@ def _thumbnail(jpeg: bytes) -> Image.Image:
     return cell
 
 
-QUERIES_AT_ONCE = 256
 TOP = 10
 
 
@@ -127,25 +126,8 @@ def retrieval(
 
     A candidate of the query's class is relevant. Memory: 256 rows of scores at a time.
     """
-    ap: list[float] = []
-    p10: list[float] = []
-    members = {label: np.flatnonzero(labels == label) for label in np.unique(labels[query_rows])}
-    for start in range(0, len(query_rows), QUERIES_AT_ONCE):
-        rows = query_rows[start : start + QUERIES_AT_ONCE]
-        for row, own in zip(scores_of(rows), rows.tolist(), strict=True):
-            relevant = members[labels[own]]
-            ranks = measures.ranks_of(row, relevant[relevant != own], own)
-            ap.append(measures.average_precision(ranks))
-            p10.append(measures.precision_at(ranks, TOP))
-    classes = labels[query_rows].tolist()
-    values_ap, values_p10 = np.array(ap), np.array(p10)
-    return Retrieval(
-        measures.mean_over(values_ap),
-        measures.mean_over(values_p10),
-        measures.macro_over(values_ap, classes),
-        measures.macro_over(values_p10, classes),
-        len(query_rows),
-    )
+    found = judge_by_labels(scores_of, labels, query_rows, k=TOP)
+    return Retrieval(found.map, found.mean_precision, found.macro_map, found.macro_precision, len(query_rows))
 
 
 def nearest(scores_of: ScoresOf, row: int, count: int) -> Sequence[int]:

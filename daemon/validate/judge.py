@@ -43,6 +43,7 @@ from daemon.validate.measures import (
 )
 from daemon.validate.scorer import MappedObjects, Panel, Scorer, draws, make_panel, stable_order
 from learners.block import Float32s
+from learners.measures import average_precision, macro_over, mean_over, precision_at_k, ranks_of
 from streams.event import Impression, ObjectRef
 
 
@@ -133,7 +134,7 @@ class ClickJudge:
         found = np.full((min(len(panel.queries), self._max_queries), 2), np.nan)
         for part in query_blocks(len(found), self._size):
             found[part] = self._block(scorer, panel, clicks, part)
-        means = {"map_clicks": measures.mean_over(found[:, 0]), "hop_auc": measures.mean_over(found[:, 1])}
+        means = {"map_clicks": mean_over(found[:, 0]), "hop_auc": mean_over(found[:, 1])}
         return means, found[:, 1]
 
     def _block(
@@ -147,11 +148,11 @@ class ClickJudge:
             mine, own = scores[row], self._objects.row_of(panel.queries[query])
             ordered = np.sort(mine)
             clicked = clicks.clicked(query)
-            ranks = measures.ranks_of(mine, clicked[clicked != own], own, ordered)
+            ranks = ranks_of(mine, clicked[clicked != own], own, ordered)
             hop = slice(hops.indptr[row], hops.indptr[row + 1])
             targets = hops.indices[hop].astype(np.int64)
             away = measures.weighted_auc(mine, ordered, targets, hops.data[hop], clicks.barred(query))
-            out.append((measures.average_precision(ranks), away))
+            out.append((average_precision(ranks), away))
         return out
 
 
@@ -196,14 +197,14 @@ class JudgedQueries:
         """
         out = {
             "queries_full": float(len(queries)),
-            "map_full": measures.mean_over(table[:, 0]),
-            "p10_full": measures.mean_over(table[:, 1]),
+            "map_full": mean_over(table[:, 0]),
+            "p10_full": mean_over(table[:, 1]),
         }
         labels = [self._judgments.label(ref.id or "") for ref in queries]
         known = [label for label in labels if label is not None]
         if len(known) == len(labels):
-            out["macro_map_full"] = measures.macro_over(table[:, 0], known)
-            out["macro_p10_full"] = measures.macro_over(table[:, 1], known)
+            out["macro_map_full"] = macro_over(table[:, 0], known)
+            out["macro_p10_full"] = macro_over(table[:, 1], known)
         return out
 
     def _block(self, scorer: Scorer, part: Sequence[ObjectRef]) -> list[tuple[float, float]]:
@@ -212,8 +213,8 @@ class JudgedQueries:
         out = []
         for row, ref in enumerate(part):
             relevant = self._judgments.relevant_rows(ref.id or "")
-            ranks = measures.ranks_of(scores[row], relevant, self._objects.row_of(ref))
-            out.append((measures.average_precision(ranks), measures.precision_at(ranks, TOP)))
+            ranks = ranks_of(scores[row], relevant, self._objects.row_of(ref))
+            out.append((average_precision(ranks), precision_at_k(ranks, TOP)))
         return out
 
     def _first(self, queries: Iterable[ObjectRef], count: int) -> list[ObjectRef]:
@@ -317,7 +318,7 @@ class ShownJudge:
             found["clicked_vs_random"] = measures.auc_per_list(scores, lists.clicked, random, counts)
             for name, values in found.items():
                 columns.setdefault(name, []).append(values)
-        out = {name: measures.mean_over(np.concatenate(parts)) for name, parts in columns.items()}
+        out = {name: mean_over(np.concatenate(parts)) for name, parts in columns.items()}
         return {"position_balanced": balance.value()} | out, every
 
     def scores(self, scorer: Scorer, panel: Panel) -> Scores:

@@ -1,12 +1,9 @@
-"""What clicks and judgments say of rankings, on NumPy arrays. Of one: average precision, P@k, nDCG, AUC,
-hinge loss, position-balanced accuracy. Of two: which one users prefer, list by list. Pure.
+"""What clicks say of rankings, on NumPy arrays. Of one: average precision, nDCG, AUC, hinge loss,
+position-balanced accuracy. Of two: which one users prefer, list by list. Pure.
 
-Conventions, the same everywhere here: a higher score ranks first; **ties go to the lower candidate index**,
-so every measure is a deterministic function of its arrays; a query is never its own candidate (callers pass
-`exclude`); scores must be finite (`NaN` has no rank). Ranks are 1-based.
-
-Two families: `*_full` works on one query's scores over a whole catalog, `shown_*` on many short shown lists
-at once, padded to a common length (`valid` is False on padding).
+Conventions are those of `learners.measures`, where average precision and P@k over a whole catalog are: a
+higher score ranks first, **ties go to the lower place**, scores are finite, ranks are 1-based. `shown_*`
+works on many short shown lists at once, padded to a common length (`valid` is False on padding).
 
 **Which of two rankings users prefer**, from clicks that also depend on the rank (`differences`). A list tells
 something at each pair of its ranks of which one object was clicked and the other was not. Let `F` be 1 where
@@ -61,67 +58,6 @@ MAX_PROPENSITY_WEIGHT = 10.0
 """Clip of 1/propensity: below one exposure in ten the variance of a weighted click outgrows what it
 corrects.
 """
-
-
-def ranks_of(
-    scores: Scores, targets: Rows, exclude: int | None = None, ordered: Scores | None = None
-) -> Rows:
-    """1-based ranks of the candidates `targets` when all candidates are sorted by falling score.
-
-    `rank(i) = 1 + #{j: s_j > s_i} + #{j < i: s_j = s_i}`, both counts without `exclude` (the query's own
-    row). scores [n], targets int64[k] -> int64[k]. One sort of the scores (or `ordered`, the scores sorted
-    upwards), no argsort: O(n log n), n extra floats.
-    """
-    upwards = np.sort(scores) if ordered is None else ordered
-    wanted = scores[targets]
-    upto = np.searchsorted(upwards, wanted, side="right")
-    equal = upto - np.searchsorted(upwards, wanted, side="left")
-    ranks: Rows = (scores.shape[0] - upto + 1).astype(np.int64)
-    for value in np.unique(wanted[equal > 1]):
-        rows = np.flatnonzero(scores == value)
-        tied = wanted == value
-        ranks[tied] += np.searchsorted(rows, targets[tied])
-    if exclude is not None:
-        own = scores[exclude]
-        ranks -= (own > wanted) | ((own == wanted) & (exclude < targets))
-    return ranks
-
-
-def average_precision(ranks: Rows) -> float:
-    """`AP = (1/R) sum_j j / r_j` over the ascending ranks `r_1 < .. < r_R` of the relevant candidates.
-
-    ranks int64[R], any order; NaN when R = 0 (the query does not count).
-    """
-    if ranks.shape[0] == 0:
-        return float("nan")
-    ordered = np.sort(ranks)
-    return float(np.mean(np.arange(1, ordered.shape[0] + 1) / ordered))
-
-
-def precision_at(ranks: Rows, k: int) -> float:
-    """Share of the first `k` places held by relevant candidates; divided by `k` however few candidates
-    exist.
-    """
-    return float(np.count_nonzero(ranks <= k) / k)
-
-
-def mean_over(values: Float) -> float:
-    """Mean over the entries that count (not NaN); NaN when none does. float64[n] -> float."""
-    counted = values[~np.isnan(values)]
-    return float(counted.mean()) if counted.shape[0] else float("nan")
-
-
-def macro_over(values: Float, labels: Sequence[str]) -> float:
-    """Mean over labels of the mean within a label: small classes count as much as large ones.
-
-    values float64[n] (NaN entries do not count), labels of length n; NaN when nothing counts.
-    """
-    groups: dict[str, list[float]] = {}
-    for value, label in zip(values.tolist(), labels, strict=True):
-        if not np.isnan(value):
-            groups.setdefault(label, []).append(value)
-    means = [sum(group) / len(group) for group in groups.values()]
-    return float(np.mean(means)) if means else float("nan")
 
 
 def shown_ranks(scores: Scores, valid: Mask) -> Rows:

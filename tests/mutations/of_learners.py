@@ -25,6 +25,7 @@ SERVING = "learners/test_serving.py"
 TETHER = "learners/test_tether.py"
 GIVING_WAY = "learners/test_backoff.py"
 OUTSIDE = "learners/test_embedding.py"
+MEASURES = "learners/test_measures.py"
 
 
 STEPS_OF_OASIS = ("step_dense", "step_sparse")
@@ -200,6 +201,12 @@ AROUND = (
     _m("spectrum.symmetry", "def symmetry_index(", "symmetric_squares(W) / whole", "whole / whole", "learners/test_averaged.py -k symmetry"),
     _m("spectrum.negatives", "sizes = np.abs(values)\n    total, below", "values < -EPS * norm", "values < EPS * norm", "learners/test_change.py"),
     _m("search.offset-shape", "def checked_offset(", "offset.shape != (rows,)", "offset.ndim != 1", TOPK),
+    _m("measures.ranks-of-ties", "def ranks_of(", "np.searchsorted(np.flatnonzero(scores == value), relevant[tied])", "0", MEASURES),
+    _m("measures.relevant-last", "def ranks_of(", "others + np.argsort", "np.argsort", MEASURES),
+    _m("measures.excluded", "def ranks_of(", "(own > wanted) |", "", MEASURES),
+    _m("measures.excluded-last", "def ranks_of(", "(last | (exclude < relevant))", "(exclude < relevant)", MEASURES),
+    _m("measures.ap", "def average_precision_at(", "np.arange(1, ordered.shape[0] + 1)", "np.arange(ordered.shape[0])", MEASURES),
+    _m("measures.ap-of-first", "def average_precision_at(", "min(ordered.shape[0], k)", "ordered.shape[0]", MEASURES),
     _m("search.query-nan", "def checked_queries(", "if not np.isfinite(queries).all():", "if False:", TOPK),
     _m("search.row-below", "def row_numbers(", "array.min() < 0 or", "", TOPK),
 )

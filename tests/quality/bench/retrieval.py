@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from learners.measures import RELEVANT_LAST, judge_by_labels
 from tests.quality.bench.sets import Floats, Ints
 
 AT_ONCE = 250
@@ -32,24 +33,9 @@ class Found:
 
 def judge(scores: Scores, labels: Ints, queries: Ints) -> Found:
     """What labels say of a ranking; a query is no candidate for itself, and ties go to the wrong objects."""
-    ap, p10 = np.zeros(len(queries)), np.zeros(len(queries))
-    for start in range(0, len(queries), AT_ONCE):
-        rows = queries[start : start + AT_ONCE]
-        found = scores(rows).copy()
-        found[np.arange(len(rows)), rows] = -np.inf
-        ascending = np.sort(found, axis=1)
-        for at, row in enumerate(rows.tolist()):
-            right = labels == labels[row]
-            right[row] = False
-            own = np.sort(found[at, right])
-            if len(own):
-                above = len(labels) - np.searchsorted(ascending[at], own)  # of all, not below
-                among = len(own) - np.searchsorted(own, own)
-                places = np.arange(len(own), 0, -1)
-                ranks = above - among + places
-                ap[start + at] = np.mean(places / ranks)
-                p10[start + at] = np.count_nonzero(ranks <= TOP) / min(TOP, len(labels) - 1)
-    return Found(ap, p10)
+    places = min(TOP, len(labels) - 1)
+    found = judge_by_labels(scores, labels, queries, k=places, ties=RELEVANT_LAST)
+    return Found(np.nan_to_num(found.ap), np.nan_to_num(found.precision))
 
 
 def nearest(scores: Scores, count: int, size: int) -> Ints:
