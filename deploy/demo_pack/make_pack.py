@@ -3,7 +3,8 @@
     python deploy/demo_pack/make_pack.py --photos photos_320.tar --out daemon/demo/pack
 
 Needs the optional photo packages (opencv, scikit-image). The pack is made once and shipped: nothing in the
-daemon imports this script. Classes name only the judgments; no descriptor sees one.
+daemon imports this script. Classes name only the judgments; no descriptor sees one. The descriptors are
+those that `tripletd describe --views five` makes, of photos that OpenCV decoded.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save_file
 
-import descriptors
+from daemon.describe import five
 
 SPACE = "clothing-1"
 THUMBNAIL_SIDE = 96  # pixels of the longer side
@@ -65,10 +66,19 @@ def read_photos(tar_path: Path) -> list[Photo]:
 
 def describe(photo: Photo) -> Described:
     """Descriptors and thumbnail of one photo."""
-    image = descriptors.load(photo.encoded)
-    mask = descriptors.foreground(image)
-    views = {name: view(image, mask).astype(np.float16) for name, view in descriptors.VIEWS.items()}
+    image = load(photo.encoded)
+    mask = five.foreground(image)
+    views = {name: view(image, mask).astype(np.float16) for name, view in five.VIEWS.items()}
     return Described(views=views, thumbnail=thumbnail(photo.encoded))
+
+
+def load(encoded: bytes) -> five.Pixels:
+    """Decode an encoded photo and squash it to a square of RGB; ValueError when it is not an image."""
+    bgr = cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), cv2.IMREAD_COLOR)
+    if bgr is None:
+        raise ValueError("not a decodable image")
+    small = cv2.resize(bgr, (five.SIDE, five.SIDE), interpolation=cv2.INTER_AREA)
+    return np.asarray(cv2.cvtColor(small, cv2.COLOR_BGR2RGB), dtype=np.uint8)
 
 
 def thumbnail(encoded: bytes) -> bytes:
@@ -89,7 +99,7 @@ def write_pack(photos: list[Photo], described: list[Described], out: Path) -> No
     out.mkdir(parents=True, exist_ok=True)
     ids, ids_offsets = _packed([photo.id.encode() for photo in photos])
     tensors: dict[str, npt.NDArray[np.generic]] = {"ids": ids, "ids_offsets": ids_offsets}
-    for name in descriptors.VIEWS:
+    for name in five.VIEWS:
         tensors[f"view.{name}"] = np.stack([one.views[name] for one in described])
     save_file(tensors, out / "catalog.safetensors", {"format": "tripletd.catalog/1", "space": SPACE})
     jpeg, offsets = _packed([one.thumbnail for one in described])
@@ -117,7 +127,7 @@ def main(arguments: list[str] | None = None) -> int:
     for path in options.out.iterdir():
         path.chmod(0o644)  # safetensors writes 0600; the pack is shipped, not secret
     size = sum(path.stat().st_size for path in options.out.iterdir())
-    sys.stdout.write(f"{len(photos)} photos, {len(descriptors.VIEWS)} views, {size / 1e6:.1f} MB\n")
+    sys.stdout.write(f"{len(photos)} photos, {len(five.VIEWS)} views, {size / 1e6:.1f} MB\n")
     if size > SIZE_LIMIT:
         sys.stderr.write(f"make_pack: the pack is over its {SIZE_LIMIT / 1e6:.0f} MB\n")
         return 73

@@ -1,8 +1,8 @@
-"""Label-free image descriptors of the demo pack: shape, silhouette, colour, texture and gist of one photo.
+"""The five descriptors of the demo's photos: shape, silhouette, colour, texture and gist.
 
-Every view takes one photo squashed to ``SIDE`` x ``SIDE`` pixels (uint8 RGB) and its :func:`foreground`.
-Nothing here sees a label. Vectors are raw (not standardised, not whitened): scaling belongs to the map that
-a learner fits and freezes.
+Every view takes one photo squashed to `SIDE` x `SIDE` pixels (uint8 RGB) and its `foreground`. Vectors are
+raw (not standardised, not whitened): scaling belongs to the map that a learner fits and freezes. The bytes of
+the demo's pack are made with these functions, and do not change.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from skimage.feature import hog, local_binary_pattern
 
-Image = npt.NDArray[np.uint8]
+Pixels = npt.NDArray[np.uint8]
 Array = npt.NDArray[np.float32]
 
 SIDE = 128
@@ -23,16 +23,7 @@ _GABOR_WAVELENGTHS = (4.0, 8.0, 16.0)  # pixels at SIDE = 128: thread, fold, sle
 _GABOR_ORIENTATIONS = 4
 
 
-def load(encoded: bytes) -> Image:
-    """Decode an encoded photo and squash it to SIDE x SIDE RGB; ValueError when it is not an image."""
-    bgr = cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), cv2.IMREAD_COLOR)
-    if bgr is None:
-        raise ValueError("not a decodable image")
-    small = cv2.resize(bgr, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
-    return np.asarray(cv2.cvtColor(small, cv2.COLOR_BGR2RGB), dtype=np.uint8)
-
-
-def foreground(image: Image) -> Array:
+def foreground(image: Pixels) -> Array:
     """Foreground mask in {0, 1}, float32 [SIDE, SIDE], by GrabCut from a border-is-background start.
 
     Rother, Kolmogorov and Blake, SIGGRAPH 2004. A mask that covers less than 3 % of the photo is a failed cut
@@ -51,14 +42,14 @@ def foreground(image: Image) -> Array:
     return np.asarray(cut if cut.mean() >= 0.03 else ellipse == 1, dtype=np.float32)
 
 
-def shape(image: Image, mask: Array) -> Array:
+def shape(image: Pixels, mask: Array) -> Array:
     """Histogram of oriented gradients of the gray photo: 6 x 6 cells of 9 orientations, float32 [324]."""
     del mask
     small = cv2.resize(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), (48, 48), interpolation=cv2.INTER_AREA)
     return _hog(small, cell=8)
 
 
-def silhouette(image: Image, mask: Array) -> Array:
+def silhouette(image: Pixels, mask: Array) -> Array:
     """The object's outline: 12 x 12 mask coverage and 4 x 4 cells of mask gradients, float32 [288]."""
     del image
     coverage = cv2.resize(mask, (12, 12), interpolation=cv2.INTER_AREA).ravel()
@@ -66,7 +57,7 @@ def silhouette(image: Image, mask: Array) -> Array:
     return np.concatenate([coverage, _hog((outline * 255).astype(np.uint8), cell=8)]).astype(np.float32)
 
 
-def colour(image: Image, mask: Array) -> Array:
+def colour(image: Pixels, mask: Array) -> Array:
     """Square-rooted HSV histograms (8 x 3 x 3 bins) of the object and of its surroundings, float32 [144]."""
     hsv = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)
     bins = [8, 3, 3]
@@ -78,7 +69,7 @@ def colour(image: Image, mask: Array) -> Array:
     return np.concatenate(parts).astype(np.float32)
 
 
-def texture(image: Image, mask: Array) -> Array:
+def texture(image: Pixels, mask: Array) -> Array:
     """Uniform LBP histograms, (8, 1) on a 2 x 2 grid and (8, 2) on the object; square roots, float32 [295].
 
     Ojala, Pietikainen and Maenpaa, PAMI 24 (2002).
@@ -93,7 +84,7 @@ def texture(image: Image, mask: Array) -> Array:
     return np.concatenate([np.sqrt(c / max(int(c.sum()), 1)) for c in counts]).astype(np.float32)
 
 
-def gist(image: Image, mask: Array) -> Array:
+def gist(image: Pixels, mask: Array) -> Array:
     """Mean Gabor energy per cell of a 4 x 4 grid, 3 wavelengths x 4 orientations, float32 [192].
 
     Oliva and Torralba, IJCV 42 (2001), without their prefilter.
@@ -112,7 +103,7 @@ def gist(image: Image, mask: Array) -> Array:
     return np.concatenate(cells).astype(np.float32)
 
 
-def _hog(gray: Image, cell: int) -> Array:
+def _hog(gray: Pixels, cell: int) -> Array:
     """One 9-orientation histogram per cell, each block of one cell normalised on its own."""
     vector = hog(
         gray,
@@ -134,7 +125,7 @@ def _hog(gray: Image, cell: int) -> Array:
     return np.asarray(total / seen, dtype=np.float32).ravel()
 
 
-VIEWS: dict[str, Callable[[Image, Array], Array]] = {
+VIEWS: dict[str, Callable[[Pixels, Array], Array]] = {
     "shape": shape,
     "silhouette": silhouette,
     "colour": colour,

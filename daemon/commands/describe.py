@@ -1,0 +1,139 @@
+"""`tripletd describe`: raw photos and texts become a catalog."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from daemon.commands.common import JsonOption, flag, say, write_json, write_note
+from daemon.exits import EX_OK, EX_USAGE, UserError
+
+if TYPE_CHECKING:
+    from daemon.describe.photo_run import DescribeReport
+
+_NAMED = 10
+"""Refused ones that are named on stderr; the file beside the catalog has all."""
+
+
+def describe(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            help="Photos: a folder, an uncompressed .tar, a list of paths (.txt; .tsv with ids).",
+        ),
+    ],
+    *,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The catalog to write.")] = Path(
+        "items.safetensors"
+    ),
+    views: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="What photos are described by: terms (visual terms), nine, five, or single views.",
+        ),
+    ] = "terms",
+    terms: Annotated[
+        int, typer.Option(min=2, max=1_000_000, metavar="N", help="Words of the visual terms.")
+    ] = 10_000,
+    with_: Annotated[
+        Path | None,
+        typer.Option("--with", metavar="FITTED", help="Describe in the space of a former run."),
+    ] = None,
+    ids: Annotated[
+        Literal["stem", "path"],
+        typer.Option(help="What a photo's object is named by: its file's name without ending, or its path."),
+    ] = "stem",
+    longest: Annotated[
+        int, typer.Option(min=64, max=4096, metavar="PIXELS", help="Photos are shrunk to this longer side.")
+    ] = 500,
+    sample: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Photos that codebooks are fitted on, by chance.")
+    ] = 5_000,
+    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn by chance.")] = 0,
+    workers: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Processes; by default one per core.")
+    ] = None,
+    strict: Annotated[bool, flag("--strict", "End at the first photo that cannot be read.")] = False,
+    fresh: Annotated[bool, flag("--fresh", "Throw away what a run that was cut has done.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """Turn photos into a catalog of vectors, with a configuration to begin with.
+
+    A run that was ended goes on when it is started again. Photos that cannot be read are left out and named.
+    """
+    from daemon.describe.fit import DescriberFit
+    from daemon.describe.photo_run import PhotoSettings, describe_photos_to
+    from daemon.describe.views import named_views
+
+    names = named_views(word.strip() for word in views.split(",") if word.strip())
+    if not names:
+        raise UserError("--views names none", "give terms, nine, five or single views", EX_USAGE)
+    fitted = None if with_ is None else DescriberFit.load(with_)
+    settings = PhotoSettings(
+        names if fitted is None else fitted.views,
+        terms,
+        longest,
+        seed,
+        ids,
+        fitted,
+        strict,
+        workers or len(os.sched_getaffinity(0)),
+        fresh,
+        sample,
+    )
+    with _progress() as tell:
+        report = describe_photos_to(source, out, settings, tell)
+    _told(report, json)
+    return EX_OK
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar per stage on stderr where that is a terminal; elsewhere a line when a stage begins."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    out = Console(stderr=True, highlight=False)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=out, disable=not out.is_terminal) as bar:
+        tasks: dict[str, object] = {}
+
+        def tell(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total or None)
+                if not out.is_terminal:
+                    out.print(f"{stage}: {total:,} photos" if total else stage)
+            bar.update(tasks[stage], completed=done)  # type: ignore[arg-type]
+
+        yield tell
+
+
+def _told(report: DescribeReport, as_json: bool) -> None:
+    for name, reason in report.refused[:_NAMED]:
+        write_note(f"left out {name}: {reason}")
+    files = report.files
+    if as_json:
+        write_json(
+            {
+                "objects": report.objects,
+                "refused": [{"name": name, "reason": reason} for name, reason in report.refused],
+                "non_zeros": dict(report.entries),
+                "catalog": str(files.catalog),
+                "fitted": str(files.fitted) if files.fitted.exists() else None,
+                "configuration": str(files.settings),
+            }
+        )
+        return
+    say(f"{report.objects:,} objects in {files.catalog}")
+    for name, mean in report.entries.items():
+        say(f"  {name}: {mean:.1f} words an object")
+    if report.refused:
+        say(f"{len(report.refused):,} left out; their names and why: {files.refused}")
+    say(f"next: tripletd check --config {files.settings}")

@@ -1,0 +1,54 @@
+"""The same as the command does, for who wants the catalog in memory."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from daemon.describe.fit import DescriberFit
+from daemon.describe.photo_run import SAMPLE, PhotoSettings, describe_photos_to
+from daemon.describe.pictures import LONGEST
+from daemon.describe.sources import IdRule
+from daemon.describe.views import named_views
+from streams.catalog import Catalog, load_catalog
+
+
+@dataclass(frozen=True, eq=False)
+class DescribedObjects:
+    """catalog: the objects. fit: describes others in the same space. refused: (name, reason) of those that
+    could not be used. entries: mean non-zeros of an object, by view with words."""
+
+    catalog: Catalog
+    fit: DescriberFit
+    refused: list[tuple[str, str]]
+    entries: dict[str, float]
+
+
+def described_photos(
+    source: str | Path,
+    views: Iterable[str] = ("terms",),
+    *,
+    terms: int = 10_000,
+    fitted: DescriberFit | None = None,
+    ids: IdRule = "stem",
+    longest: int = LONGEST,
+    seed: int = 0,
+    sample: int = SAMPLE,
+    workers: int = 1,
+) -> DescribedObjects:
+    """The photos of a folder, an uncompressed tar or a list, by views or groups of views (`terms`, `nine`,
+    `five`, or single ones).
+
+    fitted: describe by this, whatever `views`, `terms` and `longest` say. sample: photos that codebooks are
+    fitted on. workers: processes; the program that calls must then be guarded by `if __name__ == "__main__"`.
+    Raises UserError.
+    """
+    names = named_views(views) if fitted is None else fitted.views
+    settings = PhotoSettings(names, terms, longest, seed, ids, fitted, workers=workers, sample=sample)
+    with tempfile.TemporaryDirectory(prefix="tripletd-describe-") as folder:
+        report = describe_photos_to(Path(source), Path(folder, "items.safetensors"), settings)
+        fit = fitted or DescriberFit.load(report.files.fitted)
+        catalog = load_catalog(report.files.catalog)
+    return DescribedObjects(catalog, fit, report.refused, dict(report.entries))

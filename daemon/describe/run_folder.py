@@ -1,0 +1,138 @@
+"""The folder of a run: what was done so far, beside what it will write, so that a run that was killed goes
+on."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from daemon.exits import EX_CANTCREAT, EX_TEMPFAIL, EX_USAGE, UserError
+
+_PLAN = "plan.json"
+_LOCK = "lock"
+CATALOG = ".safetensors"
+FITTED = ".fitted.safetensors"
+SETTINGS = ".toml"
+REFUSED = ".refused.tsv"
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedFiles:
+    """What a run writes: NAME.safetensors, and beside it with other endings what was fitted, a configuration
+    and, where some were refused, their names; and the folder of the run while it lasts."""
+
+    catalog: Path
+
+    @classmethod
+    def of(cls, out: Path) -> DescribedFiles:
+        """Those of a catalog's path. Raises UserError."""
+        name = out.name
+        if not name.endswith(CATALOG) or name in (CATALOG, FITTED) or name.endswith(FITTED):
+            raise UserError(f"{out}: no name for a catalog", "give one such as items.safetensors", EX_USAGE)
+        return cls(out)
+
+    def _beside(self, ending: str) -> Path:
+        return self.catalog.with_name(self.catalog.name.removesuffix(CATALOG) + ending)
+
+    @property
+    def fitted(self) -> Path:
+        """What was fitted."""
+        return self._beside(FITTED)
+
+    @property
+    def settings(self) -> Path:
+        """A configuration to begin with."""
+        return self._beside(SETTINGS)
+
+    @property
+    def refused(self) -> Path:
+        """Names and reasons of what could not be used."""
+        return self._beside(REFUSED)
+
+    @property
+    def run(self) -> Path:
+        """The run's folder."""
+        return self._beside(".describing")
+
+
+@contextmanager
+def run_folder(files: DescribedFiles, plan: dict[str, Any], fresh: bool) -> Iterator[Path]:
+    """The run's folder, made or found again, held for this process alone; it is left as it is, for
+    `remove_run`.
+
+    plan: all that decides what is written. fresh: what a former run did is thrown away. Raises UserError: a
+    run with another plan was begun here, another process is at it, or the catalog is there already.
+    """
+    folder = files.run
+    try:
+        if files.catalog.exists() and not folder.exists():
+            raise UserError(
+                f"{files.catalog} is there already", "remove it, or name another with --out", EX_CANTCREAT
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        with _held(folder):
+            _take_over(folder, json.loads(json.dumps(plan)), fresh)
+            yield folder
+    except OSError as error:
+        if error.filename is None:
+            raise
+        remedy = "name a place that can be written with --out"
+        raise UserError(f"{error.filename}: {error.strerror}", remedy, EX_CANTCREAT) from None
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    with (folder / _LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(
+                f"{folder}: another process is describing into it", "wait for it, or end it", EX_TEMPFAIL
+            ) from None
+        yield
+
+
+def _take_over(folder: Path, plan: dict[str, Any], fresh: bool) -> None:
+    """Keep what fits the plan."""
+    place = folder / _PLAN
+    try:
+        former = json.loads(place.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        former = None  # killed before anything was done
+    if former not in (None, plan) and not fresh:
+        changed = sorted(key for key in {*former, *plan} if former.get(key) != plan.get(key))
+        raise UserError(
+            f"{folder}: a run was begun here with other {', '.join(changed)}",
+            "give what it was begun with, or --fresh to throw away what it did",
+            EX_USAGE,
+        )
+    for one in folder.iterdir():
+        if one.name != _LOCK and (former is None or fresh or one.name.endswith(".tmp")):
+            one.unlink()
+    if former is None or fresh:
+        write_file(place, lambda file: file.write(json.dumps(plan, indent=1).encode()))
+
+
+def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file that appears as a whole or not at all, and lasts."""
+    under_way = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with under_way.open("w+b") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(under_way, path)
+    finally:
+        under_way.unlink(missing_ok=True)
+
+
+def remove_run(folder: Path) -> None:
+    """What was done has been written."""
+    shutil.rmtree(folder)
