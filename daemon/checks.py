@@ -21,7 +21,7 @@ from daemon.config.schema import ROLE_PORTS
 from daemon.exits import CheckFinding, UserError, as_user_error
 from daemon.text import size
 from daemon.versions.algorithms import Columns, algorithm_of, as_made
-from daemon.versions.forms import CARRIED, HELD, VERSIONS, KeyedForms, MatrixForms
+from daemon.versions.forms import AS_LEARNED, CARRIED, HELD, VERSIONS, KeyedForms, MatrixForms
 from daemon.versions.storage import open_store
 
 _REMEDIES = {"stream.address": "correct stream.address, or see that what it names can be used from here"}
@@ -430,13 +430,14 @@ def learner_bytes(config: Config) -> int:
 def form_bytes(config: Config, items: int = 0) -> int:
     """Memory of a version's form besides the learner's state, with what it keeps of so many items."""
     algorithm = algorithm_of(config.learner.algorithm, config.keys)
-    kind, dim = algorithm.forms, mapped_dim(config)
-    if algorithm.form_bytes is not None and config.serving.psd != "off":
+    kind, dim = algorithm.forms.served(config.serving), mapped_dim(config)
+    as_learned = config.serving.psd == "off" or config.serving.form == AS_LEARNED
+    if algorithm.form_bytes is not None and not as_learned:
         return algorithm.form_bytes(config.learner, mapped_columns(config), dim, items)
     if kind.has_matrix(config.serving, dim):
         shows = isinstance(kind, MatrixForms) and kind.familiar is not None  # a second matrix
         return 4 * dim * dim * (1 + shows)
-    refers_to_none = kind.kept and kind.follows in {HELD, VERSIONS}
+    refers_to_none = kind.follows == HELD or (kind.kept and kind.follows == VERSIONS)
     return learner_bytes(config) if refers_to_none else 0  # to none of the learner's arrays
 
 
@@ -445,7 +446,7 @@ def serving_bytes(config: Config, items: int = 0) -> int:
     keeps of so many items; and for `latest`, followed by steps, one more state, and what carries a form on or
     is made to take its place. Of single keys the models that are held, each with its form.
     """
-    kind = algorithm_of(config.learner.algorithm, config.keys).forms
+    kind = algorithm_of(config.learner.algorithm, config.keys).forms.served(config.serving)
     state, dim, own = learner_bytes(config), mapped_dim(config), form_bytes(config, items)
     needed = 2 * (state + own) * len(config.serve.aliases)
     if isinstance(kind, KeyedForms):

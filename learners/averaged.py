@@ -24,6 +24,7 @@ from learners.base import BaseLearner, Doubles, form_of_matrix, replay_rank_one,
 from learners.block import Float32s, TripletBatch, row_blocks
 from learners.distance import Dissim, DissimConfig
 from learners.errors import ConfigError, StateError, read_only, saved_count
+from learners.forms.bilinear import BilinearForm
 from learners.forms.serving import DEFAULT_POWER, ServingForm
 from learners.oasis import Oasis, OasisConfig
 from learners.outcome import REJECTED, UPDATED, StepInfo
@@ -117,6 +118,10 @@ class Averaged(BaseLearner[AveragedConfig]):
     def form(self, normalised: bool = True, power: float | None = DEFAULT_POWER) -> ServingForm:
         """What it is served as: the form of the mean, as that of the learner."""
         return form_of_matrix(self.W, normalised, power, self.learner.DISTANCE)
+
+    def as_learned(self, copy: bool = True) -> BilinearForm:
+        """The scores of `similarity`, by the mean as a new matrix."""
+        return BilinearForm(self.W, None, self.learner.DISTANCE)
 
     def _live(self) -> dict[str, NDArray[Any]]:
         return {**self.learner.state(), "sums": self.sums}

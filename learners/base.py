@@ -30,6 +30,7 @@ from learners.errors import (
     saved_count,
     to_write,
 )
+from learners.forms.bilinear import BilinearForm
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import DEFAULT_POWER, ServingForm
 from learners.kernels.delayed import BILINEAR, DISTANCE, SYMMETRIC, replay_dense, step_dense
@@ -122,6 +123,14 @@ class BaseLearner(ABC, Generic[AnyConfig]):
     def form(self, normalised: bool = True) -> ServedForm:
         """What the learner is served as, independent of what is learned later; see `learners.search`.
         normalised: score by S(q, p) / sqrt(S(q, q) S(p, p)), the learned cosine."""
+
+    def as_learned(self, copy: bool = True) -> ServedForm:
+        """A form with the scores of `similarity`, to search by them: what the papers score. copy: independent
+        of what is learned later; False lets it read the state in place, for as long as that stands still.
+
+        Raises ConfigError for a learner without one.
+        """
+        raise ConfigError(f"{type(self).__name__} has no form of its scores as they were learned")
 
     def learn_one(self, query: Any, clicked: Any, skipped: Any) -> StepInfo:
         """Apply one triplet of vectors (anything `as_block` reads, one row each); the info holds one entry.
@@ -456,6 +465,13 @@ class MatrixLearner(BaseLearner[AnyConfig]):
         """What it is served as: `ServingForm.from_matrix` of W, or sym(W) as it was learned where `power` is
         None."""
         return form_of_matrix(self.W, normalised, power, self.DISTANCE)
+
+    def as_learned(self, copy: bool = True) -> BilinearForm:
+        """q^T W p, or minus the distance, without symmetric part, projection or norms."""
+        if copy:
+            W = self.W
+            return BilinearForm(W.copy() if W is self.base else W, None, self.DISTANCE)
+        return BilinearForm(self.base, self.pending, self.DISTANCE)
 
 
 def form_of_matrix(W: Float32s, normalised: bool, power: float | None, distance: bool = False) -> ServingForm:

@@ -373,6 +373,10 @@ class Keyed(BaseLearner[KeyedConfig]):
         """What the model of a key is served as; that of the untrained model for a key without one."""
         return (self.learner_of(key) or self.untrained).form(normalised)
 
+    def as_learned(self, copy: bool = True, key: str = "") -> ServedForm:
+        """The scores of the model of a key as it learned them, or of the untrained model."""
+        return (self.learner_of(key) or self.untrained).as_learned(copy)
+
     def _live(self) -> Arrays:
         return self._arrays | self.directory.arrays()
 

@@ -24,6 +24,7 @@ from learners.base import BaseLearner, Doubles, KnownAnswer, form_of_matrix
 from learners.block import Float32s, TripletBatch, as_block, bilinear
 from learners.errors import ConfigError, StateError
 from learners.faults import spread_rows
+from learners.forms.bilinear import BilinearForm
 from learners.forms.serving import DEFAULT_POWER, ServingForm
 from learners.oasis import Oasis, OasisConfig
 from learners.outcome import REJECTED, UPDATED, StepInfo
@@ -152,3 +153,7 @@ class OasisSoftmax(BaseLearner[OasisSoftmaxConfig]):
     def form(self, normalised: bool = True, power: float | None = DEFAULT_POWER) -> ServingForm:
         """What it is served as: that of W."""
         return form_of_matrix(self.W, normalised, power)
+
+    def as_learned(self, copy: bool = True) -> BilinearForm:
+        """q^T W p, with W as a new matrix."""
+        return BilinearForm(self.W)

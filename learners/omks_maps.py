@@ -212,3 +212,7 @@ class OmksMaps(BaseLearner[OmksMapsConfig]):
     def form(self, normalised: bool = True, power: float | None = DEFAULT_POWER) -> BlocksForm:
         """What it is served as: see `BlocksForm.from_blocks`."""
         return BlocksForm.from_blocks(self.config.widths, self.W, self.theta, normalised, power)
+
+    def as_learned(self, copy: bool = True) -> BlocksForm:
+        """f(q, p) with matrices theta_k W_k of its own, which need not be symmetric."""
+        return BlocksForm.as_learned(self.config.widths, self.W, self.theta)

@@ -131,6 +131,15 @@ class PendingSteps:
         folded += (times(block, right.T.copy()) * tau) @ left
         return np.asarray(folded, np.float32)
 
+    def product(self, block: Block) -> Float32s:
+        """x^T times their sum for each row x, float32 [n, dim]: what they add to x^T W, W as it was learned.
+        Raises BlockError on a bad index."""
+        if self.kind != BILINEAR:
+            return self.folded(block)
+        left, right = self._sides(block.dim)
+        along = times(block, left.T.copy()) * self.tau[: len(left)]
+        return np.asarray(along @ right, np.float32)
+
     def self_products(self, block: Block) -> NDArray[np.float64]:
         """What they add to x^T W x of each row x, float64 [n]. Raises BlockError on a bad index."""
         left, right = self._sides(block.dim)

@@ -39,6 +39,7 @@ from learners.errors import (
     to_write,
 )
 from learners.faults import spread_triplets
+from learners.forms.bilinear import BilinearForm
 from learners.forms.serving import DEFAULT_POWER, ServingForm
 from learners.outcome import DEGENERATE, PASSIVE, REJECTED, UPDATED, StepInfo
 
@@ -289,6 +290,10 @@ class Softmax(BaseLearner[SoftmaxConfig]):
     def form(self, normalised: bool = True, power: float | None = DEFAULT_POWER) -> ServingForm:
         """What it is served as: that of W."""
         return form_of_matrix(self.W, normalised, power)
+
+    def as_learned(self, copy: bool = True) -> BilinearForm:
+        """q^T W p, with W as a new matrix."""
+        return BilinearForm(self.W)
 
 
 COUNTERS = ("pairs", "steps", "events")

@@ -141,6 +141,11 @@ class DiagonalLearner(BaseLearner[AnyConfig]):
         start = started(self.dim, getattr(self.config, "start", None))
         return DiagonalForm.from_weights(self.weights(), self.evidence, normalised, start)
 
+    def as_learned(self, copy: bool = True) -> DiagonalForm:
+        """sum_j w_j q_j p_j with w alone, of either sign and mostly 0 where learning made it sparse: rounded
+        to float32, in new arrays. Before any event w is 0 and so is every score."""
+        return DiagonalForm(self.weights().astype(np.float32), normalised=False)
+
     def similarity(self, queries: Any, items: Any) -> Float32s:
         """Raw scores sum_j w_j q_j p_j; otherwise as `BaseLearner.similarity`."""
         left, right = as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items")

@@ -155,6 +155,11 @@ class Tethered(BaseLearner[TetherConfig]):
         form: ServedForm = self.learner.form(normalised, **settings)
         return form
 
+    def as_learned(self, copy: bool = True) -> ServedForm:
+        """The scores of `similarity`, as the learner has them."""
+        form: ServedForm = self.learner.as_learned(copy)
+        return form
+
     def _live(self) -> dict[str, NDArray[Any]]:
         return {**self.learner.state(), "events": np.array(self.events, np.int64)}
 

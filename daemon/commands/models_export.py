@@ -94,6 +94,13 @@ def export(
         raise UserError(told, "tripletd models export best --out vectors.npy", EX_USAGE)
     settings = load(config, set_)
     if factor is not None:
+        if settings.serving.form == "as_learned":
+            raise UserError(
+                "A with A^T A is of a symmetric matrix; versions are served by W as it was learned here "
+                '(serving.form = "as_learned")',
+                "write both sides with --out: once as documents, once with --side queries",
+                EX_USAGE,
+            )
         return _export_factor(settings, name, factor, embed, json)
     assert out is not None
     from daemon.models.decide import number_of

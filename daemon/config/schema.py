@@ -597,10 +597,11 @@ class ServingConfig(Section):
         " is inner_product or euclidean",
     )
     psd: Literal["auto", "full", "lanczos", "off"] = Field("auto", description="negative eigenvalues removed")
-    form: Literal["judged", "fixed"] = Field(
+    form: Literal["judged", "fixed", "as_learned"] = Field(
         "judged",
         description="judged: of each version by judgments, else by clicks, careful with queries unlike those"
-        " that were clicked; fixed: by power and own_share, the default where one of them is written",
+        " that were clicked; fixed: by power and own_share, the default where one of them is written;"
+        " as_learned: the scores of the learner's paper, such as q^T W p, with nothing done to them",
     )
     power: float = Field(
         1.5, ge=0.5, le=3, allow_inf_nan=False, description="of the eigenvalues; raw, lanczos, off: always 1"
@@ -677,6 +678,20 @@ class ExposedFile:
     def remedy(self) -> str:
         """What to do: the owner and the group keep what they may."""
         return f"chmod o-rwx {self.path}"
+
+    @model_validator(mode="after")
+    def _as_learned_alone(self) -> ServingConfig:
+        if self.form != "as_learned":
+            return self
+        changed = {"score": self.score == "normalised", "psd": self.psd in {"full", "lanczos"}}
+        changed |= {name: name in self.model_fields_set for name in ("power", "own_share")}
+        if any(changed.values()):
+            names = " and ".join(name for name, is_changed in changed.items() if is_changed)
+            raise ValueError(
+                f'form "as_learned" serves scores that nothing is done to: leave {names} out, or write form '
+                '= "fixed"'
+            )
+        return self
 
 
 @dataclass(frozen=True, slots=True)

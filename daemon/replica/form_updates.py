@@ -11,7 +11,6 @@ import numpy as np
 from daemon.config.schema import ServingConfig
 from daemon.replica.loading import BufferArrays
 from daemon.replica.settings import VersionSource
-from daemon.versions.algorithms import algorithm_of
 from daemon.versions.forms import ANEW, CARRIED, HELD, VERSIONS, FormChoice, FormKind, as_scored, power_of
 from learners.base import Learner
 from learners.forms.carried import CarriedForm, Mixed
@@ -156,6 +155,5 @@ FORM_UPDATERS: Mapping[str, type[FormUpdater]] = {
 
 def form_updater_of(source: VersionSource) -> FormUpdater:
     """How forms of versions of this source keep up."""
-    space = source.space
-    kind = algorithm_of(space.algorithm, space.keys).forms
-    return FORM_UPDATERS[kind.follows](kind, source.serving, space.own, source.choice_at)
+    kind = source.forms
+    return FORM_UPDATERS[kind.follows](kind, source.serving, source.space.own, source.choice_at)

@@ -136,7 +136,7 @@ class BufferArrays:
     @classmethod
     def of(cls, space: ModelSpace, serving: ServingConfig, carried: bool = False) -> BufferArrays:
         """Buffers for versions of this space, touched, so that their memory is there from now on."""
-        kind = algorithm_of(space.algorithm, space.keys).forms
+        kind = algorithm_of(space.algorithm, space.keys).forms.served(serving)
         full = kind.has_matrix(serving, space.dim)
         carried = full and carried and kind.follows == CARRIED
         shape = space.dim, space.dim
@@ -228,7 +228,7 @@ def load_form(source: VersionSource, state: LoadedState, buffers: BufferArrays) 
     Nothing of the size of a matrix is allocated where the form is attached to the version, made with the same
     settings; else it is computed. Raises VersionRejected; the second buffer then holds anything.
     """
-    number, kind = state.manifest.number, algorithm_of(source.space.algorithm, source.space.keys).forms
+    number, kind = state.manifest.number, source.forms
     own = source.space.own
     try:
         form = _kept_form(source, state, buffers) if kind.kept and (number or own is None) else None
@@ -264,10 +264,9 @@ def _kept_form(source: VersionSource, state: LoadedState, buffers: BufferArrays)
         if meta is None or not stands(meta, settings, source.is_judged):
             return None
         found = versions.attached(number, DERIVED, lambda spec: _form_destination(spec, buffers))
-        kind = algorithm_of(source.space.algorithm, source.space.keys).forms
         if found is None:
             return None
-        return _with_power(kind.read(found[0], state.learner, source.space.own), meta)
+        return _with_power(source.forms.read(found[0], state.learner, source.space.own), meta)
     except (CheckpointError, LearnerError, ValueError):
         return None
 

@@ -16,7 +16,7 @@ from checkpoints.versions import VersionStore
 from daemon.config.schema import Config, ServingConfig
 from daemon.replica.view import ModelId, ModelSpace, View
 from daemon.versions.algorithms import algorithm_of, by_steps, columns_of
-from daemon.versions.forms import FormChoice
+from daemon.versions.forms import FormChoice, FormKind
 from daemon.versions.restore import choice_at, read_map
 from learners.block import Block
 from learners.errors import LearnerError
@@ -35,10 +35,14 @@ class VersionSource:
     serving: ServingConfig
 
     @property
+    def forms(self) -> FormKind:
+        """What versions are served as."""
+        return algorithm_of(self.space.algorithm, self.space.keys).forms.served(self.serving)
+
+    @property
     def is_judged(self) -> bool:
         """Whether the form of each version is chosen by clicks."""
-        kind = algorithm_of(self.space.algorithm, self.space.keys).forms
-        return kind.is_judged(self.serving, self.space.own)
+        return self.forms.is_judged(self.serving, self.space.own)
 
     def choice_at(self, number: int) -> FormChoice | None:
         """What was chosen for version `number` and what was learned behind it; None: it is as configured."""

@@ -59,7 +59,7 @@ def judge_kernels(versions: VersionStore, number: int, config: Config, most: int
     names = kernel_names(learner_config_of(version.manifest), columns_of(fitted))
     measures: Sequence[float | None] = [None] * len(theta)
     if config.validate.judgments:
-        kind = algorithm_of(version.manifest.learner["name"]).forms
+        kind = algorithm_of(version.manifest.learner["name"]).forms.served(config.serving)
         measured = _Measure(config, fitted, most)
         serving, own = config.serving, fitted.own
         forms = (kind.make(one, max(1, number), serving, own) for one in each_alone(learner))

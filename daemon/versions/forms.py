@@ -119,6 +119,8 @@ judgments, which are of objects that no list showed, too, can choose it.
 """
 
 
+AS_LEARNED = "as_learned"
+"""Of `serving.form`."""
 CARRIED, ANEW, HELD, VERSIONS = "carried", "anew", "held", "versions"
 
 
@@ -133,6 +135,14 @@ class FormKind:
 
     kept: bool = False
     follows: str = ANEW
+
+    def served(self, config: ServingConfig) -> FormKind:
+        """The kind that these settings serve: this one, or the scores as they were learned."""
+        return self.as_learned() if config.form == AS_LEARNED else self
+
+    def as_learned(self) -> FormKind:
+        """The scores of the same learners as they were learned."""
+        return AsLearnedForms(follows=self.follows)
 
     def has_matrix(self, config: ServingConfig, dim: int) -> bool:
         """Whether a form of this dimension is a matrix [dim, dim] of its own."""
@@ -153,6 +163,8 @@ class FormKind:
         """
         if number == 0 and own is not None:
             return own.form()
+        if self.served(config) is not self:
+            return self.as_learned().make(learner, number, config, own)
         scored = as_scored(config, own)
         if choice is None or own is None or not self.is_judged(config, own):
             return self.trained(learner, number, scored, own)
@@ -187,6 +199,26 @@ class FormKind:
     def account(self, form: ServedForm) -> dict[str, Any]:
         """How a form was made, for people."""
         return {}
+
+
+@dataclass(frozen=True, slots=True)
+class AsLearnedForms(FormKind):
+    """The scores of learners as their papers have them: neither symmetric nor positive semi-definite,
+    sharpened, normalised nor mixed with anything. Nothing is computed, so nothing is kept."""
+
+    def as_learned(self) -> FormKind:
+        """Itself."""
+        return self
+
+    def served(self, config: ServingConfig) -> FormKind:
+        """Itself."""
+        return self
+
+    def trained(
+        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
+    ) -> ServedForm:
+        """`as_learned` of the learner, in place where the form is made anew with each step."""
+        return learner.as_learned(copy=self.follows != ANEW)
 
 
 def as_scored(config: ServingConfig, own: OwnRanking | None) -> ServingConfig:
@@ -228,6 +260,11 @@ class MatrixForms(FormKind):
     follows: str = CARRIED
     distance: bool = False
     familiar: Callable[[Any], Float32s] | None = None
+
+    def as_learned(self) -> FormKind:
+        """W itself where it is the array `W` of the state, else a matrix that is made of several."""
+        own_array = self.follows == CARRIED and self.familiar is None
+        return AsLearnedForms(follows=ANEW if own_array else HELD)
 
     def has_matrix(self, config: ServingConfig, dim: int) -> bool:
         """See `has_matrix`."""
@@ -500,6 +537,10 @@ class KeyedForms(FormKind):
 
     inner: FormKind
 
+    def as_learned(self) -> FormKind:
+        """The same of each model."""
+        return KeyedForms(self.inner.as_learned())
+
     def make(
         self,
         learner: Learner,
@@ -509,10 +550,10 @@ class KeyedForms(FormKind):
         choice: FormChoice | None = None,
     ) -> KeyedForm:
         """Version 0's form, and the means to make each key's; what all queries tell is no choice for one."""
-        keyed = cast(Keyed, learner)
-        base = cast(FoldingForm, self.inner.make(keyed.untrained, 0, config, own))
+        inner, keyed = self.inner.served(config), cast(Keyed, learner)
+        base = cast(FoldingForm, inner.make(keyed.untrained, 0, config, own))
 
         def form_of(model: Learner) -> FoldingForm:
-            return cast(FoldingForm, self.inner.make(model, max(1, number), config, own))
+            return cast(FoldingForm, inner.make(model, max(1, number), config, own))
 
         return KeyedForm(base, keyed, form_of)

@@ -96,7 +96,7 @@ def serving_form(
     logged.
     """
     manifest = version.manifest
-    kind = algorithm_of(manifest.learner["name"], keys_of(manifest)).forms
+    kind = algorithm_of(manifest.learner["name"], keys_of(manifest)).forms.served(config)
     fitted = map_of(version)
     learner, own = learner_of(version, fitted), fitted.own
     number, scored, judged = manifest.number, as_scored(config, own), kind.is_judged(config, own)

@@ -111,6 +111,15 @@ class BlocksForm:
             target *= np.float32(weight)
         return cls(np.array(widths, np.int64), matrices, normalised)
 
+    @classmethod
+    def as_learned(cls, widths: tuple[int, ...], W: Float32s, theta: NDArray[np.float64]) -> Self:
+        """f(q, p) = sum_k theta_k q_k^T W_k p_k itself: theta_k W_k in place of the S_k, neither symmetric
+        nor positive semi-definite. It folds and scores as others; self scores mean nothing then."""
+        layout, matrices = BlockLayout.of(widths), W.copy()
+        for matrix, weight in zip(layout.matrices(matrices), theta.tolist(), strict=True):
+            matrix *= np.float32(weight)
+        return cls(np.array(widths, np.int64), matrices, False)
+
     @property
     def dim(self) -> int:
         """Dimension of the vectors: all blocks together."""

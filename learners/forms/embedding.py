@@ -13,9 +13,10 @@ of two vectors. With O = share u M, y = O^(1/2) x and R the root of I + O^(-1/2)
 as a document and g R y + (1 - g) R^-1 y as a query, both over |R y|, the query times what `BackoffForm`
 scales it by. A query that nothing is given way for has g = 1: both are the same vector then.
 
-A form that is not positive semi-definite (psd = "off"), and one too large to be decomposed, has no root. It
-is an inner product of two vectors in the columns of the map itself: S q / n(q) and p / n(p) with n(p)^2 =
-S(p, p), where scores are normalised; for a distance, (2 S q, 1, -S(q, q)) and (p, -S(p, p), 1).
+A form that is not positive semi-definite (psd = "off"), one that is served as it was learned, and one too
+large to be decomposed, has no root. It is an inner product of two vectors in the columns of the map itself:
+S q / n(q) and p / n(p) with n(p)^2 = S(p, p), where scores are normalised; S q and p where they are not; for
+a distance, (2 S q, 1, -S(q, q)) and (p, -S(p, p), 1).
 
 Forms that do not fold (OKS and OMKS over kept objects) are no inner product of finite vectors: the kernel
 itself, which their similarity begins from, has infinitely many coordinates.
@@ -91,7 +92,7 @@ def root_of(form: ServedForm) -> Root | None:
     if isinstance(form, IdentityForm):
         return Root()
     if isinstance(form, DiagonalForm):
-        return Root(np.sqrt(form.weights))
+        return Root(np.sqrt(form.weights)) if form.weights.min(initial=0) >= 0 else None
     if isinstance(form, BlocksForm):
         return _root_of_blocks(form)
     if isinstance(form, BackoffForm):
@@ -146,6 +147,8 @@ class Embedding:
             return self.documents(objects)
         rows = as_block(objects, self.form.dim, "queries")
         if self.root is None:
+            if isinstance(self.form, DiagonalForm) and not by_distance(self.form):
+                return _copied(scaled_columns(rows, self.form.weights))  # raw: of weights of both signs
             folded = DenseBlock(self.form.fold(rows))
             return self._apart(folded, rows, (np.ones(len(rows), np.float32), -self._own(rows)))
         assert isinstance(self.form, BackoffForm)
@@ -236,6 +239,8 @@ def _root_of_matrix(form: ServingForm) -> Root | None:
 def _root_of_blocks(form: BlocksForm) -> Root | None:
     layout, roots = BlockLayout.of(tuple(form.widths.tolist())), np.empty_like(form.matrices)
     for matrix, root in zip(layout.matrices(form.matrices), layout.matrices(roots), strict=True):
+        if not np.array_equal(matrix, matrix.T):  # as it was learned: of two vectors each
+            return None
         parts = _eigen(matrix.astype(np.float64))
         if parts is None:
             return None

@@ -222,7 +222,8 @@ PASSES = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DiagonalForm:
-    """S = diag(weights). weights: float32 [d], finite and >= 0. normalised: whether `scores` divides by
+    """S = diag(weights). weights: float32 [d], finite, and >= 0 but of a metric that is served as it was
+    learned, raw and not by distance. normalised: whether `scores` divides by
     sqrt(S(q, q) S(p, p)); a query or item whose self score is 0 then scores 0. distance: the raw score is
     -(q - p)^T S (q - p), see `by_distance`; never true where `normalised` is.
     """

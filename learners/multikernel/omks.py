@@ -12,6 +12,7 @@ section 4. The budget is ours: the paper leaves it open.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -128,6 +129,10 @@ class Omks(BaseLearner[OmksConfig]):
         """What it is served as, independent of what is learned later; power None leaves f as it is. Raises
         ConfigError where more objects are kept than a form is made of."""
         if power is None:
-            theta = self.theta.astype(np.float32)
-            return AsLearned(self.config, self.gamma, self.clone().support, theta, normalised)
+            return replace(self.as_learned(), normalised=normalised)
         return SupportsForm.from_support(self.support, self.config, self.gamma, self.theta, normalised, power)
+
+    def as_learned(self, copy: bool = True) -> AsLearned:
+        """f(q, p) over a support set of its own."""
+        theta = self.theta.astype(np.float32)
+        return AsLearned(self.config, self.gamma, self.clone().support, theta, False)

@@ -24,6 +24,7 @@ from daemon.exits import EX_UNAVAILABLE, UserError
 from daemon.replica.view import View
 from daemon.serve.items.snapshot import IndexSnapshot
 from learners.block import Block, DenseBlock, Float32s, Int64s
+from learners.forms.bilinear import BilinearForm
 from learners.forms.quadratic import inverse_roots
 from learners.search import DenseItems, SearchItems, TopK, topk, topk_dense
 
@@ -235,11 +236,12 @@ def own_scores(view: View, folded: Float32s, queries: Block) -> Float32s:
     which 2 S q was folded; else 0."""
     if not view.by_distance:
         return np.zeros(len(queries), np.float32)
-    return np.asarray(_self_scores(folded, queries) / 2, np.float32)
+    clipped = not isinstance(view.search, BilinearForm)  # there it is a part of the score, of either sign
+    return np.asarray(_self_scores(folded, queries, clipped) / 2, np.float32)
 
 
-def _self_scores(folded: Float32s, queries: Block) -> Float32s:
-    """q^T (S q), clipped at 0: without reading S a second time."""
+def _self_scores(folded: Float32s, queries: Block, clipped: bool = True) -> Float32s:
+    """q^T (S q), clipped at 0 or not: without reading S a second time."""
     if isinstance(queries, DenseBlock):
         products = np.einsum("md,md->m", folded, queries.values, dtype=np.float64)
     else:
@@ -247,7 +249,7 @@ def _self_scores(folded: Float32s, queries: Block) -> Float32s:
         for row, (start, stop) in enumerate(zip(queries.indptr, queries.indptr[1:], strict=False)):
             values = queries.values[start:stop].astype(np.float64)
             products[row] = folded[row, queries.indices[start:stop]].astype(np.float64) @ values
-    return np.asarray(np.maximum(products, 0), np.float32)
+    return np.asarray(np.maximum(products, 0) if clipped else products, np.float32)
 
 
 def nearest(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int) -> TopK:
