@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,11 +21,12 @@ from daemon.exits import EX_DATAERR, EX_OK, EX_TEMPFAIL, EX_USAGE, UserError
 from daemon.feeding import catalog_of_feed, decider_of, prepare_both, stream_address
 from daemon.retries import RetryingSink
 from daemon.topics.retention import retain_after_feed
+from streams.catalog import Catalog
 from streams.errors import StreamError, StreamUnavailable
 from streams.feed.decide import Decision
 from streams.feed.formats import read_sources
 from streams.feed.items import NO_SECRET, PROVED, TOO_LATE, FeedError, Placed, remedy
-from streams.feed.options import ReaderOptions
+from streams.feed.options import LABELS, ReaderOptions
 from streams.feed.run import Account, FeedRun, NoOutlet, SinkOutlet
 from streams.open import open_sink
 from streams.source import Address
@@ -261,7 +262,7 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> Fed:
     interrupts = Interrupts()
     with ExitStack() as stack:
         try:
-            items = read_sources(job.sources, job.options, job.format)
+            items = read_sources(job.sources, _with_known(job, catalog), job.format)
             sinks: list[RetryingSink] = []
             partitions = config.stream.partitions
             if not job.dry_run:
@@ -282,6 +283,14 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> Fed:
     if not job.dry_run:
         _retain(config, address, report)
     return Fed(run, sent_again, code)
+
+
+def _with_known(job: FeedJob, catalog: Catalog | None) -> ReaderOptions:
+    """The options of the readers; labels are drawn among the objects of the catalog alone, so that as many
+    triplets come out as were asked for."""
+    if job.format != LABELS or catalog is None:
+        return job.options
+    return replace(job.options, known=frozenset(catalog.ids))
 
 
 def _run(run: FeedRun, items: Iterator[Placed], interrupts: Interrupts, report: FeedReport) -> int:

@@ -28,7 +28,7 @@ try:
 except ImportError:  # another project's `streams`: the command line says so before any command runs
     FORMATS = PAIRS = RULES = ()  # type: ignore[assignment]
 
-_TABLE = "Relevance tables"
+_TABLE = "Tables of relevances or labels"
 _UBI = "OpenSearch UBI"
 USER_QUERY = "user_query"
 OF_ROLE = frozenset(("config", "set_", "follow", "exit_when_caught_up"))

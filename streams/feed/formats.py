@@ -12,8 +12,18 @@ from streams.feed.inputs import Input
 from streams.feed.items import FeedError, Placed
 from streams.feed.mapping.mapping import load_mapping, recipes
 from streams.feed.mapping.rows import RowSource, column_list
-from streams.feed.options import FORMATS, IMPRESSIONS, MSGPACK, RELEVANCE, TRIPLETS, UBI, ReaderOptions
+from streams.feed.options import (
+    FORMATS,
+    IMPRESSIONS,
+    LABELS,
+    MSGPACK,
+    RELEVANCE,
+    TRIPLETS,
+    UBI,
+    ReaderOptions,
+)
 from streams.feed.parse import unwrapped
+from streams.feed.readers.labels import read_labels
 from streams.feed.readers.mapped import read_mapped
 from streams.feed.readers.native import read_binary, read_impressions, read_triplets
 from streams.feed.readers.relevance import read_relevance
@@ -31,6 +41,7 @@ READERS: Mapping[str, SourceReader] = MappingProxyType(
         TRIPLETS: read_triplets,
         MSGPACK: read_binary,
         RELEVANCE: read_relevance,
+        LABELS: read_labels,
     }
 )
 

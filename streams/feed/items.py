@@ -102,6 +102,7 @@ MISSING_ID = "missing_id"
 BAD_CLICKED_RANK = "bad_clicked_rank"
 BAD_CLICKED_ID = "bad_clicked_id"
 NO_SHOWN = "no_shown"
+NO_LABEL = "no_label"
 
 MALFORMED = "malformed:"
 NOT_JSON = MALFORMED + "not_json"
@@ -118,6 +119,7 @@ BAD_TIMESTAMP = MALFORMED + "bad_timestamp"
 BAD_PROPENSITY = MALFORMED + "bad_propensity"
 BAD_WEIGHT = MALFORMED + "bad_weight"
 BAD_ROW = MALFORMED + "bad_row"
+BAD_LABELS = MALFORMED + "bad_labels"
 NOT_AS_SCHEMA = MALFORMED + "not_as_schema"
 UNKNOWN_SCHEMA = "unknown_schema"
 
@@ -133,6 +135,8 @@ REPEATED_CLICK = "repeated_click"
 OTHER_ROW = "other_row"
 AFTER_WINDOW = "after_window"
 LATE_HELD_OUT = "late_held_out"
+NO_PARTNER = "no_partner"
+NO_REST = "no_rest"
 
 REMEDIES: Mapping[str, str] = MappingProxyType(
     {
@@ -167,6 +171,8 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         NOT_AS_SCHEMA: "write records with a serializer that the schema registry knows",
         UNKNOWN_SCHEMA: "feed.follow.registry.url names a registry that has it not, or cannot be used by it",
         BAD_ROW: "a row is query TAB object TAB count, the count a finite number >= 0",
+        BAD_LABELS: "a row is id TAB label [TAB label ...]",
+        NO_LABEL: "give it a label, or leave the line out: nothing is known of it",
         BAD_WEIGHT: "'w' is a finite number > 0",
         OTHER_ACTION: "only the configured click and impression actions are read",
         CLICK_WITHOUT_QUERY: "no query with this query_id was fed; give both files, covering the same time",
@@ -177,6 +183,8 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         OTHER_ROW: "only the rows that `where` of the mapping names are read",
         LATE_HELD_OUT: "its list was held out with the clicks it had; where there are many, raise"
         " feed.follow.window",
+        NO_PARTNER: "no other object has one of its labels; it is skipped for others, and never a query",
+        NO_REST: "it shares a label with every other object, so none can be skipped for it",
         AFTER_WINDOW: "its impression was closed to make room; sort the file by time or by impression, or"
         " raise `window` of the mapping",
     }

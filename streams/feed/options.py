@@ -10,7 +10,7 @@ imports no reader.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streams.feed.position_weights import PositionWeights
 
-IMPRESSIONS, TRIPLETS, MSGPACK, UBI, RELEVANCE = "impressions", "triplets", "msgpack", "ubi", "relevance"
-FORMATS = (IMPRESSIONS, TRIPLETS, MSGPACK, UBI, RELEVANCE)
-"""What `--format` takes; which side of UBI a file holds is always read off its first line."""
+IMPRESSIONS, TRIPLETS, MSGPACK, UBI = "impressions", "triplets", "msgpack", "ubi"
+RELEVANCE, LABELS = "relevance", "labels"
+FORMATS = (IMPRESSIONS, TRIPLETS, MSGPACK, UBI, RELEVANCE, LABELS)
+"""What `--format` takes; which side of UBI a file holds is always read off its first line, and labels are
+never recognised: any two columns look like them."""
 
 PAIRS = ("items", "queries", "co_click")
 """What `--pairs` takes: where the triplets of a relevance table come from."""
@@ -41,9 +43,9 @@ class UbiOptions:
 
 @dataclass(frozen=True, slots=True)
 class RelevanceOptions:
-    """How a relevance table is sampled.
+    """How a table of relevances or labels is sampled: `triplets` of them, by `seed`.
 
-    `pairs`: `items` (R_II of two objects), `queries` (the text query is the query object) or
+    Of relevances, `pairs`: `items` (R_II of two objects), `queries` (the text query is the query object) or
     `co_click` (the largest `share` of C^T C).  `theta` is the threshold of `items`.
     Raises ValueError for any other `pairs`.
     """
@@ -63,7 +65,7 @@ class RelevanceOptions:
 class ReaderOptions:
     """`now_ms` is the time of items that carry none; `source` names where they come from; `key` the model
     that is to learn those that name none; `mapping` says what the rows of foreign logs mean: a name, or the
-    path of a TOML file."""
+    path of a TOML file; `known` are the ids that labels may be of, None: any."""
 
     now_ms: int
     source: str | None = None
@@ -71,6 +73,7 @@ class ReaderOptions:
     relevance: RelevanceOptions = RelevanceOptions()
     key: str | None = None
     mapping: str | None = None
+    known: Container[str] | None = None
 
 
 RankPairs = tuple[tuple[int, int], ...]

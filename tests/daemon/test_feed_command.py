@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,30 @@ def test_relevance_table(tmp_path: Path) -> None:
     words = (str(table), "--format", "relevance", "--triplets", "50", "--to", address, "--holdout-share", "0")
     assert account(tripletd(*words, "--json"))["triplets"] == 50
     assert {event.query.id for event in events_of(address)} == set("abcd")
+
+
+def test_labels_are_split_by_their_query_and_go_on_where_a_run_ended(tmp_path: Path) -> None:
+    table, catalog = tmp_path / "labels.tsv", tmp_path / "objects.jsonl"
+    table.write_text("".join(f"o{n}\tlabel {n % 3}\n" for n in range(60)))
+    catalog.write_text("".join(json.dumps({"id": f"o{n}", "x": [n, 1]}) + "\n" for n in range(50)))
+    words = (str(table), "--format", "labels", "--catalog", str(catalog), "--holdout-share", "0.3", "--json")
+    whole = account(tripletd(*words, "--triplets", "400", "--to", f"log:{tmp_path / 'whole.log'}"))
+    assert whole["dropped"] == {"unknown_object": 10}
+    assert whole["training"] + whole["holdout"] == 400
+    assert whole["triplets"] == whole["training"]
+    held = {one.query.id for one in impressions_of(tmp_path / "whole.log")}
+    events = events_of(f"log:{tmp_path / 'whole.log'}")
+    assert held
+    assert held.isdisjoint(event.query.id for event in events)
+    pieces = f"log:{tmp_path / 'pieces.log'}"
+    first = account(tripletd(*words, "--triplets", "150", "--to", pieces))
+    account(tripletd(*words, "--triplets", "400", "--to", pieces, "--skip", str(first["items"])))
+    assert [replace(event, ts=0) for event in events_of(pieces)] == [replace(event, ts=0) for event in events]
+
+
+def test_labels_cannot_be_followed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["feed", "--follow", "--format", "labels"]) == 64
+    assert "takes what it does from the configuration alone" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ WRITING = "streams/contract/test_writing_contract.py -k 'not kafka'"
 STEPS = "streams/steps/test_codec.py streams/steps/test_step_vectors.py"
 ITEMS = "streams/test_items.py"
 RELEVANCE = "streams/test_relevance.py"
+SHARED = "streams/test_shared_labels.py"
 PARTS = "streams/kafka/test_kafka_parts.py"
 
 
@@ -111,6 +112,10 @@ FEED = (
     _m("feed.untimed-is-marked", "def _ahead(", " or impression.ts == settings.untimed_ms", "", PREQUENTIAL),
     _m("feed.triplets-first", "class SinkOutlet:", "if holdout:\n            self._holdout.send(holdout)\n        if training:\n            self._training.send(training)", "if training:\n            self._training.send(training)\n        if holdout:\n            self._holdout.send(holdout)", PREQUENTIAL),
     _m("feed.without-ranks", "def without(impression", "place[rank] for rank in impression.clicked if rank in place", "rank for rank in impression.clicked if rank in place", PIPELINE),
+    _m("labels.partner-by-labels-in-common", "def _partners(", "rng.random(len(waiting)) * self._in_common(wanted, drawn) < 1.0", "True", SHARED),
+    _m("labels.own-partner", "def _partners(", "drawn != wanted", "drawn >= 0", SHARED),
+    _m("labels.rest", "def _rest(", "== 0", "<= 1", SHARED),
+    _m("labels.own-mass", "def draw_by_relevance(", "np.where(at >= ends[picked], table.data[picked], 0.0)", "0.0", SHARED),
     _m("relevance.theta", "def _kept(piece", "coo.data > above", "coo.data >= above", RELEVANCE),
     _m("relevance.own-object", "def _row_blocks(", "(piece.row + start) != piece.col", "piece.row != piece.col", RELEVANCE),
 )

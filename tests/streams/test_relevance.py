@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams.feed.readers.relevance import (
-    RelevanceError,
+    NothingToDraw,
     co_click_relevance,
     item_relevance,
     query_object_probabilities,
@@ -83,7 +83,7 @@ def test_probabilities_sum_to_one_and_add_up_repeated_rows() -> None:
     "counts", [np.zeros((2, 3)), np.array([[1.0, -1.0]]), np.array([[np.nan, 1.0]]), np.array([[np.inf]])]
 )
 def test_tables_without_meaning_are_refused(counts: np.ndarray) -> None:
-    with pytest.raises(RelevanceError):
+    with pytest.raises(NothingToDraw):
         query_object_probabilities(sp.csr_matrix(counts))
 
 
@@ -96,7 +96,7 @@ def test_sampled_triplets_are_relevant_against_non_relevant(seed: int, same: boo
         relevance[0, 1] += 1
     try:
         drawn = sample_triplets(sp.csr_matrix(relevance), 200, np.random.default_rng(seed), same)
-    except RelevanceError:
+    except NothingToDraw:
         usable = (relevance == 0).sum(axis=1) - (1 if same else 0) > 0
         assert not relevance[usable].any()
         return

@@ -11,18 +11,19 @@ carry ids only; their features come from the catalog.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from streams.event import Event, ObjectRef
 from streams.feed import items as reasons
 from streams.feed.inputs import Input, InputLine
 from streams.feed.items import BadItemError, FeedError, Placed
 from streams.feed.options import ReaderOptions, RelevanceOptions
+from streams.feed.readers.drawn import drawn_events
+from streams.feed.shared_labels import DrawnTriplets, NothingToDraw, SharedLabels
 
 ROW_BLOCK = 256
 """Object rows worked on at a time: memory is bounded by what this many objects are related to."""
@@ -33,23 +34,19 @@ REJECTION_ROUNDS = 64
 IntArray = npt.NDArray[np.int64]
 
 
-class RelevanceError(ValueError):
-    """A relevance table from which nothing can be drawn.  The message says what is wrong with it."""
-
-
 def query_object_probabilities(counts: sp.csr_matrix) -> sp.csr_matrix:
     """Pr(q, p) = R(q, p) / sum R, float64 of the shape of `counts`.
 
-    Raises RelevanceError for negative or non-finite counts and for a table of zeros.
+    Raises NothingToDraw for negative or non-finite counts and for a table of zeros.
     """
     table = sp.csr_matrix(counts, dtype=np.float64, copy=True)
     table.sum_duplicates()
     table.eliminate_zeros()
     if not np.isfinite(table.data).all() or (table.data < 0).any():
-        raise RelevanceError("the relevance table holds a negative or non-finite count; counts are >= 0")
+        raise NothingToDraw("the relevance table holds a negative or non-finite count; counts are >= 0")
     total = table.data.sum()
     if total <= 0:
-        raise RelevanceError("the relevance table is empty or holds zeros only; give at least one count")
+        raise NothingToDraw("the relevance table is empty or holds zeros only; give at least one count")
     table.data /= total
     return table
 
@@ -78,7 +75,7 @@ def co_click_relevance(counts: sp.csr_matrix, share: float = 0.01, block: int = 
     reaches it.  Memory: the kept share plus one block.  Returns float64 CSR, objects x objects.
     """
     if not 0.0 < share <= 1.0:
-        raise RelevanceError(f"the share of pairs to keep is {share}; give a number in (0, 1]")
+        raise NothingToDraw(f"the share of pairs to keep is {share}; give a number in (0, 1]")
     query_object_probabilities(counts)
     table = sp.csr_matrix(counts, dtype=np.float64)
     total = sum(piece.nnz for piece in _row_blocks(table, table, block))
@@ -118,7 +115,7 @@ def sample_triplets(
     (query, clicked) has probability proportional to its relevance; skipped is uniform over the columns
     whose relevance for that query is zero (JMLR 2010, section 2.3).  `same_objects`: rows and columns
     are the same objects, so a row is never its own skipped object.  Rows to which every column is
-    relevant have no skipped object and are never drawn.  Raises RelevanceError where no row is left.
+    relevant have no skipped object and are never drawn.  Raises NothingToDraw where no row is left.
     """
     table = sp.csr_matrix(relevance, dtype=np.float64, copy=True)
     table.sum_duplicates()
@@ -129,7 +126,7 @@ def sample_triplets(
     mass = np.where(candidates[related] > 0, table.data, 0.0)
     cumulative = np.cumsum(mass)
     if not len(cumulative) or cumulative[-1] <= 0:
-        raise RelevanceError("no query has both a relevant and a non-relevant object; nothing can be drawn")
+        raise NothingToDraw("no query has both a relevant and a non-relevant object; nothing can be drawn")
     # side="right" skips entries of zero mass; the minimum guards the last one against rounding.
     picked = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")
     picked = np.minimum(picked, np.flatnonzero(mass)[-1])
@@ -164,9 +161,6 @@ def _draw_non_relevant(
             free[q] = False
         skipped[row] = rng.choice(np.flatnonzero(free))
     return skipped
-
-
-CHUNK = 1 << 17
 
 
 class RelevanceTable:
@@ -206,7 +200,7 @@ def read_relevance(source: Input, options: ReaderOptions) -> Iterator[Placed]:
         table.add(query, item, count)
     try:
         yield from _sampled(source.name, table, options)
-    except RelevanceError as error:
+    except NothingToDraw as error:
         raise FeedError(f"{source.name}: {error}", "check the table and the threshold") from None
 
 
@@ -228,27 +222,22 @@ def _is_header(line: InputLine) -> bool:
 
 def _sampled(name: str, table: RelevanceTable, options: ReaderOptions) -> Iterator[Placed]:
     wanted = options.relevance
-    pairs = _pairs(table.counts(), wanted)
     rng = np.random.default_rng(wanted.seed)
     objects = list(table.objects)
     queries = list(table.queries) if wanted.pairs == "queries" else objects
     prefix = f"r-{table.digest.hexdigest()}-{wanted.pairs}-{wanted.seed}"
-    for start in range(0, wanted.triplets, CHUNK):
-        size = min(CHUNK, wanted.triplets - start)
-        drawn = sample_triplets(pairs, size, rng, same_objects=wanted.pairs != "queries")
-        for at, (q, c, s) in enumerate(zip(*(column.tolist() for column in drawn), strict=True), start):
-            yield (
-                f"{name}:triplet {at}",
-                Event(
-                    id=f"{prefix}-{at}",
-                    ts=options.now_ms,
-                    query=ObjectRef(id=queries[q]),
-                    clicked=ObjectRef(id=objects[c]),
-                    skipped=ObjectRef(id=objects[s]),
-                    source=options.source,
-                    key=options.key,
-                ),
-            )
+    return drawn_events(_draw(table.counts(), wanted, rng), name, prefix, (queries, objects), options)
+
+
+def _draw(
+    counts: sp.csr_matrix, options: RelevanceOptions, rng: np.random.Generator
+) -> Callable[[int], DrawnTriplets]:
+    """What draws so many triplets. Raises NothingToDraw, and so does what it returns."""
+    if options.pairs == "items" and not options.theta:
+        shared = SharedLabels(query_object_probabilities(counts))
+        return lambda count: shared.draw_by_relevance(count, rng)
+    pairs = _pairs(counts, options)
+    return lambda count: sample_triplets(pairs, count, rng, same_objects=options.pairs != "queries")
 
 
 def _pairs(counts: sp.csr_matrix, options: RelevanceOptions) -> sp.csr_matrix:
