@@ -2,9 +2,9 @@
 
 As Chechik, Sharma, Shalit, Bengio, JMLR 11 (2010) draw them: by labels (section 2.3) the query is uniform
 over objects, the clicked object uniform over those that share a label with it, the skipped one uniform over
-the rest; by relevances (the same, with those of section 5.2.1) the pair (a, b) of query and clicked object has
-probability proportional to `sum_t Pr(a|t) Pr(b|t) Pr(t)` over the text queries t, a other than b. A matrix of
-objects by objects is never made: memory is that of the table.
+the rest; by relevances (the same, with those of section 5.2.1) the pair (a, b) of query and clicked object
+has probability proportional to `sum_t Pr(a|t) Pr(b|t) Pr(t)` over the text queries t, a other than b. A
+matrix of objects by objects is never made: memory is that of the table.
 
 Nothing here is read or written, and all chance comes from the generator that is given.
 """
