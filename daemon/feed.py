@@ -18,7 +18,7 @@ from rich.markup import escape
 
 from daemon.config import Config
 from daemon.exits import EX_DATAERR, EX_OK, EX_TEMPFAIL, EX_USAGE, UserError
-from daemon.feeding import catalog_of_feed, decider_of, prepare_both, stream_address
+from daemon.feeding import catalog_of_feed, decider_of, events_of, prepare_both, stream_address
 from daemon.retries import RetryingSink
 from daemon.topics.retention import retain_after_feed
 from streams.catalog import Catalog
@@ -268,7 +268,9 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> Fed:
             if not job.dry_run:
                 sinks, partitions = _open(address, config, stack, interrupts, report)
             outlet = SinkOutlet(*sinks) if sinks else NoOutlet()
-            decider = decider_of(config, catalog, partitions, job.options.now_ms)
+            # what is skipped is decided again, and counted by that
+            fed = 0 if job.dry_run or job.skip else events_of(address)
+            decider = decider_of(config, catalog, partitions, job.options.now_ms, fed=fed)
             run = FeedRun(decider, outlet, report.observe, interrupts.shield, job.skip)
             with report:
                 code = _run(run, items, interrupts, report)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from daemon.catalogs import catalog_without_space, learner_catalog
 from daemon.config import Config
+from daemon.config.schema import BY_SPACE
 from daemon.config.values import LIVE
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, EX_USAGE, UserError
 from daemon.versions.restore import queries_of
@@ -19,7 +20,7 @@ from streams.feed.kinds import HeldOutKinds
 from streams.feed.options import FeedSettings, ListProof
 from streams.feed.position_weights import ExaminationCurve, PositionWeights
 from streams.feed.triplets import CatalogCandidates, SeenCandidates
-from streams.open import open_sink, prepare_topic
+from streams.open import open_sink, open_source, prepare_topic
 from streams.source import Address
 
 
@@ -70,6 +71,12 @@ def _partitions(address: Address, config: Config) -> int:
     return config.stream.partitions
 
 
+def events_of(topic: Address) -> int:
+    """How many events a topic was ever given, those included that retention removed. Raises StreamUnavailable."""
+    with closing(open_source(topic)) as source:
+        return sum(end for _, end in source.bounds().values())
+
+
 def _proof(config: Config, now_ms: int) -> ListProof | None:
     """How the ids of signed lists are checked; None where no key is configured."""
     secret = config.interleaving.key.get_secret_value()
@@ -99,16 +106,31 @@ def position_weights(config: Config) -> PositionWeights | None:
     return PositionWeights.of(curve, feed.rule, feed.triplets_per_impression)
 
 
+FALLS_FROM = 1_500
+"""Events from which random negatives weigh less and less, where the space decides."""
+
+
+def negative_falls_from(config: Config) -> int:
+    """feed.negative_falls_from, or what the space needs where it does not say: with few clicks a drawn object
+    is what keeps the rest of the catalog in its place, with many it is too often right for a query."""
+    given = config.feed.negative_falls_from
+    if given != BY_SPACE:
+        return given
+    by_oasis = len(config.space.views) > 1 and config.learner.algorithm == "oasis"
+    return FALLS_FROM if by_oasis and config.origin_of("feed.negative_weight") == "default" else 0
+
+
 def decider_of(
-    config: Config, catalog: Catalog | None, partitions: int, now_ms: int, *, endless: bool = False
+    config: Config, catalog: Catalog | None, partitions: int, now_ms: int, *, fed: int = 0, endless: bool = False
 ) -> Decider:
     """Who decides by [feed]. Raises UserError.
 
-    Times past `now_ms` by more than stream.max_future are refused; of an endless log its reader does that.
+    fed: how many events the stream holds already. Times past `now_ms` by more than stream.max_future are refused; of an endless log its reader does that.
     """
     space = config.space.id if config.space.views else None
     given = config.feed.model_dump(exclude={"follow"}) | {"prequential": is_prequential(config)}
     given["position_weights"] = position_weights(config)
+    given["negative_falls_from"] = negative_falls_from(config)
     proof = _proof(config, now_ms)
     latest_ms = None if endless else now_ms + round(1000 * config.stream.max_future)
     settings = FeedSettings(
@@ -123,9 +145,9 @@ def decider_of(
                 "set catalog.path, or feed.holdout_kinds = 0",
                 EX_CONFIG,
             )
-        return Decider(settings, SeenCandidates(seed=settings.seed), None, spec, queries=queries)
+        return Decider(settings, SeenCandidates(seed=settings.seed), None, spec, queries=queries, fed=fed)
     wanted, kinds = settings.holdout_kinds, None
     if wanted:
         kinds = HeldOutKinds(catalog, wanted, settings.kind_share, settings.seed)
     known = CatalogCandidates(catalog.ids), frozenset(catalog.ids)
-    return Decider(settings, *known, spec, kinds, queries=queries)
+    return Decider(settings, *known, spec, kinds, queries=queries, fed=fed)

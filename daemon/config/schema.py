@@ -498,6 +498,10 @@ class FollowConfig(Section):
     )
 
 
+BY_SPACE = -1
+"""Of `feed.negative_falls_from`: see its description."""
+
+
 class FeedConfig(Section):
     """[feed]: impressions -> triplets."""
 
@@ -516,6 +520,13 @@ class FeedConfig(Section):
         gt=0,
         le=1,
         description="weight of a random negative; less where many objects are right for a query",
+    )
+    negative_falls_from: int = Field(
+        BY_SPACE,
+        ge=BY_SPACE,
+        description="from so many events of the stream on random negatives weigh less and less, down to 0.2 of"
+        " negative_weight; 0 never; -1 as the space needs it: 1,500 for several views that oasis learns, where"
+        " negative_weight is not set, else never",
     )
     position_weights: str = Field(
         "",

@@ -128,6 +128,7 @@ class ClickFollower:
                 "stream": self._outlet.identity(),
                 "join": self._join.snapshot(),
                 "places": self.intake.places(),
+                "fed": self._decider.fed,
                 "waiting": packed(waiting),
                 "ends": ends,
             }
@@ -156,6 +157,8 @@ class ClickFollower:
             join = EventTimeJoin.restored(self._plan.join, said["join"])
             waiting = unpacked(said["waiting"])
             stream, ends = said["stream"], said["ends"]
+            # checkpoints did not hold it at first; then the decider knows how many the topic holds
+            self._decider.fed = int(said.get("fed", self._decider.fed))
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"{self._checkpoints.folder}: its newest checkpoint does not say what it should ({error})",

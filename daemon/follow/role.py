@@ -13,7 +13,7 @@ import structlog
 
 from daemon.config.schema import Config
 from daemon.exits import EX_CANTCREAT, EX_CONFIG, EX_OK, EX_TEMPFAIL, EX_USAGE, UserError
-from daemon.feeding import catalog_of_feed, decider_of, prepare_both, stream_address
+from daemon.feeding import catalog_of_feed, decider_of, events_of, prepare_both, stream_address
 from daemon.follow.follower import ClickFollower, FollowPlan
 from daemon.follow.metrics import FollowMetrics
 from daemon.follow.outlet import FeedOutlet
@@ -68,10 +68,11 @@ def run(
         partitions = retry(lambda: prepare_both(address, config))
         outlet = retry(lambda: FeedOutlet(address, stack))
         now_ms = int(time.time() * 1000)
+        fed = retry(lambda: events_of(address))
         follower = ClickFollower(
             plan,
             open_intake=lambda places: _intake(plan, places, config, schemas),
-            decider=decider_of(config, catalog, partitions, now_ms, endless=True),
+            decider=decider_of(config, catalog, partitions, now_ms, fed=fed, endless=True),
             outlet=outlet,
             checkpoints=checkpoints,
             metrics=metrics,

@@ -105,7 +105,8 @@ class Decider:
     """Decides item by item; `known` holds the catalog's ids, None where there is no catalog.
 
     space: what features that come with an object are checked against; None: by who learns them alone. kinds:
-    of queries that are held out as a whole. queries: of which other models vectors of queries may be.
+    of queries that are held out as a whole. queries: of which other models vectors of queries may be. fed: how
+    many events the training topic holds already; the attribute counts on.
     """
 
     def __init__(
@@ -117,7 +118,9 @@ class Decider:
         kinds: HeldOutKinds | None = None,
         *,
         queries: VectorMaps | None = None,
+        fed: int = 0,
     ) -> None:
+        self.fed = fed
         self._settings = settings
         self._space, self._queries = space, queries or {}
         self._candidates = candidates
@@ -143,7 +146,7 @@ class Decider:
         if isinstance(item, Ignored | Dropped):
             return Decision("ignored" if isinstance(item, Ignored) else "dropped", item.reason, item.detail)
         if isinstance(item, LateClick):
-            return self._late(item)
+            return self._counted(self._late(item))
         known_by = item.id if item.key is None else f"{item.key}\0{item.id}"  # no key holds that character
         if known_by in self._seen:
             return _drop(reasons.DUPLICATE, f"id {item.id!r}")
@@ -155,6 +158,10 @@ class Decider:
         except UnicodeEncodeError:
             return _drop(reasons.NOT_UTF8, "an id holds half of a surrogate pair")
         self._seen.add(known_by)
+        return self._counted(decision)
+
+    def _counted(self, decision: Decision) -> Decision:
+        self.fed += len(decision.made.events)
         return decision
 
     def _new(self, item: Event | Impression) -> Decision:
@@ -196,7 +203,7 @@ class Decider:
             return Decision("ignored", reasons.UNKNOWN_OBJECT, "a late click")
         if self._kind_of(proved.query) is not None or self._is_holdout(key, proved.id):
             return Decision("ignored", reasons.LATE_HELD_OUT, f"id {proved.id[:80]!r}")
-        made = make_correction(proved, late.rank, unknown, self._candidates, self._settings)
+        made = make_correction(proved, late.rank, unknown, self._candidates, self._settings, self.fed)
         if not made.events:
             return Decision("ignored", reasons.NO_PAIR, "a late click")
         records = tuple(self._event_records(made.events, key))
@@ -275,7 +282,7 @@ class Decider:
         return self._kept("holdout", impression.ts, key, self._holdout_record(impression, key))
 
     def _to_training(self, impression: Impression, unknown: frozenset[int], key: bytes) -> Decision:
-        made = make_events(impression, unknown, self._candidates, self._settings)
+        made = make_events(impression, unknown, self._candidates, self._settings, self.fed)
         if made.events:
             records = self._event_records(made.events, key)
             ahead = self._ahead(without(impression, unknown), key)

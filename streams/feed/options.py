@@ -10,6 +10,7 @@ imports no reader.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -140,12 +141,16 @@ class ListProof:
     earliest_ms: int = 0
 
 
+LEAST_SHARE = 0.2
+"""Of its first weight that a random negative keeps, where its weight falls."""
+
+
 @dataclass(frozen=True, slots=True)
 class FeedSettings:
     """How impressions become triplets and where they go.
 
     `random_negatives` per clicked object of an impression (a plain triplet is fed as it is), each of
-    `negative_weight`, on top of at most `triplets_per_impression` pairs of its shown list (0: all of them);
+    `negative_weight` (see `weight_of_drawn`), on top of at most `triplets_per_impression` pairs of its shown list (0: all of them);
     `holdout_share` of the queries, or where `holdout_by` is "list" of the lists, in [0, 1); `holdout_kinds`
     kinds of queries, each of `kind_share` of the catalog, held out as a whole in addition; `query_cap`
     impressions (or plain triplets) kept per query and `dedupe_window` ids remembered, 0 for no cap and
@@ -161,6 +166,7 @@ class FeedSettings:
     triplets_per_impression: int = 5
     random_negatives: int = 1
     negative_weight: float = 1.0
+    negative_falls_from: int = 0
     holdout_share: float = 0.25
     holdout_by: str = "query"
     holdout_kinds: int = 0
@@ -184,6 +190,7 @@ class FeedSettings:
         if not 0.0 <= self.holdout_share < 1.0:
             raise ValueError(f"holdout_share is {self.holdout_share}; use a share in [0, 1)")
         whole = ("triplets_per_impression", "random_negatives", "holdout_kinds", "query_cap", "dedupe_window")
+        whole += ("negative_falls_from",)
         for name in whole:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 0 or more")
@@ -193,3 +200,11 @@ class FeedSettings:
             raise ValueError(f"negative_weight is {self.negative_weight}; use a number above 0, at most 1")
         if self.partitions < 1:
             raise ValueError(f"partitions is {self.partitions}; use 1 or more")
+
+    def weight_of_drawn(self, fed: int) -> float:
+        """Of a random negative in the stream's event number `fed`, from 0: `negative_weight`, from
+        `negative_falls_from` events on (0: never) times the root of how much more there is by now, down to
+        `LEAST_SHARE` of it."""
+        if not self.negative_falls_from or fed < self.negative_falls_from:
+            return self.negative_weight
+        return self.negative_weight * max(LEAST_SHARE, math.sqrt(self.negative_falls_from / (fed + 1)))

@@ -163,9 +163,14 @@ class Made:
 
 
 def make_events(
-    impression: Impression, unknown: frozenset[int], candidates: Candidates, settings: FeedSettings
+    impression: Impression,
+    unknown: frozenset[int],
+    candidates: Candidates,
+    settings: FeedSettings,
+    fed: int = 0,
 ) -> Made:
-    """The events of an impression, ids derived from its id and the ranks (`id/c/s`, `id/c/r0`).
+    """The events of an impression, ids derived from its id and the ranks (`id/c/s`, `id/c/r0`); `fed`: how many
+    the stream holds already.
 
     `unknown`: shown ranks whose objects the catalog lacks.  A random negative is never the query nor
     any object clicked in this impression, and is drawn for every click, whatever the cap left of its pairs.
@@ -185,13 +190,14 @@ def make_events(
         for clicked, skipped in kept
     ]
     drawn = list(_negatives(impression, unknown, candidates, settings))
+    of_drawn = settings.weight_of_drawn(fed)
     events += [
         _event(
             impression,
             clicked,
             skipped,
             f"{impression.id}/{clicked}/r{number}",
-            settings.negative_weight * (1.0 if by_rank is None else by_rank.of_drawn(clicked)),
+            of_drawn * (1.0 if by_rank is None else by_rank.of_drawn(clicked)),
         )
         for clicked, number, skipped in drawn
         if skipped is not None
@@ -202,7 +208,12 @@ def make_events(
 
 
 def make_correction(
-    impression: Impression, late: int, unknown: frozenset[int], candidates: Candidates, settings: FeedSettings
+    impression: Impression,
+    late: int,
+    unknown: frozenset[int],
+    candidates: Candidates,
+    settings: FeedSettings,
+    fed: int = 0,
 ) -> Made:
     """What a late click at rank `late` adds to a list that was learned with its other clicks.
 
@@ -210,12 +221,12 @@ def make_correction(
     would have had; and for each pair that had passed the late object over, the same pair turned round, which
     takes that step back. `pairs` counts both.
     """
-    before = make_events(impression, unknown, candidates, settings)
+    before = make_events(impression, unknown, candidates, settings, fed)
     whole = replace(impression, clicked=tuple(sorted({*impression.clicked, late})))
     known = {event.id for event in before.events}
     added = [
         event
-        for event in make_events(whole, unknown, candidates, settings).events
+        for event in make_events(whole, unknown, candidates, settings, fed).events
         if event.id not in known and event.id.startswith(f"{impression.id}/{late}/")
     ]
     ending = f"/{late}"

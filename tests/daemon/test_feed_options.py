@@ -8,6 +8,7 @@ import pytest
 
 from daemon import feeding
 from daemon.cli import main
+from daemon.config.load import load_config
 from daemon.exits import EX_UNAVAILABLE, EX_USAGE
 from streams.errors import TopicMissing
 from streams.feed.options import FORMATS, PAIRS, RULES
@@ -39,6 +40,27 @@ def test_the_command_that_makes_a_missing_topic_names_the_stream(
     told = capsys.readouterr().err
     assert f"kafka://host:9092/{lacking}: there is no such topic" in told
     assert "`tripletd topics create --to kafka://host:9092/clicks`" in told
+
+
+IMAGES, TEXTS = "[space.views.image]\ndim = 64\n", "[space.views.text]\ndim = 64\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "falls_from"),
+    [
+        (IMAGES + TEXTS, 1_500),
+        (IMAGES, 0),
+        (IMAGES + TEXTS + '[learner]\nalgorithm = "omks-maps"\n', 0),
+        (IMAGES + TEXTS + "[feed]\nnegative_weight = 1.0\n", 0),
+        (IMAGES + TEXTS + "[feed]\nnegative_falls_from = 0\n", 0),
+        (IMAGES + "[feed]\nnegative_falls_from = 7\n", 7),
+    ],
+)
+def test_drawn_objects_weigh_less_and_less_where_oasis_learns_several_views(
+    tmp_path: Path, text: str, falls_from: int
+) -> None:
+    (tmp_path / "tripletd.toml").write_text(text)
+    assert feeding.negative_falls_from(load_config(tmp_path / "tripletd.toml")) == falls_from
 
 
 @pytest.mark.parametrize(("key", "why"), [("", "key is empty"), ("k" * 65, "longer than 64 bytes")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -111,6 +112,25 @@ def test_a_late_click_is_a_correction(site: Path) -> None:
     caught_up(site)
     caught_up(site)
     assert sorted(fed(site)[0]) == sorted(["i0/3/0", "i0/3/1", "i0/3/2", "i0/2/0", "i0/2/1", "i0/2/3"])
+
+
+@pytest.mark.parametrize("cut", [20, 40])
+def test_drawn_objects_weigh_after_a_restart_as_they_would_have_without(tmp_path: Path, cut: int) -> None:
+    weights = []
+    for name, starts in (("whole", [0, 60]), ("cut", [0, cut, 60])):
+        site = tmp_path / name
+        (site / "raw").mkdir(parents=True)
+        text = CONFIG.format(folder=site).replace(
+            "random_negatives = 0", "random_negatives = 1\nnegative_falls_from = 30"
+        )
+        (site / "tripletd.toml").write_text(text)
+        for start, end in itertools.pairwise(starts):
+            write(site, *(one for number in range(start, end) for one in (view(number), click(number))))
+            caught_up(site)
+        events = events_of(f"log:{site}/clicks.log")
+        weights.append({event.id: event.weight for event in events})
+    assert weights[0] == weights[1]
+    assert min(weights[0].values()) < 0.6
 
 
 def test_it_runs_and_tells_until_it_is_stopped(site: Path) -> None:

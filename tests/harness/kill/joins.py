@@ -64,6 +64,8 @@ class Shop:
         ensure_topic(self.spool, 2)
         for address in (self.address, self.spared):
             create_topics(address, 2, TopicLimits())
+        objects = [*(f"p{one}" for one in range(50)), *(f"q{one}" for one in range(30))]
+        (self.folder / "objects.jsonl").write_bytes(b"".join(_line({"id": one, "x": [1.0]}) for one in objects))
         for name, address in (("killed", self.address), ("spared", self.spared)):
             self.config(name).write_text(CONFIG.format(folder=self.folder, name=name, address=address))
 
@@ -111,8 +113,10 @@ feed_port = 0
 format = "json"
 [feed]
 holdout_share = 0.3
-random_negatives = 0
+negative_falls_from = 100
 query_cap = 0
+[catalog]
+path = "{folder}/objects.jsonl"
 [feed.follow]
 sources = ["{folder}/views.log*", "{folder}/taps.log", "log:{folder}/spool.log#clicks"]
 window = "5s"

@@ -17,6 +17,7 @@ from typing import cast
 import numpy as np
 
 from daemon.config.learners import default_algorithm
+from daemon.feeding import FALLS_FROM
 from learners.maps.base import Start
 from tests.quality.bench import rivals
 from tests.quality.bench.loop import Algorithm, Learning
@@ -51,6 +52,7 @@ class Cell:
         how = self.learning
         parts: tuple[object, ...] = (self.data, self.clicks, self.loop, self.seed, self.epsilon, how.start)
         parts += (how.C, how.negative) if how.algorithm == "oasis" else (how.algorithm,)
+        parts += ("falling", how.falls_from) if how.falls_from else ()
         return CACHE / "cells" / f"{'-'.join(map(str, parts))}.json"
 
 
@@ -97,12 +99,13 @@ OURS, NEWEST, YOURS = "tripletd, as served", "tripletd, newest", "your ranking"
 
 def by_default(data: str, clicks: str, loop: str, seed: int, algorithm: Algorithm | None = None) -> Cell:
     """The cell with the settings that stand in the table: W begins between I and the owner's metric for
-    one view, at I for several. algorithm: None for the default of such a space."""
+    one view, at I for several, where drawn objects weigh less and less. algorithm: None for the default of such a space."""
     several = len(load(data).views) > 1
     start: Start = "identity" if several else "mean"
     columns = 0 if several else load(data).joined().shape[1]
     chosen = algorithm or cast(Algorithm, default_algorithm({}, columns))
-    return Cell(data, clicks, loop, seed, learning=Learning(start, algorithm=chosen))
+    falls = FALLS_FROM if several and chosen == "oasis" else 0
+    return Cell(data, clicks, loop, seed, learning=Learning(start, algorithm=chosen, falls_from=falls))
 
 
 def run(cell: Cell, up_to: int = LISTS[-1], with_rivals: bool = True, rivals_to: int = LISTS[-1]) -> Result:

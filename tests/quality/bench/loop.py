@@ -11,6 +11,7 @@ import numpy.typing as npt
 from learners import OasisSoftmax, OasisSoftmaxConfig
 from learners.block import DenseBlock
 from learners.maps.base import Start
+from streams.feed.options import FeedSettings
 from tests.quality.bench.geometry import Space
 from tests.quality.bench.sets import Floats, Ints
 from tests.quality.bench.stepping import step_dense, step_sparse
@@ -23,16 +24,22 @@ AT_ONCE = 1_000
 
 @dataclass(frozen=True)
 class Learning:
-    """start: what W_0 is. C: aggressiveness of OASIS. negative: weight of a drawn object there."""
+    """start: what W_0 is. C: aggressiveness of OASIS. negative: weight of a drawn object there, which falls
+    from falls_from events on (0: never)."""
 
     start: Start = "identity"
     C: float = 0.1
     negative: float = 1.0
     algorithm: Algorithm = "oasis"
+    falls_from: int = 0
 
-    def bounds(self, drawn: npt.NDArray[np.bool_]) -> Doubles:
-        """C of each step."""
-        return np.where(drawn, self.C * self.negative, self.C)
+    def bounds(self, drawn: npt.NDArray[np.bool_], before: int = 0) -> Doubles:
+        """C of each step; before: how many were taken already."""
+        fed = FeedSettings(negative_weight=self.negative, negative_falls_from=self.falls_from)
+        C = np.full(len(drawn), self.C)
+        at = np.flatnonzero(drawn)
+        C[at] *= [fed.weight_of_drawn(before + int(one)) for one in at]
+        return C
 
 
 def step(W: Floats, space: Space, rows: Ints, C: Doubles) -> Floats:
@@ -47,7 +54,7 @@ class Learner:
     """What triplets teach in a space, by the algorithm's default settings but for what `how` says."""
 
     def __init__(self, space: Space, how: Learning) -> None:
-        self._space, self._how, self._W = space, how, space.first(how.start)
+        self._space, self._how, self._W, self._taken = space, how, space.first(how.start), 0
         config = OasisSoftmaxConfig(C=how.C, start=np.diag(self._W).copy())
         self._both = OasisSoftmax(space.dim, config) if how.algorithm == "oasis-softmax" else None
 
@@ -64,7 +71,8 @@ class Learner:
     def take(self, rows: Ints, drawn: npt.NDArray[np.bool_]) -> None:
         """Learn triplets in order, int64 [3, n]; drawn: which of them were drawn from the catalog."""
         if self._both is None:
-            self._W = step(self._W, self._space, rows, self._how.bounds(drawn))
+            self._W = step(self._W, self._space, rows, self._how.bounds(drawn, self._taken))
+            self._taken += len(drawn)
             return
         for start in range(0, rows.shape[1], AT_ONCE):
             part = rows[:, start : start + AT_ONCE]

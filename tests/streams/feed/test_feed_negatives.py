@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from streams.event import ObjectRef
+from streams.feed.decide import Decider
 from streams.feed.options import FeedSettings
-from streams.feed.triplets import CatalogCandidates, SeenCandidates, draw, make_events
+from streams.feed.triplets import CatalogCandidates, SeenCandidates, draw, is_drawn, make_events
 
 from .feed_builders import impression
 
@@ -45,6 +46,26 @@ def test_an_event_never_has_the_query_or_a_clicked_object_as_random_negative() -
         assert made.negatives == len(made.events) == 6
         assert {event.skipped.id for event in made.events} <= {"p3", "other"}
         assert [event.clicked.id for event in made.events] == ["p0"] * 3 + ["p2"] * 3
+
+
+def drawn_weights(settings: FeedSettings, lists: int, fed: int = 0) -> list[float]:
+    """Of the random negatives of so many lists, in order, as a decider makes them."""
+    decider = Decider(settings, CatalogCandidates(IDS), fed=fed)
+    decided = [decider.decide(impression(f"i{number}", 4, (1, 3))) for number in range(lists)]
+    events = [event for one in decided for event in one.made.events]
+    assert {event.weight for event in events if not is_drawn(event)} == {1.0}
+    return [event.weight for event in events if is_drawn(event)]
+
+
+def test_random_negatives_weigh_less_the_more_events_the_stream_holds_and_never_less_than_their_least() -> None:
+    settings = FeedSettings(holdout_share=0.0, negative_weight=0.8, negative_falls_from=100)
+    weights = drawn_weights(settings, 600)
+    assert weights[:30] == [0.8] * 30  # five events of each list, two of them drawn
+    assert weights == sorted(weights, reverse=True)
+    assert weights[2 * 80] == pytest.approx(0.8 * np.sqrt(100 / 401))
+    assert weights[-1] == pytest.approx(0.8 * 0.2)
+    assert drawn_weights(settings, 20, fed=400) == weights[160:200]  # a stream that holds events already
+    assert set(drawn_weights(FeedSettings(holdout_share=0.0), 400)) == {1.0}
 
 
 def test_negatives_that_cannot_be_found_are_counted() -> None:
