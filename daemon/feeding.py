@@ -72,7 +72,7 @@ def _partitions(address: Address, config: Config) -> int:
 
 
 def events_of(topic: Address) -> int:
-    """How many events a topic was ever given, those included that retention removed. Raises StreamUnavailable."""
+    """How many events a topic was ever given, also those that retention removed. Raises StreamUnavailable."""
     with closing(open_source(topic)) as source:
         return sum(end for _, end in source.bounds().values())
 
@@ -121,11 +121,18 @@ def negative_falls_from(config: Config) -> int:
 
 
 def decider_of(
-    config: Config, catalog: Catalog | None, partitions: int, now_ms: int, *, fed: int = 0, endless: bool = False
+    config: Config,
+    catalog: Catalog | None,
+    partitions: int,
+    now_ms: int,
+    *,
+    fed: int = 0,
+    endless: bool = False,
 ) -> Decider:
     """Who decides by [feed]. Raises UserError.
 
-    fed: how many events the stream holds already. Times past `now_ms` by more than stream.max_future are refused; of an endless log its reader does that.
+    fed: how many events the stream holds already. Times past `now_ms` by more than stream.max_future are
+    refused; of an endless log its reader does that.
     """
     space = config.space.id if config.space.views else None
     given = config.feed.model_dump(exclude={"follow"}) | {"prequential": is_prequential(config)}

@@ -105,8 +105,8 @@ class Decider:
     """Decides item by item; `known` holds the catalog's ids, None where there is no catalog.
 
     space: what features that come with an object are checked against; None: by who learns them alone. kinds:
-    of queries that are held out as a whole. queries: of which other models vectors of queries may be. fed: how
-    many events the training topic holds already; the attribute counts on.
+    of queries that are held out as a whole. queries: of which other models vectors of queries may be. fed:
+    how many events the training topic holds already; the attribute counts on.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class Decider:
             return Decision("ignored", reasons.UNKNOWN_OBJECT, "a late click")
         if self._kind_of(proved.query) is not None or self._is_holdout(key, proved.id):
             return Decision("ignored", reasons.LATE_HELD_OUT, f"id {proved.id[:80]!r}")
-        made = make_correction(proved, late.rank, unknown, self._candidates, self._settings, self.fed)
+        made = make_correction(proved, late.rank, unknown, self._candidates, self._settings, fed=self.fed)
         if not made.events:
             return Decision("ignored", reasons.NO_PAIR, "a late click")
         records = tuple(self._event_records(made.events, key))

@@ -169,8 +169,8 @@ def make_events(
     settings: FeedSettings,
     fed: int = 0,
 ) -> Made:
-    """The events of an impression, ids derived from its id and the ranks (`id/c/s`, `id/c/r0`); `fed`: how many
-    the stream holds already.
+    """The events of an impression, ids derived from its id and the ranks (`id/c/s`, `id/c/r0`); `fed`: how
+    many the stream holds already.
 
     `unknown`: shown ranks whose objects the catalog lacks.  A random negative is never the query nor
     any object clicked in this impression, and is drawn for every click, whatever the cap left of its pairs.
@@ -213,6 +213,7 @@ def make_correction(
     unknown: frozenset[int],
     candidates: Candidates,
     settings: FeedSettings,
+    *,
     fed: int = 0,
 ) -> Made:
     """What a late click at rank `late` adds to a list that was learned with its other clicks.

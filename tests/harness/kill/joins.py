@@ -65,7 +65,8 @@ class Shop:
         for address in (self.address, self.spared):
             create_topics(address, 2, TopicLimits())
         objects = [*(f"p{one}" for one in range(50)), *(f"q{one}" for one in range(30))]
-        (self.folder / "objects.jsonl").write_bytes(b"".join(_line({"id": one, "x": [1.0]}) for one in objects))
+        with (self.folder / "objects.jsonl").open("wb") as file:
+            file.writelines(_line({"id": one, "x": [1.0]}) for one in objects)
         for name, address in (("killed", self.address), ("spared", self.spared)):
             self.config(name).write_text(CONFIG.format(folder=self.folder, name=name, address=address))
 

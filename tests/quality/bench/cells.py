@@ -99,7 +99,8 @@ OURS, NEWEST, YOURS = "tripletd, as served", "tripletd, newest", "your ranking"
 
 def by_default(data: str, clicks: str, loop: str, seed: int, algorithm: Algorithm | None = None) -> Cell:
     """The cell with the settings that stand in the table: W begins between I and the owner's metric for
-    one view, at I for several, where drawn objects weigh less and less. algorithm: None for the default of such a space."""
+    one view, at I for several, where drawn objects weigh less and less. algorithm: None for the default of
+    such a space."""
     several = len(load(data).views) > 1
     start: Start = "identity" if several else "mean"
     columns = 0 if several else load(data).joined().shape[1]

@@ -57,7 +57,7 @@ def drawn_weights(settings: FeedSettings, lists: int, fed: int = 0) -> list[floa
     return [event.weight for event in events if is_drawn(event)]
 
 
-def test_random_negatives_weigh_less_the_more_events_the_stream_holds_and_never_less_than_their_least() -> None:
+def test_random_negatives_weigh_less_the_more_events_there_are_down_to_a_least_share() -> None:
     settings = FeedSettings(holdout_share=0.0, negative_weight=0.8, negative_falls_from=100)
     weights = drawn_weights(settings, 600)
     assert weights[:30] == [0.8] * 30  # five events of each list, two of them drawn
