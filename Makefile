@@ -15,7 +15,7 @@ export OPENBLAS_NUM_THREADS := 1
 # Hundreds of processes are started by the tests: each would compile the same sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check bench soak lint unit quick ready kafka chromium prometheus quality setup setup-photos clean help
+.PHONY: demo test check bench soak lint unit quick ready kafka chromium prometheus quality results setup setup-photos clean help
 
 help:
 	@echo "make demo   learn from simulated clicks over real photos (a minute or two)"
@@ -23,6 +23,7 @@ help:
 	@echo "make test   every check and every test"
 	@echo "make soak   crashes, failing disks and brokers by the hundred, one table (long; SOAK=--help)"
 	@echo "make quality  what clicks teach on real sets, beside rivals, into docs/quality.md (hours; QUALITY=--help)"
+	@echo "make results  what labels teach on real sets, beside other methods, into docs/results.md (an hour; RESULTS=--help)"
 	@echo "make bench  measure speed and memory into tests/benchmarks/results.json"
 
 setup: $(STAMP)
@@ -93,6 +94,11 @@ bench: $(STAMP)
 # measured before is not measured again.
 quality: $(STAMP)
 	@$(BIN)/python -W ignore -m tests.quality $(or $(QUALITY),--write)
+
+# `make results RESULTS="--sets photos --seeds 1"`: see `python -m tests.results --help`. What was measured before is not
+# measured again.
+results: $(STAMP)
+	@$(BIN)/python -W ignore -m tests.results $(or $(RESULTS),--write)
 
 # `make soak SOAK="--kills 1000 --only kills"`: see `python -m tests.soak --help`.
 soak: $(STAMP)

@@ -1,0 +1,135 @@
+"""Measures what labels teach on real sets and draws the tables of docs/results.md.
+
+Every cell (a method, a set, a seed) is kept in .cache/results: a run resumes where it stopped. It goes seed
+by seed, so that what there is after half of the time is a table of fewer seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from tests.quality.bench.sets import load
+from tests.results import systems_given, systems_matrix
+from tests.results.cells import kept, measure
+from tests.results.data import SETS, task
+from tests.results.systems import System
+from tests.results.tables import lines_of, replaced, table, unfinished
+
+PAGE = Path(__file__).parents[2] / "docs" / "results.md"
+SYSTEMS: tuple[System, ...] = (*systems_given.SYSTEMS, *systems_matrix.SYSTEMS)
+SEEDS = 5
+
+SECTIONS = ("ridge", "landmarks", "freshness", "kernels", "pictures")
+"""Modules of this package that have a section of the page of their own, between markers of their name. Each
+has `measure(seeds: int) -> None`, resumable, and `lines() -> Iterator[str]`, its Markdown from what is there;
+one that is not there yet is left out."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what is asked for, print or write the tables."""
+    asked = arguments_of(arguments)
+    sections = [module for name in SECTIONS if name in asked.sections for module in _section(name)]
+    if not asked.draw_only:
+        measure_all(asked)
+        for module in sections:
+            module.measure(asked.seeds)
+    found = {"tables": list(tables(asked.sets))}
+    found |= {module.__name__.rpartition(".")[2]: list(module.lines()) for module in sections}
+    if not asked.write:
+        print("\n".join(line for lines in found.values() for line in lines))
+        return 0
+    page = PAGE.read_text(encoding="utf-8")
+    for name, lines in found.items():
+        page = replaced(page, name, lines)
+    PAGE.write_text(page, encoding="utf-8")
+    return 0
+
+
+def _section(name: str) -> Iterator[ModuleType]:
+    if find_spec(f"tests.results.{name}") is not None:
+        module = import_module(f"tests.results.{name}")
+        if hasattr(module, "measure") and hasattr(module, "lines"):
+            yield module
+
+
+def measure_all(asked: argparse.Namespace) -> None:
+    """All cells that are asked for, the first seed of every method first."""
+    began = time.monotonic()
+    for seed in range(asked.first_seed, asked.first_seed + asked.seeds):
+        for name in asked.sets:
+            for system in SYSTEMS:
+                wanted = system.name in asked.systems and name in system.sets and seed < system.seeds
+                if not wanted or kept(name, system.name, seed) is not None:
+                    continue
+                if asked.minutes and time.monotonic() - began > 60 * asked.minutes:
+                    print(f"stopped after {asked.minutes:g} minutes; run again to go on", file=sys.stderr)
+                    return
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    cell = measure(system, name, seed)
+                told = ", ".join(f"{row} {one.map:.3f}" for row, one in cell.rows.items())
+                print(
+                    f"{name}, {system.name}, seed {seed}: {told or cell.unfinished} ({cell.took:.0f} s)",
+                    file=sys.stderr,
+                    flush=True,
+                )
+
+
+def tables(names: Sequence[str]) -> Iterator[str]:
+    """A table for each set."""
+    for name in names:
+        lines = lines_of(name, SYSTEMS)
+        if not lines:
+            continue
+        yield f"### {name}"
+        yield ""
+        yield described(name)
+        yield f"By `python -m tests.results --sets {name} --seeds {SEEDS}`."
+        yield ""
+        yield from table(lines)
+        yield ""
+        for why in unfinished(name, SYSTEMS):
+            yield why
+            yield ""
+
+
+def described(name: str) -> str:
+    """A set and its parts in words."""
+    given, data = task(name, 0), load(name)
+    parts = given.parts
+    columns = "+".join(str(view.shape[1]) for view in data.views.values())
+    classes = len(np.unique(data.labels))
+    return (
+        f"{len(data):,} objects in {classes} classes, {columns} columns: {len(parts.train):,} to learn from, "
+        f"{len(parts.validation):,} to choose by, {len(parts.test):,} to be judged by. Learned in "
+        f"{given.space.dim} dimensions."
+    )
+
+
+def arguments_of(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """What is asked for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.results", description=__doc__)
+    names = [one.name for one in SYSTEMS]
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--systems", nargs="*", choices=names, default=names)
+    parser.add_argument("--sections", nargs="*", choices=SECTIONS, default=list(SECTIONS))
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="how many")
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=0.0, help="begin no cell after so long; 0: no limit")
+    parser.add_argument("--draw-only", action="store_true", help="measure nothing, take what is there")
+    parser.add_argument("--write", action="store_true", help=f"into docs/{PAGE.name}, between its markers")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

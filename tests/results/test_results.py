@@ -1,0 +1,246 @@
+"""The protocol of the tables: parts do not meet, choices are of validation alone, runs resume."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from learners import Oasis, OasisConfig
+from learners.measures import judge_by_labels
+from tests.quality.bench.sets import RawSet, unit
+from tests.results import __main__ as command
+from tests.results.cells import Cell, Row, kept, measure, path_of
+from tests.results.data import UNKNOWN, Task, given_test, parts_of
+from tests.results.judge import DEPTH, judge
+from tests.results.systems import (
+    DidNotFinish,
+    Fit,
+    System,
+    best,
+    bilinear,
+    looks,
+    measured,
+    trained,
+    validate,
+)
+from tests.results.systems_matrix import SERVED, raw, served
+from tests.results.tables import against, cells_of, holm, lines_of, replaced, seeds_told, table
+
+
+def blobs(seed: int = 0, size: int = 240, classes: int = 4) -> RawSet:
+    """Classes apart in two of eight columns."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(classes, size=size)
+    rows = rng.standard_normal((size, 8))
+    rows[:, :2] += 2 * np.stack([np.cos(labels * 1.6), np.sin(labels * 1.6)], 1)
+    return RawSet("blobs", {"v": unit(rows)}, labels.astype(np.int64))
+
+
+def load(_: str, seed: int) -> Task:
+    return Task(blobs(), seed)
+
+
+def test_parts_share_no_object_and_leave_none_out():
+    for seed in range(5):
+        parts = parts_of(blobs(), seed)
+        rows = np.concatenate([parts.train, parts.validation, parts.test])
+        assert sorted(rows.tolist()) == list(range(240))
+
+
+def test_another_seed_cuts_otherwise_and_the_same_alike():
+    first, again, other = (parts_of(blobs(), seed) for seed in (1, 1, 2))
+    assert first.test.tolist() == again.test.tolist() != other.test.tolist()
+
+
+def test_photos_are_judged_by_the_part_that_their_source_keeps():
+    test = given_test("photos")
+    assert test is not None
+    assert len(test) == 341
+    assert given_test("tfidf") is None
+
+
+def test_the_classes_of_what_is_judged_are_hidden():
+    given = load("blobs", 0)
+    assert set(given.labels[given.parts.test]) == {UNKNOWN}
+    assert UNKNOWN not in given.labels[given.parts.train]
+
+
+def test_triplets_are_of_the_training_part():
+    given = load("blobs", 0)
+    q, c, s = given.triplets
+    assert np.isin(given.triplets, given.parts.train).all()
+    assert (given.truth[q] == given.truth[c]).all()
+    assert (given.truth[q] != given.truth[s]).all()
+
+
+def test_spaces_are_fitted_without_the_objects_that_are_judged():
+    given = load("blobs", 0)
+    data = blobs()
+    data.views["v"][given.parts.test] = unit(np.random.default_rng(9).standard_normal((48, 8)))
+    other = Task(data, 0)
+    rows = given.parts.train
+    assert np.array_equal(
+        given.fitted("whiten", components=4).Z[rows], other.fitted("whiten", components=4).Z[rows]
+    )
+
+
+def test_what_is_chosen_does_not_depend_on_the_classes_of_what_is_judged():
+    data = blobs()
+    mixed = data.labels.copy()
+    test = parts_of(data, 0).test
+    mixed[test] = np.random.default_rng(3).permutation(mixed[test])
+
+    def chosen(labels: np.ndarray) -> list[tuple[str, float, int | None]]:
+        given = Task(RawSet("blobs", data.views, labels), 0)
+        fits = [
+            trained(given, given.space, Oasis(8, OasisConfig(C=C)), {"W": raw}, 5_000, f"{C}")["W"]
+            for C in (0.01, 1.0)
+        ]
+        return [(one.chosen, one.validation, one.triplets) for one in (best(fits), *fits)]
+
+    assert chosen(data.labels) == chosen(mixed)
+
+
+def test_the_best_is_that_of_validation():
+    nothing = lambda queries, gallery: np.zeros((len(queries), len(gallery)), np.float32)
+    fits = [Fit(nothing, validation, f"{validation}") for validation in (0.2, 0.7, 0.5)]
+    assert best(fits).chosen == "0.7"
+    assert best(fits).grid == {"0.2": 0.2, "0.7": 0.7, "0.5": 0.5}
+
+
+def test_a_row_is_that_of_its_best_look_and_stops_when_out_of_patience():
+    given = load("blobs", 0)
+    found = trained(given, given.space, Oasis(8), {"W": raw, SERVED: served}, 80_000)
+    for fit in found.values():
+        heights = [height for _, height in fit.curve]
+        assert fit.validation == max(heights)
+        assert fit.triplets == fit.curve[heights.index(max(heights))][0]
+        assert len(heights) - 1 - heights.index(max(heights)) <= 3
+        assert validate(given, fit.scores) == fit.validation, "later learning changed what was kept"
+
+
+def test_looks_end_at_the_limit():
+    assert list(looks(9_000)) == [2_500, 3_536, 5_000, 7_071, 9_000]
+
+
+def test_measures_are_those_of_the_library():
+    data = blobs()
+    every = np.arange(len(data))
+    scores = bilinear(data.views["v"])
+    found = judge(scores, data.labels, every, every)
+    public = judge_by_labels(
+        lambda rows: scores(rows, every), data.labels, every, k=DEPTH, ties="relevant last"
+    )
+    assert found.map == pytest.approx(public.map)
+    assert found.macro == pytest.approx(public.macro_map)
+    assert found.at(DEPTH) == pytest.approx(public.mean_precision)
+
+
+def test_ties_go_to_the_wrong_objects_and_a_query_is_no_candidate():
+    labels = np.array([0, 0, 1, 1])
+    same = lambda queries, gallery: np.ones((len(queries), len(gallery)), np.float32)
+    every = np.arange(4)
+    found = judge(same, labels, every, every)
+    assert found.map == pytest.approx(1 / 3)
+    assert found.at(1) == 0
+
+
+class Counted:
+    """A system that counts how often it is fitted."""
+
+    def __init__(self, limit: bool = False) -> None:
+        self.fits, self.limit = 0, limit
+        self.system = System("cosine", ("cosine",), self.fit, ("blobs",))
+
+    def fit(self, given: Task) -> dict[str, Fit]:
+        self.fits += 1
+        if self.limit:
+            raise DidNotFinish("did not finish in 1 s")
+        return {"cosine": measured(given, bilinear(given.X), "as it is")}
+
+
+def test_a_cell_is_measured_once(tmp_path):
+    counted = Counted()
+    first = measure(counted.system, "blobs", 0, tmp_path, load)
+    assert (
+        measure(counted.system, "blobs", 0, tmp_path, load) == first == kept("blobs", "cosine", 0, tmp_path)
+    )
+    assert counted.fits == 1
+    measure(counted.system, "blobs", 1, tmp_path, load)
+    assert counted.fits == 2
+
+
+def test_a_cell_of_another_meaning_is_measured_again(tmp_path):
+    counted = Counted()
+    measure(counted.system, "blobs", 0, tmp_path, load)
+    path = path_of("blobs", "cosine", 0, tmp_path)
+    path.write_text(path.read_text().replace('"version": ', '"version": 9'))
+    measure(counted.system, "blobs", 0, tmp_path, load)
+    assert counted.fits == 2
+
+
+def test_what_did_not_finish_is_said_and_not_tried_again(tmp_path):
+    counted = Counted(limit=True)
+    for _ in range(2):
+        assert measure(counted.system, "blobs", 0, tmp_path, load).unfinished == "did not finish in 1 s"
+    assert counted.fits == 1
+
+
+def row(found: float, **other: object) -> Row:
+    return Row(found, found, [found] * DEPTH, {"0": found}, found, **other)
+
+
+def written(folder, name: str, heights: list[float], **other: object) -> System:
+    for seed, height in enumerate(heights):
+        Cell({name: row(height, **other)}).write(path_of("blobs", name, seed, folder))
+    return System(name, (name,), lambda given: {}, ("blobs",))
+
+
+def test_tables_tell_mean_deviation_lead_and_seeds(tmp_path):
+    systems = [
+        written(tmp_path, SERVED, [0.5, 0.52, 0.51], chosen="C = 1", triplets=5_000, zeros=0.25, seconds=2.0),
+        written(tmp_path, "rival", [0.40, 0.43, 0.41], chosen="rho = 1"),
+        written(tmp_path, "alike", [0.51, 0.51]),
+    ]
+    lines = lines_of("blobs", systems, tmp_path)
+    text = list(table(lines))
+    assert text[2].startswith(f"| {SERVED} | 0.510 ± 0.010 | 0.510 | 0.510 |")
+    assert text[2].endswith("| 25.0 % | 5,000 | 2.0 | C = 1 | 0-2 |")
+    assert "| **-0.097 (p = 0.001)** |" in text[3]
+    assert "| +0.000 |" in text[4], "two seeds are too few for a test"
+    assert list(cells_of(lines[2], None))[-1] == "0-1"
+
+
+def test_p_values_are_corrected_over_all_rows(tmp_path):
+    ps = [0.01, 0.04, 0.03, 0.5]
+    assert holm(ps) == pytest.approx([0.04, 0.09, 0.09, 0.5])
+    alone = [written(tmp_path, SERVED, [0.5, 0.52, 0.51]), written(tmp_path, "rival", [0.4, 0.43, 0.41])]
+    p = against(lines_of("blobs", alone, tmp_path))["rival"][1]
+    more = [*alone, written(tmp_path, "other", [0.5, 0.53, 0.5])]
+    assert against(lines_of("blobs", more, tmp_path))["rival"][1] == pytest.approx(2 * p)
+
+
+def test_only_what_is_between_the_markers_of_a_section_changes():
+    page = "a\n<!-- begin: tables -->\nold\n<!-- end: tables -->\nb\n"
+    once = replaced(page, "tables", ["new"])
+    assert once == "a\n<!-- begin: tables -->\n\nnew\n\n<!-- end: tables -->\nb\n"
+    assert replaced(once, "tables", ["new"]) == once
+    with pytest.raises(ValueError, match="begin: ridge"):
+        replaced(page, "ridge", [])
+
+
+def test_the_page_has_the_markers_that_the_command_fills():
+    page = command.PAGE.read_text(encoding="utf-8")
+    assert "\nonce\n" in replaced(page, "tables", ["once"])
+
+
+def test_seeds_are_told_in_few_words():
+    assert [seeds_told(one) for one in ([0], [0, 1, 2], [0, 2])] == ["0", "0-2", "0, 2"]
+
+
+def test_names_of_systems_and_rows_are_told_apart():
+    names = [one.name for one in command.SYSTEMS]
+    rows = [row for one in command.SYSTEMS for row in one.rows]
+    assert len(set(names)) == len(names)
+    assert len(set(rows)) == len(rows)
+    assert SERVED in rows
