@@ -151,15 +151,15 @@ class FeedSettings:
 
     `random_negatives` per clicked object of an impression (a plain triplet is fed as it is), each of the
     weight that `weight_of_drawn` gives, on top of at most `triplets_per_impression` pairs of its shown list
-    (0: all of them); `holdout_share` of the queries, or where `holdout_by` is "list" of the lists, in [0, 1);
-    `holdout_kinds` kinds of queries, each of `kind_share` of the catalog, held out as a whole in addition; `query_cap`
-    impressions (or plain triplets) kept per query and `dedupe_window` ids remembered, 0 for no cap and
-    no memory; `space` is written into items with inline features that name none.  Changing `seed`
-    or `holdout_share` between runs moves queries between training and holdout.  What is stamped later than
-    `latest_ms` is dropped: learners would refuse it.  `proof`: how signed lists are checked, None where
-    no key is known.  `prequential`: lists that are learned from are written as lists, too, but for those
-    stamped `untimed_ms`, the time that is given to items without one.  `position_weights`: how much each
-    pair counts by its ranks, None: all alike.  Raises ValueError.
+    (0: all of them); `holdout_share` of the queries, or where `holdout_by` is "list" of the lists, in [0,
+    1); `holdout_kinds` kinds of queries, each of `kind_share` of the catalog, held out as a whole in
+    addition; `query_cap` impressions (or plain triplets) kept per query and `dedupe_window` ids remembered,
+    0 for no cap and no memory; `space` is written into items with inline features that name none. Changing
+    `seed` or `holdout_share` between runs moves queries between training and holdout. What is stamped later
+    than `latest_ms` is dropped: learners would refuse it. `proof`: how signed lists are checked, None where
+    no key is known. `prequential`: lists that are learned from are written as lists, too, but for those
+    stamped `untimed_ms`, the time that is given to items without one. `position_weights`: how much each
+    pair counts by its ranks, None: all alike. Raises ValueError.
     """
 
     rule: str = "skip_above"
