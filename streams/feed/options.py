@@ -141,7 +141,7 @@ class ListProof:
     earliest_ms: int = 0
 
 
-LEAST_SHARE = 0.2
+LEAST_SHARE = 0.15
 """Of its first weight that a random negative keeps, where its weight falls."""
 
 

@@ -59,11 +59,11 @@ def drawn_weights(settings: FeedSettings, lists: int, fed: int = 0) -> list[floa
 
 def test_random_negatives_weigh_less_the_more_events_there_are_down_to_a_least_share() -> None:
     settings = FeedSettings(holdout_share=0.0, negative_weight=0.8, negative_falls_from=100)
-    weights = drawn_weights(settings, 600)
+    weights = drawn_weights(settings, 1_000)
     assert weights[:30] == [0.8] * 30  # five events of each list, two of them drawn
     assert weights == sorted(weights, reverse=True)
     assert weights[2 * 80] == pytest.approx(0.8 * np.sqrt(100 / 401))
-    assert weights[-1] == pytest.approx(0.8 * 0.2)
+    assert weights[-1] == pytest.approx(0.8 * 0.15)
     assert drawn_weights(settings, 20, fed=400) == weights[160:200]  # a stream that holds events already
     assert set(drawn_weights(FeedSettings(holdout_share=0.0), 400)) == {1.0}
 
