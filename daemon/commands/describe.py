@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from daemon.commands.common import JsonOption, flag, say, write_json, write_note
-from daemon.exits import EX_OK, EX_USAGE, UserError
+from daemon.exits import EX_OK
 
 if TYPE_CHECKING:
-    from daemon.describe.photo_run import DescribeReport
+    from daemon.describe.describing import DescribeReport
 
 _NAMED = 10
 """Refused ones that are named on stderr; the file beside the catalog has all."""
@@ -25,7 +25,8 @@ def describe(
         Path,
         typer.Argument(
             metavar="SOURCE",
-            help="Photos: a folder, an uncompressed .tar, a list of paths (.txt; .tsv with ids).",
+            help="Photos: a folder, an uncompressed .tar, or a list of paths (.txt). Texts, or both: .csv,"
+            " .tsv, .jsonl, .parquet.",
         ),
     ],
     *,
@@ -36,16 +37,30 @@ def describe(
         str,
         typer.Option(
             metavar="NAMES",
-            help="What photos are described by: terms (visual terms), nine, five, or single views.",
+            help="With commas: terms (visual terms), nine, five, text, or single views of the nine and five.",
+            show_default="terms of photos, text of tables",
         ),
-    ] = "terms",
-    terms: Annotated[
-        int, typer.Option(min=2, max=1_000_000, metavar="N", help="Words of the visual terms.")
-    ] = 10_000,
+    ] = "",
     with_: Annotated[
         Path | None,
         typer.Option("--with", metavar="FITTED", help="Describe in the space of a former run."),
     ] = None,
+    terms: Annotated[
+        int, typer.Option(min=2, max=1_000_000, metavar="N", help="Words of the visual terms.")
+    ] = 10_000,
+    words: Annotated[
+        int, typer.Option(min=1, max=100_000_000, metavar="N", help="Most words of texts.")
+    ] = 50_000,
+    text_model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Texts become vectors of this model instead, as embeddings.folder."
+        ),
+    ] = None,
+    id_: Annotated[str, typer.Option("--id", metavar="COLUMN", help="Of tables: the id.")] = "id",
+    text: Annotated[str, typer.Option(metavar="COLUMN", help="The text.")] = "text",
+    image: Annotated[str, typer.Option(metavar="COLUMN", help="The path of the photo.")] = "image",
+    title: Annotated[str, typer.Option(metavar="COLUMN", help="What people see.", show_default=False)] = "",
     ids: Annotated[
         Literal["stem", "path"],
         typer.Option(help="What a photo's object is named by: its file's name without ending, or its path."),
@@ -58,38 +73,41 @@ def describe(
     ] = 5_000,
     seed: Annotated[int, typer.Option(min=0, help="Of what is drawn by chance.")] = 0,
     workers: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Processes; by default one per core.")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Processes.", show_default="one per core"),
     ] = None,
-    strict: Annotated[bool, flag("--strict", "End at the first photo that cannot be read.")] = False,
+    strict: Annotated[bool, flag("--strict", "End at the first object that cannot be used.")] = False,
     fresh: Annotated[bool, flag("--fresh", "Throw away what a run that was cut has done.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Turn photos into a catalog of vectors, with a configuration to begin with.
+    """Turn photos and texts into a catalog of vectors, with a configuration to begin with.
 
-    A run that was ended goes on when it is started again. Photos that cannot be read are left out and named.
+    A run that was ended goes on when it is started again. What cannot be used is left out and named.
     """
+    from daemon.describe.describing import DescribeSettings, describe_to
     from daemon.describe.fit import DescriberFit
-    from daemon.describe.photo_run import PhotoSettings, describe_photos_to
-    from daemon.describe.views import named_views
+    from daemon.describe.tables import TableColumns, is_text_table, raw_source
+    from daemon.describe.views import TERMS, TEXT, named_views
 
-    names = named_views(word.strip() for word in views.split(",") if word.strip())
-    if not names:
-        raise UserError("--views names none", "give terms, nine, five or single views", EX_USAGE)
     fitted = None if with_ is None else DescriberFit.load(with_)
-    settings = PhotoSettings(
-        names if fitted is None else fitted.views,
+    asked = views or (TEXT if is_text_table(source) else TERMS)
+    names = named_views(asked.replace(",", " ").split()) if fitted is None else fitted.views
+    settings = DescribeSettings(
+        names,
         terms,
+        words,
         longest,
         seed,
-        ids,
         fitted,
+        str(text_model or ""),
         strict,
         workers or len(os.sched_getaffinity(0)),
         fresh,
         sample,
     )
     with _progress() as tell:
-        report = describe_photos_to(source, out, settings, tell)
+        objects = raw_source(source, names, ids, TableColumns(id_, text, image, title))
+        report = describe_to(objects, out, settings, tell)
     _told(report, json)
     return EX_OK
 
@@ -109,7 +127,7 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
             if stage not in tasks:
                 tasks[stage] = bar.add_task(stage, total=total or None)
                 if not out.is_terminal:
-                    out.print(f"{stage}: {total:,} photos" if total else stage)
+                    out.print(f"{stage}: {total:,} objects" if total else stage)
             bar.update(tasks[stage], completed=done)  # type: ignore[arg-type]
 
         yield tell

@@ -2,8 +2,9 @@
 
 found = described_photos("photos/", views=["terms", "nine"], terms=1000)
 found.catalog.views["terms"], found.catalog.ids, found.refused
+described_texts("products.csv").catalog.views["text"]
 """
 
-from daemon.describe.in_memory import DescribedObjects, described_photos
+from daemon.describe.in_memory import DescribedObjects, described_photos, described_texts
 
-__all__ = ["DescribedObjects", "described_photos"]
+__all__ = ["DescribedObjects", "described_photos", "described_texts"]

@@ -1,6 +1,6 @@
-"""Pieces of work: what a process does with some photos, and leaves in a file of its own.
+"""Pieces of work: what a process does with some objects, and leaves in a file of its own.
 
-A file appears as a whole or not at all, and what it holds depends on the photos and the settings alone:
+A file appears as a whole or not at all, and what it holds depends on the objects and the settings alone:
 whoever continues a run that was killed makes only the files that are missing.
 """
 
@@ -12,51 +12,54 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from daemon.describe import blocks
+from daemon.describe import blocks, texts
 from daemon.describe.codebooks import Bag, Floats
 from daemon.describe.fit import DescriberFit
-from daemon.describe.pictures import Pixels, UnreadablePicture, decoded
+from daemon.describe.pictures import Pixels, UnusableObject, decoded
 from daemon.describe.run_folder import write_file
-from daemon.describe.sources import PhotoRef, read_photo
-from daemon.describe.views import POINTS, VIEWS, describe_picture
+from daemon.describe.sources import RawObject, read_photo
+from daemon.describe.views import OF_PHOTOS, POINTS, TEXT, describe_picture
+
+if TYPE_CHECKING:
+    from daemon.serve.text_model import TextModel
 
 Arrays: TypeAlias = dict[str, np.ndarray[Any, Any]]
-Work = Literal["sample", "blocks", "describe"]
+Work = Literal["sample", "blocks", "words", "describe"]
 
 
 @dataclass(frozen=True, slots=True)
-class PhotoChunk:
-    """Some photos and what is to be done with them.
+class RawChunk:
+    """Some objects and what is to be done with them.
 
     work: sample takes pixels and local descriptors of each photo, by chance, for the first codebooks; blocks
-    takes blocks for the visual terms'; describe makes all views. into: the file. fit: the file of what has
-    been fitted so far. quota: most vectors of a kind that a photo gives to a sample.
+    takes blocks for the visual terms'; words counts those of texts; describe makes all views. into: the file.
+    fit: the file of what has been fitted so far. quota: most vectors of a kind that a photo gives to a
+    sample. model: folder of the text model, "" without one.
     """
 
     work: Work
-    photos: Sequence[PhotoRef]
+    objects: Sequence[RawObject]
     into: str
     fit: str
     quota: Mapping[str, int]
+    model: str = ""
 
 
-def do_chunk(chunk: PhotoChunk) -> int:
-    """Do it and write the file; how many photos were refused."""
-    refused: list[tuple[int, str]] = []
-    each: list[dict[str, Any]] = []
-    fit, work = _fit(chunk.fit), _WORK[chunk.work]
-    for row, photo in enumerate(chunk.photos):
-        try:
-            each.append(work(decoded(read_photo(photo), fit.longest), photo, fit, chunk.quota))
-        except UnreadablePicture as error:
-            refused.append((row, str(error)))
-    arrays = _joined(each) if each else {}
-    if chunk.work == "describe":
+def do_chunk(chunk: RawChunk) -> int:
+    """Do it and write the file; how many objects were refused."""
+    fit, refused = _fit(chunk.fit), list[tuple[int, str]]()
+    if chunk.work == "words":
+        counted = texts.holding(one.text for one in chunk.objects)
+        arrays = _packed_counts(counted)
+    elif chunk.work == "describe":
+        arrays, refused = _described(chunk, fit)
         arrays["refused"] = np.frombuffer(json.dumps(refused).encode(), np.uint8)
+    else:
+        arrays = _sampled(chunk, fit)
     write_file(Path(chunk.into), lambda file: np.savez(file, allow_pickle=False, **arrays))
     return len(refused)
 
@@ -66,38 +69,78 @@ def _fit(path: str) -> DescriberFit:
     return DescriberFit.load(Path(path))
 
 
-def _sample(pixels: Pixels, photo: PhotoRef, fit: DescriberFit, quota: Mapping[str, int]) -> Arrays:
-    """Pixels for the palette, and descriptors at points, as many as the quota has."""
-    found: Arrays = {}
-    chance = _chance(fit.seed, photo)
-    for kind, most in quota.items():
-        vectors = pixels.reshape(-1, 3) if kind == "pixels" else POINTS[kind](pixels)
-        found[kind] = _some(vectors, most, chance)
+@lru_cache(maxsize=1)
+def _places(path: str) -> dict[str, int]:
+    return texts.places_of(_fit(path).words)
+
+
+@lru_cache(maxsize=1)
+def _model(folder: str) -> TextModel:
+    from daemon.serve.text_model import TextModel
+
+    return TextModel.open(Path(folder), 1)
+
+
+def _described(chunk: RawChunk, fit: DescriberFit) -> tuple[Arrays, list[tuple[int, str]]]:
+    """All views of the objects that can be used; rows and reasons of the others."""
+    refused: list[tuple[int, str]] = []
+    each: list[dict[str, Any]] = []
+    kept: list[str] = []
+    photo_views = [name for name in fit.views if name in OF_PHOTOS]
+    for row, one in enumerate(chunk.objects):
+        try:
+            found: dict[str, Floats | Bag] = {}
+            if TEXT in fit.views and not one.text.strip():
+                raise UnusableObject("it has no text")
+            if photo_views:
+                pixels = decoded(read_photo(one), fit.longest)
+                found |= describe_picture(pixels, photo_views, fit.palette, fit.codebooks)
+            if TEXT in fit.views and not fit.model:
+                found[TEXT] = texts.bag_of(one.text, _places(chunk.fit))
+            each.append(found)
+            kept.append(one.text)
+        except UnusableObject as error:
+            refused.append((row, str(error)))
+    arrays = _joined(each) if each else {}
+    if kept and TEXT in fit.views and fit.model:
+        arrays[TEXT] = _embedded(_model(chunk.model), kept)
+    return arrays, refused
+
+
+def _embedded(model: TextModel, given: Sequence[str]) -> Floats:
+    """Vectors of documents, float32 [n, dim]."""
+    tokens = model.tokens(given, "doc")
+    found = np.empty((len(given), model.dim), np.float32)
+    for rows in tokens.batches():
+        found[rows] = model.embed(tokens, rows)
     return found
 
 
-def _sample_blocks(pixels: Pixels, photo: PhotoRef, fit: DescriberFit, quota: Mapping[str, int]) -> Arrays:
-    found = blocks.describe_blocks(pixels, fit.palette)
-    return {"blocks": _some(found, quota["blocks"], _chance(fit.seed, photo))}
+def _sampled(chunk: RawChunk, fit: DescriberFit) -> Arrays:
+    each: list[dict[str, Any]] = []
+    for one in chunk.objects:
+        try:
+            pixels = decoded(read_photo(one), fit.longest)
+        except UnusableObject:
+            continue  # told when all are described
+        chance = _chance(fit.seed, one)
+        each.append({kind: _some(_of(kind, pixels, fit), most, chance) for kind, most in chunk.quota.items()})
+    return _joined(each) if each else {}
 
 
-def _describe(
-    pixels: Pixels, photo: PhotoRef, fit: DescriberFit, quota: Mapping[str, int]
-) -> dict[str, Floats | Bag]:
-    names = [name for name in fit.views if name in VIEWS]
-    return describe_picture(pixels, names, fit.palette, fit.codebooks)
+def _of(kind: str, pixels: Pixels, fit: DescriberFit) -> np.ndarray[Any, Any]:
+    """What codebooks are made of."""
+    if kind == "pixels":
+        return pixels.reshape(-1, 3)
+    if kind == "blocks":
+        return blocks.describe_blocks(pixels, fit.palette)
+    describe: Callable[[Pixels], Floats] = POINTS[kind]
+    return describe(pixels)
 
 
-_WORK: Mapping[Work, Callable[..., dict[str, Any]]] = {
-    "sample": _sample,
-    "blocks": _sample_blocks,
-    "describe": _describe,
-}
-
-
-def _chance(seed: int, photo: PhotoRef) -> np.random.Generator:
-    """By the photo's id alone, wherever it stands among others."""
-    return np.random.default_rng([seed, int.from_bytes(sha256(photo.id.encode()).digest()[:8], "little")])
+def _chance(seed: int, one: RawObject) -> np.random.Generator:
+    """By the object's id alone, wherever it stands among others."""
+    return np.random.default_rng([seed, int.from_bytes(sha256(one.id.encode()).digest()[:8], "little")])
 
 
 def _some(vectors: np.ndarray[Any, Any], most: int, chance: np.random.Generator) -> np.ndarray[Any, Any]:
@@ -121,3 +164,15 @@ def _joined(each: Sequence[Mapping[str, Any]]) -> Arrays:
         else:
             arrays[name] = np.concatenate(column)
     return arrays
+
+
+def _packed_counts(counted: Mapping[str, int]) -> Arrays:
+    words = sorted(counted)
+    counts = np.array([counted[word] for word in words], np.int64)
+    return {"words": np.frombuffer("\n".join(words).encode(), np.uint8), "counts": counts}
+
+
+def unpacked_counts(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, int]:
+    """What a piece of counting left."""
+    words = arrays["words"].tobytes().decode().split("\n") if len(arrays["words"]) else []
+    return dict(zip(words, arrays["counts"].tolist(), strict=True))

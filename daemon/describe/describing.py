@@ -1,18 +1,22 @@
-"""Photos described from beginning to end: codebooks fitted, every photo described, the catalog written."""
+"""Objects described from beginning to end: what has to be fitted is fitted, every object described, the
+catalog written.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from heapq import nsmallest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from daemon.describe.blocks import PALETTE
-from daemon.describe.chunks import PhotoChunk, Work, do_chunk
+from daemon.describe.chunks import RawChunk, Work, do_chunk, unpacked_counts
 from daemon.describe.codebooks import Floats, TooFewVectors, fit_codebook
 from daemon.describe.fit import FORMAT, DescriberFit
 from daemon.describe.merge import PartFile, add_parts, frequencies
@@ -20,48 +24,63 @@ from daemon.describe.pictures import LONGEST
 from daemon.describe.pool import done_by
 from daemon.describe.run_folder import DescribedFiles, remove_run, run_folder, write_file
 from daemon.describe.settings import settings_text
-from daemon.describe.sources import IdRule, PhotoRef, find_photos
-from daemon.describe.views import TERMS, VIEWS, codebook_sizes
+from daemon.describe.sources import PhotoList, RawObject, RawSource
+from daemon.describe.texts import add_counts, chosen_words
+from daemon.describe.views import OF_PHOTOS, TERMS, TEXT, VIEWS, codebook_sizes
 from daemon.exits import EX_DATAERR, EX_UNAVAILABLE, EX_USAGE, UserError
 from streams.event import SpaceSpec, ViewSpec
 from streams.items import Display
 from streams.objects.catalog_file import DEFAULT_SPACE, CatalogWriter
+from streams.objects.rows import cut
 
-CHUNK = 64
-"""Photos of a piece of work: some seconds, which a kill costs at most."""
+PHOTOS_AT_ONCE = 64
+"""Of a piece of work: some seconds, which a kill costs at most."""
+TEXTS_AT_ONCE = 1024
 SAMPLE = 5_000
 """Photos that codebooks are fitted on."""
 _FITTED_ON = {"pixels": 200_000, "sift": 200_000, "surf": 200_000, "blocks": 400_000}
-"""Most vectors of each kind: 25 to 130 MB."""
+"""Most vectors of each kind: up to 130 MB."""
 
 Tell = Callable[[str, int, int], None]
-"""Hears the stage, and how many of how many photos it has done."""
+"""Hears the stage, and how many of how many objects it has done."""
 
 
 @dataclass(frozen=True)
-class PhotoSettings:
-    """views: names. terms: words of the visual terms. ids: what an object is named by. fitted: a fit to
-    describe by, with its views, terms and longest side. strict: a photo that cannot be read ends the run.
-    workers: processes. fresh: what a run that was cut did is thrown away. sample: photos that codebooks are
-    fitted on."""
+class DescribeSettings:
+    """views: names. terms: words of the visual terms; words: most of the texts'. fitted: a fit to describe
+    by, with its views and sizes. model: folder of a text model, "" for tf-idf. strict: an object that cannot
+    be used ends the run. workers: processes. fresh: what a run that was cut did is thrown away. sample:
+    photos that codebooks are fitted on."""
 
     views: tuple[str, ...]
     terms: int = 10_000
+    words: int = 50_000
     longest: int = LONGEST
     seed: int = 0
-    ids: IdRule = "stem"
     fitted: DescriberFit | None = None
+    model: str = ""
     strict: bool = False
     workers: int = 1
     fresh: bool = False
     sample: int = SAMPLE
 
     def start(self) -> DescriberFit:
-        """What is known before the first photo. Raises UserError where packages are missing."""
-        libraries = photo_libraries()
-        if self.fitted is not None:
-            return self.fitted
-        return DescriberFit(self.views, self.longest, self.seed, libraries=libraries)
+        """What is known before the first object. Raises UserError where packages or the model are missing."""
+        views = self.views if self.fitted is None else self.fitted.views
+        libraries = _libraries(any(name in OF_PHOTOS for name in views))
+        name, dim, state = _text_model(self.model) if self.model and TEXT in views else ("", 0, "")
+        if self.fitted is None:
+            return DescriberFit(
+                views, self.longest, self.seed, model=name, dim=dim, model_state=state, libraries=libraries
+            )
+        if self.fitted.model_state != state:
+            former = f"the model {self.fitted.model!r}" if self.fitted.model else "tf-idf"
+            raise UserError(
+                f"the texts were described by {former}, now by {name or 'tf-idf'!r} or other files of it",
+                "give the same --text-model, or none where there was none",
+                EX_USAGE,
+            )
+        return self.fitted
 
 
 @dataclass(frozen=True)
@@ -75,41 +94,56 @@ class DescribeReport:
     entries: Mapping[str, float] = field(default_factory=dict)
 
 
-def photo_libraries() -> dict[str, str]:
+def _libraries(photos: bool) -> dict[str, str]:
     """Versions of what computes. Raises UserError where a package is missing."""
-    try:
-        import cv2
-        import PIL
-        import skimage
-        import sklearn
-    except ImportError as error:
-        raise UserError(
-            f"photos are described with OpenCV and scikit-image: {error}",
-            "pip install 'tripletd[photos]'",
-            EX_UNAVAILABLE,
-        ) from None
-    found = {"opencv": cv2, "pillow": PIL, "scikit-image": skimage, "scikit-learn": sklearn, "numpy": np}
+    import sklearn
+
+    found: dict[str, Any] = {"scikit-learn": sklearn, "numpy": np}
+    if photos:
+        try:
+            import cv2
+            import PIL
+            import skimage
+        except ImportError as error:
+            raise UserError(
+                f"photos are described with OpenCV and scikit-image: {error}",
+                "pip install 'tripletd[photos]'",
+                EX_UNAVAILABLE,
+            ) from None
+        found |= {"opencv": cv2, "pillow": PIL, "scikit-image": skimage}
     return {name: str(module.__version__) for name, module in found.items()}
+
+
+def _text_model(folder: str) -> tuple[str, int, str]:
+    """Name, dimensions and a digest of a text model in a folder. Raises UserError."""
+    from daemon.serve.text_model import TextModel
+
+    opened = TextModel.open(Path(folder), 1)
+    state = sha256()
+    for path in (opened.layout.encoder, Path(folder, "tokenizer.json")):
+        with path.open("rb") as file:
+            while piece := file.read(1 << 20):
+                state.update(piece)
+    return opened.name, opened.dim, state.hexdigest()
 
 
 def _silent(stage: str, done: int, total: int) -> None:
     pass
 
 
-def describe_photos_to(
-    source: Path, out: Path, settings: PhotoSettings, tell: Tell = _silent
+def describe_to(
+    source: RawSource, out: Path, settings: DescribeSettings, tell: Tell = _silent
 ) -> DescribeReport:
-    """Describe every photo of a source and write the catalog `out` and what belongs to it.
+    """Describe every object of a source and write the catalog `out` and what belongs to it.
 
-    A run that was ended anyhow goes on where it was when it is started again, and writes the same bytes. A
-    photo that cannot be read is left out and named, in strict runs refused. Memory: that of a piece of work
-    for each process, of the samples, and some 300 bytes for the name of each photo. Raises UserError.
+    A run that was ended anyhow goes on where it was when it is started again, and writes the same bytes. An
+    object that cannot be used is left out and named; strict runs end at it. Memory: of each process that of a
+    piece of work, the samples, and the ids. Raises UserError.
     """
     files = DescribedFiles.of(out)
     fit = settings.start()
-    photos = find_photos(source, settings.ids)
-    with run_folder(files, _plan(settings, fit, photos), settings.fresh) as folder:
-        run = _PhotoRun(folder, photos, settings, tell)
+    with run_folder(files, _plan(settings, fit, source), settings.fresh) as folder:
+        run = _Run(folder, source, settings, tell)
         if settings.fitted is None:
             fit = run.fit(fit)
         report = run.write(files, fit)
@@ -117,57 +151,74 @@ def describe_photos_to(
     return report
 
 
-def _plan(settings: PhotoSettings, fit: DescriberFit, photos: Sequence[PhotoRef]) -> dict[str, Any]:
-    """All that decides what is written."""
-    listing = sha256()
-    for photo in photos:
-        listing.update(repr((photo.id, photo.name, photo.size, photo.changed)).encode())
+def _plan(settings: DescribeSettings, fit: DescriberFit, source: RawSource) -> dict[str, Any]:
+    """All that decides what is written, under the words that people know it by."""
+    fitted = settings.fitted is not None
     return {
         "format": FORMAT,
-        "photos": f"{len(photos)} {listing.hexdigest()}",
+        "objects": f"{source.count()} {source.state()}",
         "views": list(fit.views),
-        "terms": settings.terms if settings.fitted is None else 0,
+        "terms": 0 if fitted else settings.terms,
+        "words": 0 if fitted else settings.words,
         "longest": fit.longest,
         "seed": fit.seed,
         "sample": settings.sample,
-        "fit": "" if settings.fitted is None else sha256(fit.encoded()).hexdigest(),
-        "libraries": photo_libraries(),
+        "fit": sha256(fit.encoded()).hexdigest() if fitted else "",
+        "text model": fit.model_state,
+        "libraries": _libraries(any(name in OF_PHOTOS for name in fit.views)),
     }
 
 
-class _PhotoRun:
+class _Run:
     """One run; its folder holds what is done."""
 
-    def __init__(self, folder: Path, photos: Sequence[PhotoRef], settings: PhotoSettings, tell: Tell) -> None:
-        self._folder, self._photos, self._settings, self._tell = folder, photos, settings, tell
+    def __init__(self, folder: Path, source: RawSource, settings: DescribeSettings, tell: Tell) -> None:
+        self._folder, self._source, self._settings, self._tell = folder, source, settings, tell
 
     def fit(self, start: DescriberFit) -> DescriberFit:
-        """Palette and codebooks, of a sample of the photos."""
-        sizes = codebook_sizes(start.views, self._settings.terms)
-        if not sizes:
-            return start
-        sample = self._sample()
+        """Palette and codebooks, of a sample of the photos; the words of the texts."""
+        fit, sizes = start, codebook_sizes(start.views, self._settings.terms)
         kinds = {VIEWS[name].of for name in sizes}
-        wanted = {"pixels"} if "blocks" in kinds else set()
-        first = self._fit_step("codebooks", start, sample, "sample", sorted(wanted | (kinds - {"blocks"})))
-        if "blocks" not in kinds:
-            return first
-        return self._fit_step("terms", first, sample, "blocks", ["blocks"])
+        if sizes:
+            sample = PhotoList(self._sample())
+            first = sorted(({"pixels"} if "blocks" in kinds else set()) | (kinds - {"blocks"}))
+            fit = self._fit_codebooks("codebooks", fit, sample, "sample", first)
+            if "blocks" in kinds:
+                fit = self._fit_codebooks("terms", fit, sample, "blocks", ["blocks"])
+        if TEXT in fit.views and not fit.model:
+            fit = self._fit_words(fit)
+        return fit
 
-    def _fit_step(
-        self, name: str, fit: DescriberFit, sample: Sequence[PhotoRef], work: Work, kinds: Sequence[str]
+    def _fit_words(self, fit: DescriberFit) -> DescriberFit:
+        total: Counter[str] = Counter()
+        for part in self._work("counting words", fit, self._source, "words", {}):
+            add_counts(total, unpacked_counts(part.arrays()))
+        words = chosen_words(total, self._settings.words)
+        if not words:
+            raise UserError(
+                "no word is in two of the texts", "give more texts, or a --text-model", EX_DATAERR
+            )
+        return replace(fit, words=words)
+
+    def _fit_codebooks(
+        self, name: str, fit: DescriberFit, sample: PhotoList, work: Work, kinds: Sequence[str]
     ) -> DescriberFit:
         """Fit the codebooks that are made of vectors of these kinds; those of a former start are taken."""
         done = self._folder / f"{name}.safetensors"
         if done.exists():
             return DescriberFit.load(done)
-        quota = {kind: -(-_FITTED_ON[kind] // len(sample)) for kind in kinds}
-        parts = self._work(f"sampling for {name}", fit, sample, work, quota)
+        quota = {kind: -(-_FITTED_ON[kind] // sample.count()) for kind in kinds}
+        parts = list(self._work(f"sampling for {name}", fit, sample, work, quota))
+        self._tell(f"fitting {name}", 0, 0)
         for kind in kinds:
             vectors = _vectors(parts, kind)
-            self._tell(f"fitting {name}", 0, 0)
             if vectors is None:
-                raise self._nothing(sample)
+                raise UserError(
+                    f"{sample.count():,} photos give no {kind} to fit codebooks on: they cannot be read, or"
+                    " show nothing",
+                    "describe one of them alone, with --views lbp59, to see why",
+                    EX_DATAERR,
+                )
             if kind == "pixels":
                 fit = replace(fit, palette=_codebook("palette", vectors, PALETTE, fit.seed))
             for view, size in codebook_sizes(fit.views, self._settings.terms).items():
@@ -177,95 +228,109 @@ class _PhotoRun:
         write_file(done, lambda file: file.write(encoded))
         return fit
 
-    def _nothing(self, sample: Sequence[PhotoRef]) -> UserError:
-        from daemon.describe.pictures import UnreadablePicture, decoded
-        from daemon.describe.sources import read_photo
-
-        try:
-            decoded(read_photo(sample[0]))
-        except UnreadablePicture as error:
-            return _none_readable(sample[0].name, str(error))
-        return UserError("the photos have no points of interest", "leave out sift and surf views", EX_DATAERR)
-
-    def _sample(self) -> list[PhotoRef]:
-        """Photos drawn by their ids, in their order."""
-        if len(self._photos) <= self._settings.sample:
-            return list(self._photos)
-        drawn = [
-            (sha256(f"{self._settings.seed} {one.id}".encode()).digest(), at)
-            for at, one in enumerate(self._photos)
-        ]
-        return [self._photos[at] for at in sorted(at for _, at in sorted(drawn)[: self._settings.sample])]
+    def _sample(self) -> list[RawObject]:
+        """Objects drawn by their ids, in their order."""
+        drawn = nsmallest(
+            self._settings.sample,
+            (
+                (sha256(f"{self._settings.seed} {one.id}".encode()).digest(), at, one._replace(text=""))
+                for at, one in enumerate(one for piece in self._source.pieces(TEXTS_AT_ONCE) for one in piece)
+            ),
+        )
+        return [one for _, _, one in sorted(drawn, key=lambda found: found[1])]
 
     def _work(
-        self,
-        stage: str,
-        fit: DescriberFit,
-        photos: Sequence[PhotoRef],
-        work: Work,
-        quota: Mapping[str, int],
-    ) -> list[PartFile]:
-        """Have every piece done that is not done yet; the files of all, in the order of the photos."""
+        self, stage: str, fit: DescriberFit, source: RawSource, work: Work, quota: Mapping[str, int]
+    ) -> Iterator[PartFile]:
+        """Have every piece done that is not done yet; then the files of all, in the order of the objects."""
         path, encoded = self._folder / f"fit-for-{work}.safetensors", fit.encoded()
-        write_file(path, lambda file: file.write(encoded))
-        parts = [
-            PartFile(self._folder / f"{work}-{at // CHUNK:07d}.npz", photos[at : at + CHUNK])
-            for at in range(0, len(photos), CHUNK)
-        ]
-        missing = [part for part in parts if not part.path.exists()]
-        done = len(photos) - sum(len(part.photos) for part in missing)
-        self._tell(stage, done, len(photos))
-        pieces = (PhotoChunk(work, part.photos, str(part.path), str(path), quota) for part in missing)
-        workers = min(self._settings.workers, max(1, len(missing)))
+        if not path.exists():
+            write_file(path, lambda file: file.write(encoded))
+        done, total, waiting = 0, source.count(), 0
+        for part in self._parts(fit, source, work):
+            done, waiting = (done + len(part.objects), waiting) if part.path.exists() else (done, waiting + 1)
+        self._tell(stage, done, total)
+        pieces = (
+            RawChunk(work, part.objects, str(part.path), str(path), quota, self._settings.model)
+            for part in self._parts(fit, source, work)
+            if not part.path.exists()
+        )
+        workers = min(self._settings.workers, max(1, waiting))
         for piece, refused in done_by(workers, do_chunk, pieces):
-            done += len(piece.photos)
-            self._tell(stage, done, len(photos))
-            if refused and self._settings.strict and work == "describe":
-                part = next(one for one in parts if str(one.path) == piece.into)
-                name, reason = part.read()[2][0]
-                raise UserError(
-                    f"{name}: {reason}", "repair it or take it out, or leave out --strict", EX_DATAERR
-                )
-        return parts
+            done += len(piece.objects)
+            self._tell(stage, done, total)
+            if refused and self._settings.strict:
+                self._end_at_first(PartFile(Path(piece.into), piece.objects))
+        return self._parts(fit, source, work)
+
+    def _parts(self, fit: DescriberFit, source: RawSource, work: Work) -> Iterator[PartFile]:
+        photos = work != "words" and any(name in OF_PHOTOS for name in fit.views)
+        size = PHOTOS_AT_ONCE if photos else TEXTS_AT_ONCE
+        for number, piece in enumerate(source.pieces(size)):
+            yield PartFile(self._folder / f"{work}-{number:07d}.npz", piece)
+
+    def _end_at_first(self, part: PartFile) -> None:
+        for name, reason in part.read()[2]:
+            part.path.unlink()  # so that it is looked at again when it was repaired
+            raise UserError(f"{name}: {reason}", "repair it, take it out, or leave out --strict", EX_DATAERR)
 
     def write(self, files: DescribedFiles, fit: DescriberFit) -> DescribeReport:
-        """Describe every photo and write all files, the catalog last."""
-        parts = self._work("describing", fit, self._photos, "describe", {})
-        refused = [one for part in parts for one in part.read()[2]]
-        if self._settings.strict and refused:
-            raise UserError(f"{refused[0][0]}: {refused[0][1]}", "repair it or take it out", EX_DATAERR)
-        self._tell("writing", 0, len(self._photos))
-        sizes = {name: len(fit.codebooks[name]) for name in fit.views if VIEWS[name].of}
-        weights: Mapping[str, Floats] = fit.weights
-        objects = len(self._photos) - len(refused)
+        """Describe every object and write all files, the catalog last."""
+        refused: list[tuple[str, str]] = []
+        for part in self._work("describing", fit, self._source, "describe", {}):
+            refused += part.read()[2]
+            if refused and self._settings.strict:
+                self._end_at_first(part)
+        objects = self._source.count() - len(refused)
         if not objects:
-            raise _none_readable(*refused[0])
+            name, reason = refused[0]
+            raise UserError(f"none can be used; the first, {name}: {reason}", "", EX_DATAERR)
+        sizes = _word_counts(fit)
         if self._settings.fitted is None:
-            weights, _ = frequencies(parts, sizes)
+            weights = frequencies(self._parts(fit, self._source, "describe"), sizes)
             fit = replace(fit, weights=weights, objects=objects)
-        space = SpaceSpec(DEFAULT_SPACE, tuple(_spec(name, sizes) for name in fit.views))
-        totals = dict.fromkeys(sizes, 0.0)
+        space = SpaceSpec(DEFAULT_SPACE, tuple(_spec(name, fit, sizes) for name in fit.views))
         with CatalogWriter(self._folder, space) as writer:
-            done = 0
-            for part, entries in add_parts(writer, parts, fit.views, weights, _shown_beside(files.catalog)):
-                done += len(part.photos)
-                self._tell("writing", done, len(self._photos))
-                for name, count in entries.items():
-                    totals[name] += count
-            encoded = fit.encoded()
-            if self._settings.fitted is None:
-                write_file(files.fitted, lambda file: file.write(encoded))
-            if refused:
-                text = "".join(f"{name}\t{' '.join(reason.split())}\n" for name, reason in refused)
-                write_file(files.refused, lambda file: file.write(text.encode(errors="replace")))
-            config = settings_text(files.catalog.name, space).encode()
-            write_file(files.settings, lambda file: file.write(config))
+            totals = self._add_all(writer, fit, files)
+            self._write_files(files, fit, refused, space)
             write_file(files.catalog, writer.write)
         return DescribeReport(files, objects, refused, {name: one / objects for name, one in totals.items()})
 
+    def _add_all(self, writer: CatalogWriter, fit: DescriberFit, files: DescribedFiles) -> dict[str, float]:
+        """Every object into the catalog; the non-zeros of all, by view with words."""
+        totals, done, total = dict.fromkeys(fit.weights, 0.0), 0, self._source.count()
+        self._tell("writing", 0, total)
+        parts = self._parts(fit, self._source, "describe")
+        for part, entries in add_parts(writer, parts, fit.views, fit.weights, _shown_beside(files.catalog)):
+            done += len(part.objects)
+            self._tell("writing", done, total)
+            for name, count in entries.items():
+                totals[name] += count
+        return totals
 
-def _spec(name: str, sizes: Mapping[str, int]) -> ViewSpec:
-    return ViewSpec(name, VIEWS[name].kind, sizes.get(name, VIEWS[name].dim))
+    def _write_files(
+        self, files: DescribedFiles, fit: DescriberFit, refused: Sequence[tuple[str, str]], space: SpaceSpec
+    ) -> None:
+        if self._settings.fitted is None:
+            encoded = fit.encoded()
+            write_file(files.fitted, lambda file: file.write(encoded))
+        if refused:
+            text = "".join(f"{name}\t{' '.join(reason.split())}\n" for name, reason in refused)
+            write_file(files.refused, lambda file: file.write(text.encode(errors="replace")))
+        config = settings_text(files.catalog.name, space, self._settings.model if fit.model else "").encode()
+        write_file(files.settings, lambda file: file.write(config))
+
+
+def _word_counts(fit: DescriberFit) -> dict[str, int]:
+    """Words of each view that has some."""
+    sizes = {name: len(codebook) for name, codebook in fit.codebooks.items()}
+    return sizes | ({TEXT: len(fit.words)} if fit.words else {})
+
+
+def _spec(name: str, fit: DescriberFit, sizes: Mapping[str, int]) -> ViewSpec:
+    if name == TEXT and fit.model:
+        return ViewSpec(name, "dense", fit.dim)
+    return ViewSpec(name, "sparse" if VIEWS[name].sparse else "dense", sizes.get(name, VIEWS[name].dim))
 
 
 def _vectors(parts: Sequence[PartFile], kind: str) -> np.ndarray[Any, Any] | None:
@@ -286,21 +351,18 @@ def _codebook(name: str, vectors: np.ndarray[Any, Any], size: int, seed: int) ->
         raise UserError(f"{name}: {error}", remedy, EX_USAGE) from None
 
 
-def _none_readable(name: str, reason: str) -> UserError:
-    return UserError(f"no photo can be read; the first, {name}: {reason}", "", EX_DATAERR)
-
-
-def _shown_beside(catalog: Path) -> Callable[[PhotoRef], Display]:
-    """What people see of a photo: its name, the folders that it lies in as tags, and its path where it is a
-    file below the catalog's folder, where the page of `serve` looks for pictures."""
+def _shown_beside(catalog: Path) -> Callable[[RawObject], Display]:
+    """What people see of an object: its title, the folders that its photo lies in as tags, its text, and its
+    photo where that is a file below the catalog's folder, where the page of `serve` looks for pictures."""
     root = catalog.parent.resolve()
 
-    def shown(photo: PhotoRef) -> Display:
+    def shown(one: RawObject) -> Display:
         image = None
-        if photo.offset < 0:
-            place = Path(os.path.abspath(photo.file))
+        if one.file and one.offset < 0:
+            place = Path(os.path.abspath(one.file))
             image = place.relative_to(root).as_posix() if place.is_relative_to(root) else None
-        tags = tuple(dict.fromkeys(part for part in photo.folders if part not in ("/", ".", "..")))
-        return Display(title=photo.id, image=image, tags=tags)
+        text = cut(one.text) if one.text else None
+        title = one.title or (None if text else one.id)
+        return Display(title=cut(title) if title else None, text=text, image=image, tags=one.folders)
 
     return shown

@@ -24,7 +24,8 @@ FORMAT = "tripletd.described/1"
 @dataclass(frozen=True)
 class DescriberFit:
     """views: names in their order. longest: pixels of a photo's longer side. weights: of each view with
-    words, d_i. words: of the texts' view. model: name of the text model, "" without one; dim: of its vectors.
+    words, d_i. words: of the texts' view. model: name of the text model, "" without one; dim: of its vectors;
+    model_state: a digest of its files.
     objects: how many it was fitted on. libraries: versions that computed it, for those who wonder."""
 
     views: tuple[str, ...]
@@ -37,6 +38,7 @@ class DescriberFit:
     words: tuple[str, ...] = ()
     model: str = ""
     dim: int = 0
+    model_state: str = ""
     libraries: Mapping[str, str] = field(default_factory=dict)
 
     def with_codebooks(self, more: Mapping[str, Floats]) -> DescriberFit:
@@ -60,6 +62,7 @@ class DescriberFit:
             "objects": self.objects,
             "model": self.model,
             "dim": self.dim,
+            "model_state": self.model_state,
             "libraries": dict(sorted(self.libraries.items())),
         }
         # One entry: a second one would stand before or after it by chance.
@@ -96,6 +99,7 @@ class DescriberFit:
             tuple(words),
             said["model"],
             said["dim"],
+            said["model_state"],
             said["libraries"],
         )
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from daemon.describe.describing import SAMPLE, DescribeSettings, describe_to
 from daemon.describe.fit import DescriberFit
-from daemon.describe.photo_run import SAMPLE, PhotoSettings, describe_photos_to
 from daemon.describe.pictures import LONGEST
 from daemon.describe.sources import IdRule
-from daemon.describe.views import named_views
+from daemon.describe.tables import TableColumns, raw_source
+from daemon.describe.views import TEXT, named_views
 from streams.catalog import Catalog, load_catalog
 
 
@@ -46,9 +47,35 @@ def described_photos(
     Raises UserError.
     """
     names = named_views(views) if fitted is None else fitted.views
-    settings = PhotoSettings(names, terms, longest, seed, ids, fitted, workers=workers, sample=sample)
+    settings = DescribeSettings(
+        names, terms, longest=longest, seed=seed, fitted=fitted, workers=workers, sample=sample
+    )
+    return _in_memory(Path(source), settings, ids, TableColumns())
+
+
+def described_texts(
+    source: str | Path,
+    *,
+    words: int = 50_000,
+    model: str | Path = "",
+    fitted: DescriberFit | None = None,
+    columns: TableColumns | None = None,
+    workers: int = 1,
+) -> DescribedObjects:
+    """The texts of a table or of JSON lines, as tf-idf of at most so many words, or, with the folder of a
+    text model, as its vectors. workers: as of `described_photos`. Raises UserError."""
+    settings = DescribeSettings((TEXT,), words=words, fitted=fitted, model=str(model or ""), workers=workers)
+    return _in_memory(Path(source), settings, "stem", columns or TableColumns())
+
+
+def _in_memory(
+    source: Path, settings: DescribeSettings, ids: IdRule, columns: TableColumns
+) -> DescribedObjects:
+    views = settings.views if settings.fitted is None else settings.fitted.views
     with tempfile.TemporaryDirectory(prefix="tripletd-describe-") as folder:
-        report = describe_photos_to(Path(source), Path(folder, "items.safetensors"), settings)
-        fit = fitted or DescriberFit.load(report.files.fitted)
+        report = describe_to(
+            raw_source(source, views, ids, columns), Path(folder, "items.safetensors"), settings
+        )
+        fit = settings.fitted or DescriberFit.load(report.files.fitted)
         catalog = load_catalog(report.files.catalog)
     return DescribedObjects(catalog, fit, report.refused, dict(report.entries))

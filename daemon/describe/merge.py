@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from daemon.describe.codebooks import Bag, Floats, Ints, inverse_frequencies, weigh
-from daemon.describe.sources import PhotoRef
+from daemon.describe.sources import RawObject
 from daemon.describe.views import VIEWS
 from streams.event import Column, DenseColumn, SparseColumn
 from streams.items import Display
@@ -22,30 +22,34 @@ from streams.objects.rows import ObjectRows, packed_display
 
 @dataclass(frozen=True, slots=True)
 class PartFile:
-    """What a piece of work left, and the photos that it was of."""
+    """What a piece of work left, and the objects that it was of."""
 
     path: Path
-    photos: Sequence[PhotoRef]
+    objects: Sequence[RawObject]
 
-    def read(self) -> tuple[dict[str, np.ndarray[Any, Any]], list[PhotoRef], list[tuple[str, str]]]:
-        """Arrays, the photos of their rows, and (name, reason) of those that were refused."""
+    def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        """All that is in it."""
         with np.load(self.path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+            return {name: file[name] for name in file.files}
+
+    def read(self) -> tuple[dict[str, np.ndarray[Any, Any]], list[RawObject], list[tuple[str, str]]]:
+        """Of described objects: arrays, the objects of their rows, and (name, reason) of those refused."""
+        arrays = self.arrays()
         refused = dict(json.loads(arrays.pop("refused").tobytes()))
-        kept = [photo for row, photo in enumerate(self.photos) if row not in refused]
-        return arrays, kept, [(self.photos[row].name, reason) for row, reason in refused.items()]
+        kept = [one for row, one in enumerate(self.objects) if row not in refused]
+        return arrays, kept, [(self.objects[row].name, reason) for row, reason in refused.items()]
 
 
-def frequencies(parts: Iterable[PartFile], sizes: Mapping[str, int]) -> tuple[dict[str, Floats], int]:
-    """d_i of each word of the views with words, and how many photos were described. sizes: words by view."""
+def frequencies(parts: Iterable[PartFile], sizes: Mapping[str, int]) -> dict[str, Floats]:
+    """d_i of each word of the views with words. sizes: words by view."""
     holding: dict[str, Ints] = {name: np.zeros(size, np.int64) for name, size in sizes.items()}
-    photos = 0
+    objects = 0
     for part in parts:
         arrays, kept, _ = part.read()
-        photos += len(kept)
+        objects += len(kept)
         for name in sizes if kept else ():
             holding[name] += np.bincount(arrays[f"{name}.words"], minlength=sizes[name])
-    return {name: inverse_frequencies(found, photos) for name, found in holding.items()}, photos
+    return {name: inverse_frequencies(found, objects) for name, found in holding.items()}
 
 
 def add_parts(
@@ -53,10 +57,10 @@ def add_parts(
     parts: Iterable[PartFile],
     names: Sequence[str],
     weights: Mapping[str, Floats],
-    shown: Callable[[PhotoRef], Display],
+    shown: Callable[[RawObject], Display],
 ) -> Iterator[tuple[PartFile, dict[str, float]]]:
-    """Give every described photo to the writer, part by part; yields each part with the non-zeros that its
-    photos have in each view with words."""
+    """Give every described object to the writer, part by part; yields each part with the non-zeros that its
+    objects have in each view with words."""
     for part in parts:
         arrays, kept, _ = part.read()
         entries: dict[str, float] = {}
@@ -67,9 +71,9 @@ def add_parts(
                     views[name], entries[name] = _weighed(arrays, name, weights[name])
                 else:
                     views[name] = DenseColumn(np.asarray(arrays[name], np.float32))
-            said = [packed_display(shown(photo)) for photo in kept]
-            places = [photo.name for photo in kept]
-            writer.add(ObjectRows([photo.id for photo in kept], views, said, places.__getitem__))
+            said = [packed_display(shown(one)) for one in kept]
+            places = [one.name for one in kept]
+            writer.add(ObjectRows([one.id for one in kept], views, said, places.__getitem__))
         yield part, entries
 
 
@@ -84,7 +88,7 @@ def _weighed(arrays: Mapping[str, Any], name: str, weights: Floats) -> tuple[Col
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     words = np.concatenate([bag.words for bag in bags])
     values = np.concatenate([bag.counts for bag in bags])
-    if VIEWS[name].kind == "sparse":
+    if VIEWS[name].sparse:
         return SparseColumn(indptr, words, values, len(weights)), float(len(words))
     rows = np.zeros((len(bags), len(weights)), np.float32)
     rows[np.repeat(np.arange(len(bags)), lengths), words] = values

@@ -20,8 +20,8 @@ MOST_PIXELS = 100_000_000
 MOST_BYTES = 256 << 20
 
 
-class UnreadablePicture(Exception):
-    """A file that is no picture, a damaged one, or one too large; the message says which."""
+class UnusableObject(Exception):
+    """An object without a picture or text that can be used; the message says why."""
 
 
 def decoded(encoded: bytes, longest: int = LONGEST) -> Pixels:
@@ -29,9 +29,9 @@ def decoded(encoded: bytes, longest: int = LONGEST) -> Pixels:
     `SHORTEST`.
 
     Proportions are kept but for a shorter side that would come below `SHORTEST`, which is then that long.
-    Transparency is white; of an animation the first frame counts. Raises UnreadablePicture.
+    Transparency is white; of an animation the first frame counts. Raises UnusableObject.
     """
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
@@ -40,14 +40,16 @@ def decoded(encoded: bytes, longest: int = LONGEST) -> Pixels:
                 opened.draft("RGB", (2 * longest, 2 * longest))
                 if opened.width * opened.height > MOST_PIXELS:
                     size = f"{opened.width:,} x {opened.height:,} pixels"
-                    raise UnreadablePicture(f"{size} are more than {MOST_PIXELS:,}")
+                    raise UnusableObject(f"{size} are more than {MOST_PIXELS:,}")
                 opened.load()
                 upright = ImageOps.exif_transpose(opened)
                 return _fitted(np.asarray(_opaque(upright), np.uint8), longest)
-    except (UnreadablePicture, MemoryError):
+    except (UnusableObject, MemoryError):
         raise
+    except UnidentifiedImageError:
+        raise UnusableObject("no picture in a format that Pillow knows") from None
     except Exception as error:  # noqa: BLE001  decoders raise whatever their format's code ran into
-        raise UnreadablePicture(str(error)[:200] or type(error).__name__) from None
+        raise UnusableObject(str(error)[:200] or type(error).__name__) from None
 
 
 def _opaque(picture: object) -> object:

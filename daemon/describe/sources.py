@@ -6,37 +6,74 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
-from daemon.describe.pictures import MOST_BYTES, UnreadablePicture
+from daemon.describe.pictures import MOST_BYTES, UnusableObject
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".jp2", ".ppm", ".pgm", ".pbm")
 """Of the names that count as photos in a folder or a tar; a list may name any file."""
-LISTS = (".txt", ".tsv")
+LIST = ".txt"
 
 IdRule = Literal["stem", "path"]
 
 
-class PhotoRef(NamedTuple):
-    """One photo: its object's id, the name that messages use, the file that it is in, from where (-1: all of
-    it) and how many bytes; when the file changed last."""
+class RawObject(NamedTuple):
+    """What is known of an object before it is described: its id and the name that messages use; of its photo
+    the file that it is in, from where (-1: all of it), how many bytes (-1: not known), and when it changed
+    last; its text, and a title that people see; the folders that the photo lies in, seen from where all were
+    found."""
 
     id: str
     name: str
-    file: str
-    offset: int
-    size: int
+    file: str = ""
+    offset: int = -1
+    size: int = -1
     changed: int = 0
-
-    @property
-    def folders(self) -> tuple[str, ...]:
-        """Those that it lies in, seen from the source."""
-        return PurePosixPath(self.name).parent.parts
+    text: str = ""
+    title: str = ""
+    folders: tuple[str, ...] = ()
 
 
-def find_photos(source: Path, ids: IdRule = "stem") -> list[PhotoRef]:
+class RawSource(Protocol):
+    """Objects that are gone through several times, in one order."""
+
+    def count(self) -> int:
+        """How many there are."""
+
+    def state(self) -> str:
+        """Another one where the objects are others, or may be."""
+
+    def pieces(self, size: int) -> Iterator[list[RawObject]]:
+        """All of them, so many at a time."""
+
+
+class PhotoList:
+    """Photos that were found."""
+
+    def __init__(self, photos: list[RawObject]) -> None:
+        self._photos = photos
+
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._photos)
+
+    def state(self) -> str:
+        """Of ids, names, sizes and times."""
+        listing = sha256()
+        for photo in self._photos:
+            listing.update(repr((photo.id, photo.name, photo.size, photo.changed)).encode())
+        return listing.hexdigest()
+
+    def pieces(self, size: int) -> Iterator[list[RawObject]]:
+        """All of them, so many at a time."""
+        for at in range(0, len(self._photos), size):
+            yield self._photos[at : at + size]
+
+
+def find_photos(source: Path, ids: IdRule = "stem") -> list[RawObject]:
     """Every photo of a folder and those below it, of an uncompressed tar, or of a list: `.txt` with a path
     per line, `.tsv` with an id, a tab and a path; relative paths begin at the list.
 
@@ -48,7 +85,7 @@ def find_photos(source: Path, ids: IdRule = "stem") -> list[PhotoRef]:
         kind = source.stat().st_mode
         if stat.S_ISDIR(kind):
             found = sorted(_in_folder(source, ids), key=lambda one: one.name)
-        elif source.suffix.lower() in LISTS:
+        elif source.suffix.lower() == LIST:
             found = list(_in_list(source, ids))
         else:
             found = sorted(_in_tar(source, ids), key=lambda one: one.name)
@@ -63,20 +100,26 @@ def find_photos(source: Path, ids: IdRule = "stem") -> list[PhotoRef]:
     return found
 
 
-def read_photo(photo: PhotoRef) -> bytes:
-    """The bytes of one. Raises UnreadablePicture: it is away, or too large."""
-    if photo.size > MOST_BYTES:
-        raise UnreadablePicture(f"{photo.size:,} bytes are more than {MOST_BYTES:,}")
+def read_photo(photo: RawObject) -> bytes:
+    """The bytes of one. Raises UnusableObject: it is away, no regular file, or too large."""
+    if not photo.file:
+        raise UnusableObject("it has no photo")
     try:
-        with open(photo.file, "rb") as file:
-            if photo.offset >= 0:
-                file.seek(photo.offset)
-            return file.read(photo.size)
+        # Without waiting for the other end of a pipe, should somebody have put one there.
+        with open(photo.file, "rb", opener=lambda name, mode: os.open(name, mode | os.O_NONBLOCK)) as file:
+            about = os.fstat(file.fileno())
+            size = photo.size if photo.size >= 0 else about.st_size
+            if not stat.S_ISREG(about.st_mode):
+                raise UnusableObject("no regular file")
+            if size > MOST_BYTES:
+                raise UnusableObject(f"{size:,} bytes are more than {MOST_BYTES:,}")
+            file.seek(max(photo.offset, 0))
+            return file.read(size)
     except OSError as error:
-        raise UnreadablePicture(error.strerror or str(error)) from None
+        raise UnusableObject(error.strerror or str(error)) from None
 
 
-def _in_folder(folder: Path, ids: IdRule) -> Iterator[PhotoRef]:
+def _in_folder(folder: Path, ids: IdRule) -> Iterator[RawObject]:
     def refuse(error: OSError) -> None:
         raise error
 
@@ -89,20 +132,16 @@ def _in_folder(folder: Path, ids: IdRule) -> Iterator[PhotoRef]:
             found = path.stat()
             if stat.S_ISREG(found.st_mode):
                 relative = path.relative_to(folder).as_posix()
-                yield _of_file(path, relative, _id(relative, ids), found)
+                yield _of_file(path, relative, _id(relative, ids), found)._replace(folders=_folders(relative))
 
 
-def _in_list(path: Path, ids: IdRule) -> Iterator[PhotoRef]:
+def _in_list(path: Path, ids: IdRule) -> Iterator[RawObject]:
     with path.open(encoding="utf-8", errors="surrogateescape") as lines:
         for number, line in enumerate(lines, 1):
             text = line.rstrip("\r\n")
             if not text:
                 continue
-            object_id, tab, name = text.partition("\t") if path.suffix.lower() == ".tsv" else ("", "", text)
-            if path.suffix.lower() == ".tsv" and not (object_id and tab and name):
-                raise UserError(
-                    f"{path}, line {number}: not an id, a tab and a path", "correct it", EX_DATAERR
-                )
+            object_id, _, name = text.rpartition("\t")
             place = path.parent / name
             try:
                 found = place.stat()
@@ -114,11 +153,11 @@ def _in_list(path: Path, ids: IdRule) -> Iterator[PhotoRef]:
             yield _of_file(place, name, object_id or _id(name, ids), found)
 
 
-def _of_file(path: Path, name: str, object_id: str, found: os.stat_result) -> PhotoRef:
-    return PhotoRef(object_id, name, str(path), -1, found.st_size, found.st_mtime_ns)
+def _of_file(path: Path, name: str, object_id: str, found: os.stat_result) -> RawObject:
+    return RawObject(object_id, name, str(path), -1, found.st_size, found.st_mtime_ns)
 
 
-def _in_tar(path: Path, ids: IdRule) -> Iterator[PhotoRef]:
+def _in_tar(path: Path, ids: IdRule) -> Iterator[RawObject]:
     try:
         with tarfile.open(path, "r:") as tar:
             changed = path.stat().st_mtime_ns
@@ -132,32 +171,35 @@ def _in_tar(path: Path, ids: IdRule) -> Iterator[PhotoRef]:
                     and name.name.lower().endswith(ENDINGS)
                 ):
                     text = name.as_posix()
-                    yield PhotoRef(_id(text, ids), text, str(path), member.offset_data, member.size, changed)
+                    place = str(path), member.offset_data, member.size, changed
+                    yield RawObject(_id(text, ids), text, *place, folders=_folders(text))
     except tarfile.TarError as error:
         raise UserError(
-            f"{path}: not a folder, a list ({', '.join(LISTS)}) or an uncompressed tar ({error})",
+            f"{path}: not a folder, a list ({LIST}) or an uncompressed tar ({error})",
             "unpack what is compressed: photos in a tar are read one by one, wherever they lie",
             EX_DATAERR,
         ) from None
+
+
+def _folders(name: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part for part in PurePosixPath(name).parent.parts if part not in ("/", "..")))
 
 
 def _id(name: str, ids: IdRule) -> str:
     return PurePosixPath(name).stem if ids == "stem" else name
 
 
-def _check_ids(found: list[PhotoRef]) -> None:
+def _check_ids(found: list[RawObject]) -> None:
     seen: dict[str, str] = {}
     for one in found:
         try:
             one.id.encode()
         except UnicodeEncodeError:
             raise UserError(f"{one.name!a}: the name is not UTF-8", "rename it", EX_DATAERR) from None
-        first = seen.setdefault(one.id, one.name)
-        if first != one.name or len(seen) == 0:
+        if one.id in seen:
             raise UserError(
-                f"{first} and {one.name} would both be {one.id!r}",
-                "give --ids path, or a list of ids and paths (.tsv)",
+                f"{seen[one.id]} and {one.name} would both be {one.id!r}",
+                "give --ids path, or a list of ids and paths (.txt, with a tab between them)",
                 EX_USAGE,
             )
-    if len(seen) != len(found):
-        raise UserError("a photo is named twice", "take one of them out of the list", EX_DATAERR)
+        seen[one.id] = one.name

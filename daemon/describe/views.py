@@ -1,4 +1,4 @@
-"""The views that a photo can be described by, and one photo described by some of them."""
+"""The views that an object can be described by, and one photo described by some of them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from daemon.describe.pictures import Pixels, resized
 from daemon.exits import EX_USAGE, UserError
 
 TERMS = "terms"
+TEXT = "text"
 
 
 @dataclass(frozen=True, slots=True)
-class PhotoView:
+class RawView:
     """name: also in catalog and configuration. dim: how many numbers; 0 where the user chooses it. of: what
     its words are made of, "" where it has none."""
 
     name: str
     dim: int
-    of: Literal["", "blocks", "sift", "surf"] = ""
+    of: Literal["", "blocks", "sift", "surf", "text"] = ""
 
     @property
-    def kind(self) -> Literal["dense", "sparse"]:
-        """How it is stored: the visual terms alone are sparse."""
-        return "sparse" if self.name == TERMS else "dense"
+    def sparse(self) -> bool:
+        """How its bags are stored: those of small codebooks as dense rows, as learners scale and whiten
+        them."""
+        return self.name in (TERMS, TEXT)
 
 
 _WHOLE: Mapping[str, Callable[[Pixels], Floats]] = {
@@ -40,19 +42,21 @@ POINTS: Mapping[str, Callable[[Pixels], Floats]] = {"sift": points.sift, "surf":
 FIVE = {"shape": 324, "silhouette": 288, "colour": 144, "texture": 295, "gist": 192}
 """As `five.VIEWS`, which needs OpenCV to be imported."""
 
-VIEWS: Mapping[str, PhotoView] = {
+VIEWS: Mapping[str, RawView] = {
     view.name: view
     for view in (
-        PhotoView(TERMS, 0, "blocks"),
-        *(PhotoView(name, int("".join(c for c in name if c.isdigit()))) for name in _WHOLE),
-        PhotoView("sift200", 200, "sift"),
-        PhotoView("sift1000", 1000, "sift"),
-        PhotoView("surf200", 200, "surf"),
-        PhotoView("surf1000", 1000, "surf"),
-        *(PhotoView(name, dim) for name, dim in FIVE.items()),
+        RawView(TERMS, 0, "blocks"),
+        *(RawView(name, int("".join(c for c in name if c.isdigit()))) for name in _WHOLE),
+        RawView("sift200", 200, "sift"),
+        RawView("sift1000", 1000, "sift"),
+        RawView("surf200", 200, "surf"),
+        RawView("surf1000", 1000, "surf"),
+        *(RawView(name, dim) for name, dim in FIVE.items()),
+        RawView(TEXT, 0, "text"),
     )
 }
-NINE = tuple(name for name in VIEWS if name != TERMS and name not in FIVE)
+NINE = tuple(name for name in VIEWS if name not in (TERMS, TEXT, *FIVE))
+OF_PHOTOS = tuple(name for name in VIEWS if name != TEXT)
 GROUPS: Mapping[str, Sequence[str]] = {"nine": NINE, "five": tuple(FIVE)}
 
 
@@ -62,15 +66,15 @@ def named_views(words: Iterable[str]) -> tuple[str, ...]:
     for word in words:
         found = GROUPS.get(word, (word,) if word in VIEWS else ())
         if not found:
-            known = ", ".join([TERMS, *GROUPS, *NINE, *FIVE])
+            known = ", ".join([TERMS, TEXT, *GROUPS, *NINE, *FIVE])
             raise UserError(f"there is no view {word[:40]!r}", f"known are {known}", EX_USAGE)
         wanted.update(found)
     return tuple(name for name in VIEWS if name in wanted)
 
 
 def codebook_sizes(names: Iterable[str], terms: int) -> dict[str, int]:
-    """Words of each of these views that has some."""
-    return {name: VIEWS[name].dim or terms for name in names if VIEWS[name].of}
+    """Words of each of these views that has a codebook."""
+    return {name: VIEWS[name].dim or terms for name in names if VIEWS[name].of and name != TEXT}
 
 
 def describe_picture(
