@@ -129,6 +129,7 @@ TITLES = {
     "macro_map_full": "mAP, whole catalog, mean of classes",
     "unseen_preference": "preferred to your ranking on kinds never learned (0 = the same)",
     "symmetry_index": "symmetry index of W (1 = symmetric)",
+    "sparsity": "share of weights that are 0 (SOML)",
 }
 """Measures that have a curve, in order of weight; a ledger may hold more (they are in the CSV)."""
 LOSS = "training_loss"

@@ -367,6 +367,8 @@ class ValidateMetrics:
         self._decision = gauge("tripletd_holdout_decision", "Decision measure, for the same", ["which"])
         about = "||sym(W)||^2 / ||W||^2, 1 for a symmetric W, for the same"
         self._symmetry = gauge("tripletd_symmetry_index", about, ["which"])
+        about = "Share of the weights of a diagonal metric that are 0, for the same"
+        self._sparsity = gauge("tripletd_sparsity", about, ["which"])
         self._versions = gauge("tripletd_judged_version", "Version number, for the same", ["which"])
         self.judged = counter("tripletd_judged_versions", "Versions judged")
         about = "Versions never judged: a newer one was there"
@@ -403,7 +405,11 @@ class ValidateMetrics:
         """
         if version is not None:
             self._versions.labels(which).set(version)
-        alone = {"decision": self._decision, "symmetry_index": self._symmetry}
+        alone = {
+            "decision": self._decision,
+            "symmetry_index": self._symmetry,
+            "sparsity": self._sparsity,
+        }
         for kind, value in measures.items():
             if value is None:
                 continue

@@ -14,7 +14,7 @@ window: each takes its own share of it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -46,12 +46,14 @@ from daemon.versions.algorithms import map_of
 from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
 from daemon.versions.forms import FormChoice, KeyedForm
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict
-from daemon.versions.restore import ChoosesForms, choice_of, serving_form
+from daemon.versions.restore import ChoosesForms, choice_of, learner_of, serving_form
 from learners.block import Float32s
 from learners.errors import LearnerError
 from learners.forms.quadratic import DiagonalForm, IdentityForm, ServedForm, by_distance, folds
 from learners.pending import matrix_in
 from learners.psd import symmetry_index
+from learners.soml import DiagonalLearner
+from learners.tether import untethered
 from streams.catalog import Catalog
 from streams.event import Impression, SpaceSpec
 
@@ -68,7 +70,7 @@ class CandidateRejected(Exception):
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """An opened version. keys: its form, with which each key's scorer is made, where there is one model per
-    key; `scorer` is then version 0's. symmetry: of its W (`symmetry_index`), None for a learner without one.
+    key; `scorer` is then version 0's. measures: of its weights alone, as far as it has them (OF_WEIGHTS).
     choice: of its form, None where it is as configured.
     """
 
@@ -76,7 +78,7 @@ class Candidate:
     scorer: Scorer
     objects: MappedObjects
     keys: KeyedForm | None = None
-    symmetry: float | None = None
+    measures: Mapping[str, float] = field(default_factory=dict)
     choice: FormChoice | None = None
 
     @property
@@ -155,7 +157,9 @@ class CandidateCache:
         W = version.arrays.get("W")  # of OASIS with a softmax the part that need not be symmetric
         symmetry = None if W is None or W.ndim != 2 else symmetry_index(matrix_in(version.arrays))
         choice = choice_of(self._versions, number)
-        return Candidate(version.manifest, Scorer(form, objects), objects, keys, symmetry, choice)
+        of_weights = {SYMMETRY: symmetry, SPARSITY: sparsity_of(version)}
+        measures = {name: value for name, value in of_weights.items() if value is not None}
+        return Candidate(version.manifest, Scorer(form, objects), objects, keys, measures, choice)
 
     def _form_of(self, version: Version, chooser: ChoosesForms | None) -> ServedForm:
         """The version's serving form; version 0 stays open for good, so its W = I is not held."""
@@ -184,8 +188,17 @@ class CandidateCache:
             )
 
 
-SYMMETRY = "symmetry_index"
-"""The measure that needs no window: how symmetric a learner's W is by itself."""
+SYMMETRY, SPARSITY = "symmetry_index", "sparsity"
+OF_WEIGHTS = (SYMMETRY, SPARSITY)
+"""The measures that need no window: how symmetric a W is by itself, which share of a diagonal metric is 0."""
+
+
+def sparsity_of(version: Version) -> float | None:
+    """Of the weights of a version with a diagonal metric, None for any other. Raises StateError."""
+    if not {"G", "w"} & set(version.arrays):
+        return None
+    learner = untethered(learner_of(version))
+    return learner.sparsity() if isinstance(learner, DiagonalLearner) else None
 
 
 class Evaluator:
@@ -284,8 +297,7 @@ class Evaluator:
             self._fixed[number] = self._judge.fixed_table(candidate.scorer)
         if number not in self._looks:
             found = self._judge.look(candidate.scorer, panel, self._fixed[number])
-            if candidate.symmetry is not None:
-                found.measures[SYMMETRY] = candidate.symmetry
+            found.measures.update(candidate.measures)
             self._looks[number] = found
         return self._looks[number]
 

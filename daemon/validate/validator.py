@@ -34,7 +34,14 @@ from daemon.validate.decide import (
     next_to_judge,
     outstanding,
 )
-from daemon.validate.evaluator import SYMMETRY, AnyEvaluator, Candidate, CandidateRejected, Evaluator, Weigher
+from daemon.validate.evaluator import (
+    OF_WEIGHTS,
+    AnyEvaluator,
+    Candidate,
+    CandidateRejected,
+    Evaluator,
+    Weigher,
+)
 from daemon.validate.evidence import EvidenceRule, Weighed, lists_missing
 from daemon.validate.holdout import HeldImpression, Window
 from daemon.validate.inputs import ValidatorInputs
@@ -183,7 +190,7 @@ EXPORTED = (
     "clicked_vs_random",
     "unseen_preference",
     "loss",
-    SYMMETRY,
+    *OF_WEIGHTS,
 )
 
 

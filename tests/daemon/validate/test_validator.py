@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import shutil
 
+import numpy as np
 import pytest
 
 from checkpoints.entries import aliases
+from daemon.config.learners import SomlTgKeys
 from daemon.validate.decide import FULL_CATALOG
 from daemon.validate.holdout import Holdout
 from daemon.validate.ledger import fold
 from daemon.validate.scorer import Scorer
 from daemon.versions.restore import serving_form
+from learners.soml import SomlTg, SomlTgConfig
 from streams.open import open_sink, open_source
 from streams.partitions import OpenTransactions
 from streams.source import HeldBack
+from tests.daemon.validate.conftest import DIM
 from tests.daemon.validate.helpers import kinds, never, turn
 
 
@@ -200,7 +204,29 @@ def test_metrics_show_newest_best_and_zero(world, start):
     assert 0.5 < keep["symmetry_index"] < 1 == keep["version_0"]["symmetry_index"]
     assert value("tripletd_symmetry_index", {"which": "newest"}) == keep["symmetry_index"]
     assert value("tripletd_symmetry_index", {"which": "zero"}) == 1
+    assert value("tripletd_sparsity", {"which": "newest"}) is None
     assert aliases(world.ledger.entries()) == {"best": 1}
+
+
+def test_the_share_of_zeros_of_a_diagonal_metric_is_in_its_verdict_and_metric(world, start):
+    config = SomlTgConfig(lam=0.03)
+    world.learner = SomlTg(DIM, config)
+    keys = SomlTgKeys(algorithm="soml-tg", lam=config.lam).model_dump(exclude={"algorithm"})
+    soml = {"name": "soml-tg", "config": keys | {"dedupe_window": 0}, "config_digest": "d" * 64}
+    world.feed(40)
+    world.publish(learner=soml)
+    world.learn(300)
+    world.publish(learner=soml)
+    validator, inputs = start(learner__algorithm="soml-tg", learner__lam=config.lam)
+    while turn(validator) is not None:
+        pass
+    keep = [entry for entry in world.ledger.entries() if entry.kind == "KEEP"][-1].measures
+    zeros = np.count_nonzero(np.abs(world.learner.weights()) <= 1e-10)
+    assert 0 < zeros < DIM
+    assert keep["sparsity"] == zeros / DIM
+    assert keep["version_0"]["sparsity"] == 1
+    value = inputs.metrics.registry.get_sample_value
+    assert value("tripletd_sparsity", {"which": "newest"}) == keep["sparsity"]
 
 
 def test_an_open_transaction_is_said_and_what_was_read_is_judged_all_the_same(world, start, monkeypatch):

@@ -112,6 +112,13 @@ def test_an_event_without_a_common_column_is_a_violating_round(kind):
     assert da.G.tolist() == [-1, 0]
 
 
+def test_the_share_of_zeros_counts_what_the_paper_counts():
+    learner = SomlTg(5)
+    assert learner.sparsity() == 1
+    learner.w[:] = [0, 1e-10, -1e-10, -1.1e-10, 3]
+    assert learner.sparsity() == 0.6
+
+
 @KINDS
 def test_passive_rounds_count_for_the_mean_alone_and_events_of_weight_0_not_at_all(kind):
     learner, event = SomlDa(2, SomlDaConfig(gamma=0.01, rho=0, lam=0)), one([1, 0], [1, 0], [0, 1], kind=kind)
