@@ -73,6 +73,9 @@ if TYPE_CHECKING:
     from learners.maps.scaling import StandardiseMap as StandardiseMap
     from learners.maps.scaling import TfidfMap as TfidfMap
     from learners.maps.scaling import WhitenMap as WhitenMap
+    from learners.maps.separable import AddKpcaMap as AddKpcaMap
+    from learners.maps.separable import PcaLapMap as PcaLapMap
+    from learners.maps.separable import RpLapMap as RpLapMap
     from learners.maps.space import KINDS as KINDS
     from learners.maps.space import ChainMap as ChainMap
     from learners.maps.space import FittedSpaceMap as FittedSpaceMap
@@ -80,6 +83,7 @@ if TYPE_CHECKING:
     from learners.maps.space import SpaceMap as SpaceMap
     from learners.maps.space import fit_map as fit_map
     from learners.maps.space import load_map as load_map
+    from learners.maps.transformer import MapTransformer as MapTransformer
     from learners.measures import RankingMeasures as RankingMeasures
     from learners.measures import average_precision as average_precision
     from learners.measures import average_precision_at as average_precision_at
@@ -161,7 +165,9 @@ _MODULES = {
     "maps.scaling": "PreconditionMap StandardiseMap TfidfMap WhitenMap",
     "maps.space": "ChainMap FittedSpaceMap KINDS KernelsMap SpaceMap fit_map load_map",
     "measures": "RankingMeasures average_precision average_precision_at judge_by_labels macro_over mean_over "
+    "maps.separable": "AddKpcaMap PcaLapMap RpLapMap",
     "precision_at_k ranks_of",
+    "maps.transformer": "MapTransformer",
     "multikernel.config": "KernelConfig OmksConfig ViewKernels one_kernel",
     "multikernel.form": "AsLearned SupportsForm",
     "multikernel.omks": "Omks",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from daemon.config.values import Numbers, Section
-from learners.kernels.kinds import MAP_KERNELS, KernelName, MapKernelName
+from learners.kernels.kinds import MAP_KERNELS, KernelName
 
 if TYPE_CHECKING:
     from learners.caps import CapsConfig
@@ -36,18 +36,30 @@ KERNEL_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "rff": ("kernel", "components", "sigma", "bandwidth", "seed"),
     "hike": ("levels",),
     "nystroem": ("kernel", "laplacian", "landmarks", "components", "sigma", "bandwidth", "seed"),
+    "pcalap": ("directions", "functions", "weighted", "sigma", "bandwidth"),
+    "rplap": ("directions", "functions", "weighted", "sigma", "bandwidth", "seed"),
+    "addkpca": ("kernel", "landmarks", "functions", "sigma", "bandwidth", "seed"),
 }
-"""The maps that stand for a kernel, and their keys."""
+"""The maps that stand for a kernel, or for smooth functions of the vectors, and their keys."""
+
+DENSE_KERNELS = ("cosine", "pcalap", "rplap")
+DIRECTIONS = {"pcalap": 50, "rplap": 1000}
+"""Those of `learners.maps.separable`, whose import brings numba in."""
 
 
 class KernelMapConfig(Section):
     """[[space.views.NAME.kernels]]: a kernel of the view's scaled vectors, as an explicit map."""
 
-    map: Literal["identity", "unit", "sqrt", "cosine", "rff", "hike", "nystroem"] = Field(
-        description="the map whose dot product is, or approximates, the kernel"
+    map: Literal[
+        "identity", "unit", "sqrt", "cosine", "rff", "hike", "nystroem", "pcalap", "rplap", "addkpca"
+    ] = Field(
+        description="the map whose dot product is, or approximates, the kernel; pcalap, rplap: smooth"
+        " functions along principal or random directions"
     )
-    kernel: MapKernelName = Field(
-        "gaussian", description="rff: gaussian or exponential; nystroem: gaussian or intersection"
+    kernel: Literal["", "gaussian", "exponential", "intersection"] = Field(
+        "",
+        description="rff: gaussian or exponential; nystroem: gaussian or intersection; addkpca: intersection"
+        " or gaussian; empty: the first of these",
     )
     components: int = Field(256, ge=1, description="dimensions of rff; most eigenvectors of nystroem")
     sigma: float = Field(1.0, gt=0, allow_inf_nan=False, description="width of the kernel, times bandwidth")
@@ -55,7 +67,17 @@ class KernelMapConfig(Section):
         0.0, ge=0, allow_inf_nan=False, description="a distance; 0 takes it from the warm-up sample"
     )
     laplacian: bool = Field(False, description="nystroem: the normalised Laplacian's eigenvectors")
-    landmarks: int = Field(1000, ge=1, description="nystroem: rows of the sample that are kept")
+    landmarks: int = Field(
+        0,
+        ge=0,
+        description="nystroem: rows of the sample that are kept, 0: 1,000; addkpca: values of each column,"
+        " 0: 128",
+    )
+    directions: int = Field(
+        0, ge=0, description="pcalap: principal directions, 0: 50; rplap: random ones, 0: 1,000"
+    )
+    functions: int = Field(2, ge=1, le=49, description="pcalap, rplap, addkpca: of each direction or column")
+    weighted: bool = Field(False, description="pcalap, rplap: the smoothest functions weigh most")
     levels: int = Field(8, ge=1, description="hike: levels of each column's unary code")
     seed: int = Field(0, ge=0, lt=2**63, description="of what is drawn at random")
 
@@ -65,13 +87,29 @@ class KernelMapConfig(Section):
         for name in sorted(self.model_fields_set - {"map", *known}):
             keys = ", ".join(known) or "no keys"
             raise ValueError(f'{name} is no key of map "{self.map}", which has {keys}; leave it out')
-        if self.kernel not in MAP_KERNELS.get(self.map, (self.kernel,)):
+        if self.kernel and self.kernel not in MAP_KERNELS[self.map]:
             raise ValueError(f'map "{self.map}" has the kernels {" and ".join(MAP_KERNELS[self.map])}')
         return self
 
     def options(self) -> dict[str, Any]:
-        """The map's options."""
-        return {name: getattr(self, name) for name in KERNEL_OPTIONS[self.map]}
+        """The map's options; what it has a default of its own for is left out."""
+        options = {name: getattr(self, name) for name in KERNEL_OPTIONS[self.map]}
+        own = {name for name in ("kernel", "landmarks", "directions") if not options.get(name)}
+        return {name: value for name, value in options.items() if name not in own}
+
+    def width(self, dim: int) -> int:
+        """Most columns of what the map gives for vectors of `dim` columns."""
+        directions = self.directions or DIRECTIONS.get(self.map, 0)
+        widths = {
+            "cosine": dim + 1,
+            "rff": self.components,
+            "nystroem": self.components,
+            "hike": dim * self.levels,
+            "pcalap": min(dim, directions) * self.functions,
+            "rplap": directions * self.functions,
+            "addkpca": dim * self.functions,
+        }
+        return widths.get(self.map, dim)
 
 
 class ViewKeys(Section):
@@ -123,8 +161,15 @@ class ViewKeys(Section):
                 )
         if self.kind == "sparse" and "components" in self.model_fields_set:
             raise ValueError("components belongs to whiten, which needs a dense view; leave it out")
-        if self.kind == "sparse" and any(kernel.map == "cosine" for kernel in self.kernels):
-            raise ValueError('map "cosine" needs a dense view; for sparse use "unit"')
+        for one in self.kernels:
+            if self.kind == "sparse" and one.map in DENSE_KERNELS:
+                raise ValueError(
+                    f'map "{one.map}" needs a dense view; for sparse use "unit", "nystroem" or "addkpca"'
+                )
+            if self.kind == "sparse" and one.map == "addkpca" and one.kernel == "gaussian":
+                raise ValueError(
+                    'map "addkpca" has the kernel gaussian for dense views alone; for sparse use intersection'
+                )
         return self
 
     @property
@@ -137,7 +182,8 @@ class ViewKeys(Section):
         """Whether a map is fitted to objects, or draws on their distances."""
         fitted = {*DENSE_ONLY, *SPARSE_ONLY}
         by_kernel = any(
-            one.map in {"hike", "nystroem"} or (one.map == "rff" and one.bandwidth == 0)
+            one.map in {"hike", "nystroem", *DIRECTIONS, "addkpca"}
+            or (one.map == "rff" and one.bandwidth == 0)
             for one in self.kernels
         )
         return by_kernel or bool(fitted & set(self.scalings))
@@ -145,13 +191,7 @@ class ViewKeys(Section):
     def widths(self) -> list[int]:
         """Most columns of each block that the maps give."""
         scaled = min(self.dim, self.components) if "whiten" in self.scalings else self.dim
-        sizes = {"cosine": scaled + 1}
-        return [
-            {**sizes, "rff": one.components, "nystroem": one.components, "hike": scaled * one.levels}.get(
-                one.map, scaled
-            )
-            for one in self.kernels
-        ] or [scaled]
+        return [one.width(scaled) for one in self.kernels] or [scaled]
 
 
 class LearnerConfig(Section):
@@ -254,6 +294,13 @@ class HedgeKeys(LearnerConfig):
 
     @model_validator(mode="after")
     def _weights_belong_to_given(self) -> HedgeKeys:
+    horizon: int = Field(
+        0,
+        ge=0,
+        le=2**53,
+        description="hedge, share, discount: how many triplets T there will be, where that is known; beta is"
+        " then sqrt(T) / (sqrt(T) + sqrt(ln m)) of m kernels; 0 not known",
+    )
         self.hedge()
         return self
 
@@ -262,7 +309,15 @@ class HedgeKeys(LearnerConfig):
         from learners.hedge import HedgeConfig  # brings numba in, which most commands do without
 
         return HedgeConfig(
-            self.combine, self.beta, self.share, self.discount, self.theta_C, tuple(self.weights)
+        if self.horizon and "beta" in self.model_fields_set:
+            raise ValueError("horizon and beta both say what beta is: leave one of them out")
+            self.combine,
+            self.beta,
+            self.share,
+            self.discount,
+            self.theta_C,
+            tuple(self.weights),
+            self.horizon,
         )
 
 

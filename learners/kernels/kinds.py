@@ -46,5 +46,6 @@ MapKernelName: TypeAlias = Literal["gaussian", "exponential", "intersection"]
 MAP_KERNELS: Mapping[str, tuple[MapKernelName, ...]] = {
     "rff": ("gaussian", "exponential"),
     "nystroem": ("gaussian", "intersection"),
+    "addkpca": ("intersection", "gaussian"),
 }
 """The kernels that each of the maps can stand for which know several."""

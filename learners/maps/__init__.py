@@ -5,10 +5,12 @@ from learners.maps.base import CosineMap, IdentityMap, UnitMap, ViewConfig, View
 from learners.maps.histograms import HikeMap, SharesMap, SqrtMap
 from learners.maps.queries import PairFit, QueryMap
 from learners.maps.scaling import PreconditionMap, StandardiseMap, TfidfMap, WhitenMap
+from learners.maps.separable import AddKpcaMap, PcaLapMap, RpLapMap
 from learners.maps.space import KINDS, ChainMap, FittedSpaceMap, KernelsMap, SpaceMap
 
 __all__ = [
     "KINDS",
+    "AddKpcaMap",
     "ChainMap",
     "CosineMap",
     "FittedSpaceMap",
@@ -17,9 +19,11 @@ __all__ = [
     "KernelsMap",
     "NystroemMap",
     "PairFit",
+    "PcaLapMap",
     "PreconditionMap",
     "QueryMap",
     "RffMap",
+    "RpLapMap",
     "SharesMap",
     "SpaceMap",
     "SqrtMap",

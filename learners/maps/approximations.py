@@ -31,6 +31,7 @@ from learners.maps.base import (
     ViewMap,
     fitted_array,
     option_choice,
+    option_flag,
     option_number,
     option_whole,
     read_options,
@@ -316,9 +317,7 @@ def _largest(K: NDArray[np.float64], count: int) -> tuple[NDArray[np.float64], N
 
 def _checked_nystroem(options: dict[str, Any]) -> dict[str, Any]:
     option_choice("nystroem", options, "kernel", MAP_KERNELS["nystroem"])
-    laplacian = options["laplacian"]
-    if not isinstance(laplacian, bool):
-        raise MapError(f"the option laplacian of nystroem must be true or false, not {laplacian!r}")
+    option_flag("nystroem", options, "laplacian")
     for name in ("landmarks", "components"):
         option_whole("nystroem", options, name)
     option_whole("nystroem", options, "seed", least=0)

@@ -259,6 +259,14 @@ def option_number(kind: str, options: Mapping[str, Any], name: str, positive: bo
     return float(value)
 
 
+def option_flag(kind: str, options: Mapping[str, Any], name: str) -> bool:
+    """An option that is true or false; raises MapError naming it."""
+    value = options[name]
+    if not isinstance(value, bool):
+        raise MapError(f"the option {name} of {kind} must be true or false, not {value!r}")
+    return value
+
+
 def option_choice(kind: str, options: Mapping[str, Any], name: str, choices: Sequence[str]) -> str:
     """An option that is one of some words; raises MapError naming them."""
     value = options[name]

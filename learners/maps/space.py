@@ -42,6 +42,7 @@ from learners.maps.base import (
 from learners.maps.histograms import HikeMap, SharesMap, SqrtMap
 from learners.maps.queries import QueryMap, load_queries, queries_arrays, queries_spec
 from learners.maps.scaling import PreconditionMap, StandardiseMap, TfidfMap, WhitenMap
+from learners.maps.separable import AddKpcaMap, PcaLapMap, RpLapMap
 
 
 def joined(parts: Sequence[tuple[Block | None, int]], rows: int, sparse: bool) -> Block:
@@ -213,6 +214,9 @@ KINDS: Mapping[str, type[ViewMap]] = {
     "rff": RffMap,
     "hike": HikeMap,
     "nystroem": NystroemMap,
+    "pcalap": PcaLapMap,
+    "rplap": RpLapMap,
+    "addkpca": AddKpcaMap,
     "chain": ChainMap,
     "kernels": KernelsMap,
 }

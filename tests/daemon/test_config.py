@@ -203,6 +203,18 @@ def test_a_space_without_views_says_what_to_add() -> None:
             '[space.views.x]\ndim = 3\nkind = "sparse"\nkernels = [{map = "cosine"}]\n',
             'map "cosine" needs a dense view',
         ),
+        (
+            '[space.views.x]\ndim = 3\nkind = "sparse"\nkernels = [{map = "pcalap"}]\n',
+            'map "pcalap" needs a dense view',
+        ),
+        (
+            '[space.views.x]\ndim = 3\nkind = "sparse"\nkernels = [{map = "addkpca", kernel = "gaussian"}]\n',
+            "for sparse use intersection",
+        ),
+        (
+            '[space.views.x]\ndim = 3\nkernels = [{map = "rplap", components = 3}]\n',
+            'components is no key of map "rplap"',
+        ),
         ('[learner]\nalgorithm = "omks-maps"\ncombine = "given"\n', '"given" needs weights, one number per'),
         ('[learner]\nalgorithm = "omks-maps"\nweights = [1.0]\n', 'rule "given", not to "share"'),
         ('[feed]\nrule = "skip"\n', 'feed.rule: found "skip"; allowed: "skip_above", "last_click"'),

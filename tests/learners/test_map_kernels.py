@@ -175,7 +175,8 @@ def test_nystroem_draws_as_many_landmarks_as_asked_for() -> None:
 
 @pytest.mark.parametrize("rows", ["dense", "sparse"])
 @pytest.mark.parametrize(
-    ("kind", "options"), [("sqrt", {}), ("hike", {}), ("nystroem", {"kernel": "intersection"})]
+    ("kind", "options"),
+    [("sqrt", {}), ("hike", {}), ("nystroem", {"kernel": "intersection"}), ("addkpca", {})],
 )
 def test_a_value_below_0_rejects_its_event(kind: str, options: dict[str, Any], rows: str) -> None:
     x = counts(12).astype(np.float32)

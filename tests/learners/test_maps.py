@@ -82,6 +82,19 @@ PLANS = {
             "bars": ViewConfig("nystroem", {"kernel": "intersection"}),
         }
     ),
+    "directions": SpaceMap(
+        {
+            "colour": ViewConfig("pcalap", {"directions": 3}),
+            "shape": ViewConfig("rplap", {"directions": 6, "weighted": True}),
+        }
+    ),
+    "columns": SpaceMap(
+        {
+            "colour": ViewConfig("addkpca", {"kernel": "gaussian", "landmarks": 20}),
+            "words": ViewConfig("addkpca", {"functions": 1}),
+            "bars": ViewConfig("addkpca"),
+        }
+    ),
     "kernels": SpaceMap(
         {
             "shape": ViewConfig(
@@ -365,7 +378,7 @@ def test_a_malformed_value_is_rejected_by_the_step_for_its_own_reason(
         assert step_reason(fitted, mapped, good) == [reason, Reason.NONE]
 
 
-@pytest.mark.parametrize("name", ["identity", "unit", "tfidf", "mixed"])
+@pytest.mark.parametrize("name", ["identity", "unit", "tfidf", "columns", "mixed"])
 @pytest.mark.parametrize(
     ("indices", "reason"),
     [
@@ -409,6 +422,9 @@ def step_reason(fitted: FittedSpaceMap, mapped: Block, good: Block) -> list[int]
         ({"colour": ViewConfig("sqrt")}, "view colour: .*below 0"),
         ({"colour": ViewConfig("hike")}, "view colour: .*below 0"),
         ({"colour": ViewConfig("nystroem", {"kernel": "intersection"})}, "view colour: .*below 0"),
+        ({"colour": ViewConfig("addkpca")}, "view colour: .*below 0"),
+        ({"words": ViewConfig("pcalap")}, "view words: .*dense"),
+        ({"words": ViewConfig("rplap")}, "view words: .*dense"),
         ({"bars": ViewConfig("hike", {"levels": 0})}, "levels"),
         ({"words": ViewConfig("cosine")}, "view words: .*dense"),
         ({"bars": ViewConfig("rff", {"kernel": "cauchy"})}, "gaussian, exponential"),
@@ -428,7 +444,9 @@ def test_plans_that_cannot_be_fitted_are_refused_by_view(views: Mapping[str, Vie
         SpaceMap(views).fit(sample())
 
 
-@pytest.mark.parametrize("kind", ["standardise", "whiten", "hike", "rff", "nystroem"])
+@pytest.mark.parametrize(
+    "kind", ["standardise", "whiten", "hike", "rff", "nystroem", "pcalap", "rplap", "addkpca"]
+)
 @pytest.mark.parametrize("rows_", [np.zeros((3, 2)), np.full((3, 2), np.nan), np.zeros((0, 2))])
 def test_samples_that_teach_nothing_are_refused(kind: str, rows_: np.ndarray) -> None:
     with pytest.raises(MapError, match="view v"):

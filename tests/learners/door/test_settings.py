@@ -128,7 +128,8 @@ def test_a_setting_that_is_no_number_is_refused_by_name(setting: str) -> None:
 
 OPTIONS = {
     "whiten": ("components",), "rff": ("components", "seed"), "hike": ("levels",),
-    "nystroem": ("components", "landmarks", "seed"),
+    "nystroem": ("components", "landmarks", "seed"), "pcalap": ("directions", "functions"),
+    "rplap": ("directions", "functions", "seed"), "addkpca": ("landmarks", "functions", "seed"),
 }  # fmt: skip
 
 

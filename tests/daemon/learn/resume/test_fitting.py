@@ -51,6 +51,9 @@ def test_kernels_of_a_view_are_learned_side_by_side(new_site: Callable[..., Site
         {"map": "rff", "kernel": "exponential", "sigma": 0.5, "components": 8},
         {"map": "cosine"},
         {"map": "nystroem", "components": 5},
+        {"map": "pcalap", "directions": 3, "weighted": True},
+        {"map": "rplap", "directions": 4},
+        {"map": "addkpca", "kernel": "gaussian", "landmarks": 20},
     ]
     found = []
     for poll_records in (1, 500):
@@ -68,8 +71,8 @@ def test_kernels_of_a_view_are_learned_side_by_side(new_site: Callable[..., Site
             site.learn(**changes)
         newest = site.newest()
         shapes = {spec.name: spec.shape for spec in newest.arrays}
-        assert shapes["W"] == (8**2 + 5**2 + 5**2,)
-        assert shapes["standing"] == (3,)
+        assert shapes["W"] == (8**2 + 5**2 + 5**2 + 6**2 + 8**2 + 8**2,)
+        assert shapes["standing"] == (6,)
         found.append((newest.map["id"], newest.state_hash))
     assert found[0] == found[1]
 
