@@ -16,7 +16,16 @@ from checkpoints.entries import LATEST
 from checkpoints.manifest import Manifest
 from checkpoints.store import CheckpointError
 from daemon.config import Config
-from daemon.config.learners import DissimKeys, LegoKeys, OasisKeys, SomlDaKeys, SomlTgKeys, SupportKeys
+from daemon.config.learners import (
+    DissimKeys,
+    LegoKeys,
+    LegoPairsKeys,
+    OasisDiagonalKeys,
+    OasisKeys,
+    SomlDaKeys,
+    SomlTgKeys,
+    SupportKeys,
+)
 from daemon.config.schema import ROLE_PORTS
 from daemon.exits import CheckFinding, UserError, as_user_error
 from daemon.text import size
@@ -95,15 +104,18 @@ def _learner(config: Config) -> Iterator[CheckFinding]:
         yield CheckFinding(
             "learner.psd_every", "error", text, "set it to 0: the serving form is PSD all the same"
         )
-    if isinstance(learner, LegoKeys) and dim > MAX_FULL_DIM:
-        text = f"lego needs at most {MAX_FULL_DIM:,} dimensions, the views have {dim:,} together"
+    if isinstance(learner, LegoKeys | LegoPairsKeys) and dim > MAX_FULL_DIM:
+        text = (
+            f"{learner.algorithm} needs at most {MAX_FULL_DIM:,} dimensions, the views have {dim:,} together"
+        )
         yield CheckFinding("learner.algorithm", "error", text, "take another, or lower the views' dim")
-    if isinstance(learner, SupportKeys) and config.serving.psd != "off" and learner.objects > MOST_OBJECTS:
+    decomposed = config.serving.psd != "off" and config.serving.form != AS_LEARNED
+    if isinstance(learner, SupportKeys) and decomposed and learner.objects > MOST_OBJECTS:
         text = f"a form is made of at most {MOST_OBJECTS:,} objects, {learner.objects:,} may be kept"
         yield CheckFinding("learner.objects", "error", text, 'lower it, or set serving.psd to "off"')
     mixing = {"whiten", "precondition"}
     mixed = [name for name, view in config.space.views.items() if mixing & set(view.scalings)]
-    if isinstance(learner, SomlTgKeys | SomlDaKeys) and mixed:
+    if isinstance(learner, SomlTgKeys | SomlDaKeys | OasisDiagonalKeys) and mixed:
         (found,) = mixing & set(config.space.views[mixed[0]].scalings)
         text = f"{learner.algorithm} weighs single columns, and {found} mixes the features: it learns less"
         instead = 'set it to "unit"' if found == "precondition" else 'set it to "standardise"'

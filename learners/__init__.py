@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     from learners.kernels.kinds import MAP_KERNELS as MAP_KERNELS
     from learners.keyed import Keyed as Keyed
     from learners.keyed import KeyedConfig as KeyedConfig
+    from learners.lego_pairs import LegoPairs as LegoPairs
+    from learners.lego_pairs import LegoPairsConfig as LegoPairsConfig
+    from learners.lego_pairs import pair_targets as pair_targets
     from learners.maps.approximations import NystroemMap as NystroemMap
     from learners.maps.approximations import RffMap as RffMap
     from learners.maps.base import CosineMap as CosineMap
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
     from learners.maps.queries import FittedPairs as FittedPairs
     from learners.maps.queries import PairFit as PairFit
     from learners.maps.queries import QueryMap as QueryMap
+    from learners.maps.scaling import PcaMap as PcaMap
     from learners.maps.scaling import PreconditionMap as PreconditionMap
     from learners.maps.scaling import StandardiseMap as StandardiseMap
     from learners.maps.scaling import TfidfMap as TfidfMap
@@ -101,6 +105,8 @@ if TYPE_CHECKING:
     from learners.multikernel.omks import Omks as Omks
     from learners.oasis import Oasis as Oasis
     from learners.oasis import OasisConfig as OasisConfig
+    from learners.oasis_diagonal import OasisDiagonal as OasisDiagonal
+    from learners.oasis_diagonal import OasisDiagonalConfig as OasisDiagonalConfig
     from learners.oasis_softmax import OasisSoftmax as OasisSoftmax
     from learners.oasis_softmax import OasisSoftmaxConfig as OasisSoftmaxConfig
     from learners.omks_maps import OmksMaps as OmksMaps
@@ -158,20 +164,22 @@ _MODULES = {
     "kernels.cpu": "CPU_LEVEL",
     "kernels.kinds": "KERNELS MAP_KERNELS",
     "keyed": "Keyed KeyedConfig",
+    "lego_pairs": "LegoPairs LegoPairsConfig pair_targets",
     "maps.approximations": "NystroemMap RffMap",
     "maps.base": "CosineMap IdentityMap OwnRanking UnitMap ViewConfig ViewMap",
     "maps.histograms": "HikeMap SharesMap SqrtMap",
     "maps.queries": "FittedPairs PairFit QueryMap",
-    "maps.scaling": "PreconditionMap StandardiseMap TfidfMap WhitenMap",
-    "maps.space": "ChainMap FittedSpaceMap KINDS KernelsMap SpaceMap fit_map load_map",
-    "measures": "RankingMeasures average_precision average_precision_at judge_by_labels macro_over mean_over "
+    "maps.scaling": "PcaMap PreconditionMap StandardiseMap TfidfMap WhitenMap",
     "maps.separable": "AddKpcaMap PcaLapMap RpLapMap",
-    "precision_at_k ranks_of",
+    "maps.space": "ChainMap FittedSpaceMap KINDS KernelsMap SpaceMap fit_map load_map",
     "maps.transformer": "MapTransformer",
+    "measures": "RankingMeasures average_precision average_precision_at judge_by_labels macro_over mean_over "
+    "precision_at_k ranks_of",
     "multikernel.config": "KernelConfig OmksConfig ViewKernels one_kernel",
     "multikernel.form": "AsLearned SupportsForm",
     "multikernel.omks": "Omks",
     "oasis": "Oasis OasisConfig",
+    "oasis_diagonal": "OasisDiagonal OasisDiagonalConfig",
     "oasis_softmax": "OasisSoftmax OasisSoftmaxConfig",
     "omks_maps": "OmksMaps OmksMapsConfig",
     "outcome": "DEGENERATE Outcome PASSIVE REJECTED Reason StepInfo UPDATED",

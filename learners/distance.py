@@ -18,9 +18,9 @@ That paper takes the exact gradient (at the new A, not the old one) of a squared
 of one pair to a given number, which has a closed form. Clicks give no such numbers: they say which of two
 distances is the smaller, which is also how the OASIS papers use LEGO. So the same step, exact gradient,
 LogDet divergence, squared loss, is taken on the difference of the two distances, with the margin 1 of the
-hinge that all learners here share. Its condition is A'^-1 = A^-1 - g (v v^T - u u^T), g = eta l(A'), u = q -
-c, v = q - s: one equation in the step size g (`learners.kernels.distance`). A stays positive definite
-without a projection.
+hinge that all learners here share; the printed one, of pairs, is `learners.lego_pairs`. Its condition is
+A'^-1 = A^-1 - g (v v^T - u u^T), g = eta l(A'), u = q - c, v = q - s: one equation in the step size g
+(`learners.kernels.distance`). A stays positive definite without a projection.
 """
 
 from __future__ import annotations
@@ -124,19 +124,9 @@ def pairs_of(batch: TripletBatch, reason: NDArray[np.uint8]) -> Pairs:
 
 
 class DistanceLearner(MatrixLearner[AnyConfig]):
-    """A learned distance of `dim`-dimensional vectors; W = I gives the Euclidean one. A batch needs room
-    for m and e, about twice its own."""
+    """A learned distance of `dim`-dimensional vectors; W = I gives the Euclidean one."""
 
     DISTANCE: ClassVar[bool] = True
-
-    @abstractmethod
-    def _learn_pairs(self, pairs: Pairs, weights: Doubles, info: StepInfo) -> None:
-        """Take the steps of a batch in order; `info` holds the reason of what was refused."""
-
-    def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
-        info = StepInfo.empty(len(batch))
-        self._learn_pairs(pairs_of(batch, info.reason), weights, info)
-        return info
 
     def similarity(self, queries: Any, items: Any) -> Float32s:
         """S'(q, p) = -(q - p)^T W (q - p), float32 [queries, items], from float64 sums of its three terms.
@@ -151,7 +141,21 @@ class DistanceLearner(MatrixLearner[AnyConfig]):
         return without_sense(crossed.astype(np.float32), left, right)
 
 
-class Dissim(DistanceLearner[DissimConfig]):
+class RelativeLearner(DistanceLearner[AnyConfig]):
+    """Learns from which of two distances is the smaller. A batch needs room for m and e, about twice its
+    own."""
+
+    @abstractmethod
+    def _learn_pairs(self, pairs: Pairs, weights: Doubles, info: StepInfo) -> None:
+        """Take the steps of a batch in order; `info` holds the reason of what was refused."""
+
+    def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
+        info = StepInfo.empty(len(batch))
+        self._learn_pairs(pairs_of(batch, info.reason), weights, info)
+        return info
+
+
+class Dissim(RelativeLearner[DissimConfig]):
     """Dissim-OASIS. An event is degenerate where e = 0 (c = s) or m = 0 (q lies midway between c and s)."""
 
     DEFAULT: ClassVar[DissimConfig] = DissimConfig()
@@ -215,7 +219,7 @@ class LegoConfig:
         require_positive("eta", self.eta)
 
 
-class Lego(DistanceLearner[LegoConfig]):
+class Lego(RelativeLearner[LegoConfig]):
     """LEGO; its A is called W here as everywhere. `StepInfo.tau` is g.
 
     An event is degenerate where c = s, where q lies midway between c and s, or where rounding has cost A

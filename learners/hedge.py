@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.errors import ConfigError, StateError, require_number, require_positive, saved
+from learners.errors import ConfigError, StateError, require_number, require_positive, require_whole, saved
 from learners.kernels.omks_blocks import DISCOUNT, FIXED, HEDGE, MARGINS, SHARE
 
 Rule: TypeAlias = Literal["hedge", "share", "discount", "margins", "uniform", "given"]
@@ -31,6 +31,9 @@ CODES: dict[str, int] = {
 }
 """The rules, as kernels know them."""
 
+BY_BETA = ("hedge", "share", "discount")
+"""The rules by which a mistake costs a factor beta."""
+
 
 @dataclass(frozen=True, slots=True)
 class HedgeConfig:
@@ -43,7 +46,9 @@ class HedgeConfig:
     count of mistakes L_i <- discount L_i + z_i. "margins", a passive-aggressive step on the m margins M:
     theta <- max(0, theta + min(C, l / ||M||^2) M), l = max(0, 1 - theta M). "uniform", 1/m (OMKS-U). "given":
     `weights` as they are (OMKS-W, theta_i = exp(mAP_i)).
-    beta: in (0, 1), best near `best_beta`; the default is that of 36 kernels and 36,000 rounds.
+    beta: in (0, 1), best near `best_beta`; the default is that of 36 kernels and 36,000 rounds. horizon: T,
+    how many rounds there will be, where that is known: beta is `best_beta` of it then, and the other is not
+    looked at; 0 where it is not.
     share: in [0, 1]. discount: in (0, 1]. C: > 0. weights: not negative, not all 0, one per kernel.
     Raises ConfigError.
     """
@@ -54,6 +59,7 @@ class HedgeConfig:
     discount: float = 0.999
     C: float = 0.1
     weights: tuple[float, ...] = ()
+    horizon: int = 0
 
     def __post_init__(self) -> None:
         if self.rule not in CODES:
@@ -69,6 +75,11 @@ class HedgeConfig:
         if not 0 < self.discount <= 1:
             raise ConfigError(f"discount must be above 0 and at most 1, not {self.discount}")
         require_positive("C", self.C)
+        require_whole("horizon", self.horizon)
+        if self.horizon < 0:
+            raise ConfigError(f"horizon must be 0 (unknown) or a number of rounds, not {self.horizon}")
+        if self.horizon and self.rule not in BY_BETA:
+            raise ConfigError(f'horizon belongs to {", ".join(BY_BETA)}, not to "{self.rule}"')
         if self.rule == "given" and not self.weights:
             raise ConfigError('"given" needs weights, one number per kernel, such as weights = [2.5, 2.4]')
         if self.weights and self.rule != "given":
@@ -78,10 +89,11 @@ class HedgeConfig:
         ):
             raise ConfigError(f"weights must be finite, not negative and not all 0, not {self.weights}")
 
-    def kernel_settings(self) -> tuple[int, float, float]:
-        """(rule, ln beta, rate) as `learners.kernels.omks_blocks.weigh` takes them."""
+    def kernel_settings(self, kernels: int) -> tuple[int, float, float]:
+        """(rule, ln beta, rate) as `learners.kernels.omks_blocks.weigh` takes them, of so many kernels."""
+        beta = best_beta(self.horizon, kernels) if self.horizon else self.beta
         rates = {"share": self.share, "discount": self.discount, "margins": self.C}
-        return CODES[self.rule], math.log(self.beta), rates.get(self.rule, 0.0)
+        return CODES[self.rule], math.log(beta), rates.get(self.rule, 0.0)
 
 
 def best_beta(rounds: int, kernels: int) -> float:

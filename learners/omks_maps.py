@@ -164,7 +164,8 @@ class OmksMaps(BaseLearner[OmksMapsConfig]):
 
     def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
         info, scale = StepInfo.empty(len(batch)), weights if len(weights) else np.ones(len(batch))
-        matrices, rule = self._layout.matrices(self.base), self.config.hedge.kernel_settings()
+        matrices = self._layout.matrices(self.base)
+        rule = self.config.hedge.kernel_settings(len(matrices))
         for part in row_blocks(len(batch), 2 * self.dim):
             rows, steps = spread_triplets(batch.slice(part.start, part.stop), scale[part], info, part)
             shape = len(matrices), len(steps[0])

@@ -194,14 +194,14 @@ class SomlDa(DiagonalLearner[SomlDaConfig]):
         return float(self.config.gamma), float(self.config.rho), float(self.config.lam)
 
     def _start(self, dim: int) -> None:
-        self._state, self._rounds = (np.zeros(_checked_dim(dim)), np.zeros(0, np.int64)), (0, 0)
+        self._state, self._rounds = (np.zeros(checked_dim(dim)), np.zeros(0, np.int64)), (0, 0)
 
     def _live(self) -> dict[str, NDArray[Any]]:
         counts = {"rounds": self.rounds, "violated": self.violated}
         return {"G": self.G, **{name: np.array(n, np.int64) for name, n in counts.items()}}
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> None:
-        self._state = _saved_vector(arrays, "G", np.float64, copy), np.zeros(0, np.int64)
+        self._state = saved_vector(arrays, "G", np.float64, copy), np.zeros(0, np.int64)
         self._rounds = saved_count(arrays, "rounds"), saved_count(arrays, "violated")
         if self.violated > self.rounds:
             raise StateError(f"array violated is {self.violated}, beyond all {self.rounds} rounds")
@@ -248,14 +248,14 @@ class SomlTg(DiagonalLearner[SomlTgConfig]):
         return float(self.config.eta), float(self.config.lam), 0.0
 
     def _start(self, dim: int) -> None:
-        self._state, self._rounds = (np.zeros(_checked_dim(dim)), np.zeros(dim, np.int64)), (0, 0)
+        self._state, self._rounds = (np.zeros(checked_dim(dim)), np.zeros(dim, np.int64)), (0, 0)
 
     def _live(self) -> dict[str, NDArray[Any]]:
         return {"w": self.w, "shrunk": self.shrunk, "violations": np.array(self.violations, np.int64)}
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> None:
-        w = _saved_vector(arrays, "w", np.float64, copy)
-        shrunk = _saved_vector(arrays, "shrunk", np.int64, copy)
+        w = saved_vector(arrays, "w", np.float64, copy)
+        shrunk = saved_vector(arrays, "shrunk", np.int64, copy)
         self._state, self._rounds = (w, shrunk), (saved_count(arrays, "violations"), 0)
         if shrunk.shape != w.shape:
             raise StateError(f"array shrunk has shape {shrunk.shape}, w {w.shape}")
@@ -270,14 +270,15 @@ class SomlTg(DiagonalLearner[SomlTgConfig]):
         self.shrunk[:] = self.violations
 
 
-def _checked_dim(dim: int) -> int:
+def checked_dim(dim: int) -> int:
     """`dim`; raises ConfigError where no block has so many columns."""
     if not 1 <= dim <= MAX_DIM:
         raise ConfigError(f"dim must be in 1..{MAX_DIM}, not {dim}")
     return dim
 
 
-def _saved_vector(arrays: Mapping[str, NDArray[Any]], name: str, dtype: Any, copy: bool) -> NDArray[Any]:
+def saved_vector(arrays: Mapping[str, NDArray[Any]], name: str, dtype: Any, copy: bool) -> NDArray[Any]:
+    """The vector of that name to continue from: copied, or taken over. Raises StateError."""
     vector = saved(arrays, name, dtype, (None,))
     if len(vector) == 0:
         raise StateError(f"array {name} has shape {vector.shape}: it must hold numbers")

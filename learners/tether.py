@@ -13,8 +13,9 @@ programming and generalized infinitesimal gradient ascent, ICML 2003).
 
 The diagonal metrics of SOML are pulled towards w = 0 by decay alone, and what is behind w, the rounds, by the
 same share, see `DiagonalLearner.forget`; the length of w says nothing there, since what is served divides by
-the mean of w. Learners over a support set need no tether: what leaves the budget is forgotten. A running
-average is one over all events by its definition.
+the mean of w. OASIS with a diagonal is pulled towards the w that it began at. Learners over a support set
+need no tether: what leaves the budget is forgotten. A running average is one over all events by its
+definition.
 
 A matrix pulled towards W = I, see `learners.tether`.
 """
@@ -35,7 +36,9 @@ from learners.distance import Dissim, DissimConfig, Lego, LegoConfig
 from learners.errors import ConfigError, require_number, require_whole, saved_count
 from learners.forms.quadratic import ServedForm
 from learners.kernels.fold import squared_distance_to_diagonal
+from learners.lego_pairs import LegoPairs, LegoPairsConfig
 from learners.oasis import Oasis, OasisConfig
+from learners.oasis_diagonal import OasisDiagonal, OasisDiagonalConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.outcome import REJECTED, StepInfo, joined
 from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
@@ -58,8 +61,8 @@ def _towards(diagonal: Float32s, W: Float32s, keep: np.float32) -> None:
         W.reshape(-1)[:: len(W) + 1] += (np.float32(1) - keep) * diagonal
 
 
-OfMatrix: TypeAlias = OasisConfig | DissimConfig | LegoConfig
-Inner: TypeAlias = OfMatrix | OmksMapsConfig | SomlTgConfig | SomlDaConfig
+OfMatrix: TypeAlias = OasisConfig | DissimConfig | LegoConfig | LegoPairsConfig
+Inner: TypeAlias = OfMatrix | OmksMapsConfig | SomlTgConfig | SomlDaConfig | OasisDiagonalConfig
 
 LEAST_DECAY = 1e-6
 """Of a matrix: below it the rounding of float32 decides which entries are pulled at all."""
@@ -71,7 +74,7 @@ class TetherConfig:
 
     learner: what learns. every: accepted events from one pull to the next, > 0. decay: in [0, 1), of a
     matrix 0 or at least LEAST_DECAY. radius: largest ||W - I||_F after a pull, of each block where there are
-    several, > 0; 0 for none, as it must be of SOML. Raises ConfigError.
+    several, > 0; 0 for none, as it must be of a diagonal metric. Raises ConfigError.
     """
 
     learner: Inner
@@ -89,7 +92,7 @@ class TetherConfig:
             raise ConfigError(f"decay must be at least 0 and below 1, not {self.decay}")
         if not (math.isfinite(self.radius) and self.radius >= 0):
             raise ConfigError(f"radius must be 0 (none) or a finite number above it, not {self.radius}")
-        diagonal = isinstance(self.learner, SomlTgConfig | SomlDaConfig)
+        diagonal = isinstance(self.learner, SomlTgConfig | SomlDaConfig | OasisDiagonalConfig)
         if self.radius and diagonal:
             raise ConfigError("a diagonal metric has no radius: use decay")
         if 0 < self.decay < LEAST_DECAY and not diagonal:
@@ -194,7 +197,9 @@ _CLASSES: Mapping[type[Any], Any] = {
     OasisConfig: Oasis,
     DissimConfig: Dissim,
     LegoConfig: Lego,
+    LegoPairsConfig: LegoPairs,
     OmksMapsConfig: OmksMaps,
     SomlTgConfig: SomlTg,
     SomlDaConfig: SomlDa,
+    OasisDiagonalConfig: OasisDiagonal,
 }

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 Scaling: TypeAlias = Literal[
-    "identity", "unit", "standardise", "whiten", "precondition", "tfidf", "shares", "sqrt"
+    "identity", "unit", "standardise", "whiten", "pca", "precondition", "tfidf", "shares", "sqrt"
 ]
 
-DENSE_ONLY = ("standardise", "whiten", "precondition")
+DENSE_ONLY = ("standardise", "whiten", "pca", "precondition")
 SPARSE_ONLY = ("tfidf",)
 
 KERNEL_OPTIONS: Mapping[str, tuple[str, ...]] = {
@@ -133,7 +133,12 @@ class ViewKeys(Section):
         description="precondition: how much of the mean second moment each direction is given; less, such as"
         " 0.1, where triplets come from labels",
     )
-    components: int = Field(100, ge=1, description="most dimensions kept by whiten")
+    components: int = Field(100, ge=1, description="most dimensions kept by whiten or pca")
+    idf: Literal["smooth", "plain"] = Field(
+        "smooth",
+        description="tfidf: smooth, ln((1 + n) / (1 + n_j)) + 1, or plain, -ln(n_j / n), as the papers have"
+        " it",
+    )
     kernels: list[KernelMapConfig] = Field(
         default_factory=list, description="kernels of the scaled vectors, side by side; none: as they are"
     )
@@ -160,7 +165,7 @@ class ViewKeys(Section):
                     f'map "{name}" needs a sparse view; for dense use "precondition", "whiten" or "unit"'
                 )
         if self.kind == "sparse" and "components" in self.model_fields_set:
-            raise ValueError("components belongs to whiten, which needs a dense view; leave it out")
+            raise ValueError("components belongs to whiten and pca, which need a dense view; leave it out")
         for one in self.kernels:
             if self.kind == "sparse" and one.map in DENSE_KERNELS:
                 raise ValueError(
@@ -190,7 +195,7 @@ class ViewKeys(Section):
 
     def widths(self) -> list[int]:
         """Most columns of each block that the maps give."""
-        scaled = min(self.dim, self.components) if "whiten" in self.scalings else self.dim
+        scaled = min(self.dim, self.components) if {"whiten", "pca"} & set(self.scalings) else self.dim
         return [one.width(scaled) for one in self.kernels] or [scaled]
 
 
@@ -259,6 +264,25 @@ class LegoKeys(PullKeys):
     eta: float = Field(0.01, gt=0, le=1e18, description="weight of the loss against the LogDet divergence")
 
 
+class LegoPairsKeys(PullKeys):
+    """[learner] with algorithm = "lego-pairs"."""
+
+    algorithm: Literal["lego-pairs"] = Field("lego-pairs", description="learning algorithm")
+    eta: float = Field(0.01, gt=0, le=1e18, description="weight of the loss against the LogDet divergence")
+    similar: float = Field(
+        0.0, ge=0, allow_inf_nan=False, description="squared distance that query and clicked are brought to"
+    )
+    dissimilar: float = Field(
+        2.0, gt=0, allow_inf_nan=False, description="squared distance that query and skipped are brought to"
+    )
+
+    @model_validator(mode="after")
+    def _similar_are_nearer(self) -> LegoPairsKeys:
+        if not self.similar < self.dissimilar:
+            raise ValueError("similar must be below dissimilar: both are squared distances")
+        return self
+
+
 MAX_AVERAGED_C = 1e6
 """That of `learners.averaged`, whose import brings numba in."""
 
@@ -270,6 +294,13 @@ class OasisKeys(PullKeys):
     C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
     symmetric: Literal["off", "online"] = Field("off", description="online keeps W symmetric after each step")
     psd_every: int = Field(0, ge=0, description="project W to PSD every this many steps; 0 never")
+
+
+class OasisDiagonalKeys(ForgetKeys):
+    """[learner] with algorithm = "oasis-diagonal"."""
+
+    algorithm: Literal["oasis-diagonal"] = Field("oasis-diagonal", description="learning algorithm")
+    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
 
 
 class AveragedKeys(StartKeys):
@@ -287,13 +318,6 @@ class HedgeKeys(LearnerConfig):
         "share", description="weights of the kernels: hedge as printed, or a rule that never ends in a corner"
     )
     beta: float = Field(0.99, gt=0, lt=1, description="hedge, share, discount: factor of a mistake")
-    share: float = Field(1e-3, ge=0, le=1, description="share: what every weight gives away each round")
-    discount: float = Field(0.999, gt=0, le=1, description="discount: memory of mistakes per round")
-    theta_C: float = Field(0.1, gt=0, allow_inf_nan=False, description="margins: largest step of the weights")
-    weights: Numbers = Field(default_factory=list, description="given: one weight per kernel")
-
-    @model_validator(mode="after")
-    def _weights_belong_to_given(self) -> HedgeKeys:
     horizon: int = Field(
         0,
         ge=0,
@@ -301,7 +325,16 @@ class HedgeKeys(LearnerConfig):
         description="hedge, share, discount: how many triplets T there will be, where that is known; beta is"
         " then sqrt(T) / (sqrt(T) + sqrt(ln m)) of m kernels; 0 not known",
     )
+    share: float = Field(1e-3, ge=0, le=1, description="share: what every weight gives away each round")
+    discount: float = Field(0.999, gt=0, le=1, description="discount: memory of mistakes per round")
+    theta_C: float = Field(0.1, gt=0, allow_inf_nan=False, description="margins: largest step of the weights")
+    weights: Numbers = Field(default_factory=list, description="given: one weight per kernel")
+
+    @model_validator(mode="after")
+    def _weights_belong_to_given(self) -> HedgeKeys:
         self.hedge()
+        if self.horizon and "beta" in self.model_fields_set:
+            raise ValueError("horizon and beta both say what beta is: leave one of them out")
         return self
 
     def hedge(self) -> HedgeConfig:
@@ -309,8 +342,6 @@ class HedgeKeys(LearnerConfig):
         from learners.hedge import HedgeConfig  # brings numba in, which most commands do without
 
         return HedgeConfig(
-        if self.horizon and "beta" in self.model_fields_set:
-            raise ValueError("horizon and beta both say what beta is: leave one of them out")
             self.combine,
             self.beta,
             self.share,
@@ -366,6 +397,15 @@ class SupportKeys(LearnerConfig):
     evict: Literal["oldest", "smallest"] = Field(
         "oldest", description="which triplet goes: longest untouched, or of the least taus"
     )
+    joined: bool = Field(
+        False, description="kernels of all views joined into one vector of unit length, not of each view"
+    )
+
+    @model_validator(mode="after")
+    def _joined_are_all(self) -> SupportKeys:
+        if self.joined and any(one.views for one in self.kernels):
+            raise ValueError("kernels of joined views are of all of them: leave views out, or joined")
+        return self
 
 
 class OksKeys(SupportKeys):
@@ -440,8 +480,10 @@ EMBEDDING_COLUMNS = range(64, 1537)
 LEARNERS: Mapping[str, type[LearnerConfig]] = {
     "oasis": OasisKeys,
     "oasis-averaged": AveragedKeys,
+    "oasis-diagonal": OasisDiagonalKeys,
     "dissim-oasis": DissimKeys,
     "lego": LegoKeys,
+    "lego-pairs": LegoPairsKeys,
     "soml-tg": SomlTgKeys,
     "soml-da": SomlDaKeys,
     "oasis-softmax": OasisSoftmaxKeys,

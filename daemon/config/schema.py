@@ -331,6 +331,7 @@ class SpaceConfig(Section):
     def own_similarity(self) -> Literal["cosine", "inner_product", "euclidean", ""]:
         """What version 0 computes of the vectors as they were given; "" where a map loses something of it."""
         if self.loses:
+    "pca": "drops directions and moves the origin",
             return ""
         if self.similarity != "auto":
             return self.similarity

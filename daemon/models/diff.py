@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from learners.block import Block, Int64s, row_blocks
 from learners.forms.quadratic import FoldingForm, ServedForm, featured, folds, has_terms, terms_of
-from learners.maps import FittedSpaceMap, WhitenMap
+from learners.maps import FittedSpaceMap, ProjectionMap
 from learners.search import SearchItems, kept_scores, topk
 from learners.spectrum import Change, Spectrum
 
@@ -91,7 +91,7 @@ def feature_names(fitted: FittedSpaceMap) -> Callable[[int], str]:
         place = int(np.searchsorted(starts, coordinate, side="right")) - 1
         view, its_map = views[place]
         at = coordinate - int(starts[place])
-        return f"{view} component {at}" if isinstance(its_map, WhitenMap) else f"{view}[{at}]"
+        return f"{view} component {at}" if isinstance(its_map, ProjectionMap) else f"{view}[{at}]"
 
     return name
 

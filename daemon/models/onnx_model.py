@@ -27,10 +27,10 @@ from learners.maps import (
     FittedSpaceMap,
     IdentityMap,
     PreconditionMap,
+    ProjectionMap,
     StandardiseMap,
     UnitMap,
     ViewMap,
-    WhitenMap,
 )
 
 FORMAT = "tripletd model 1"
@@ -113,10 +113,10 @@ def _of_view(graph: _Graph, view: ViewMap, rows: str, name: str) -> str:
         return rows
     if isinstance(view, PreconditionMap):
         return graph.node("MatMul", rows, graph.constant(view.components))
-    if isinstance(view, WhitenMap | StandardiseMap):
+    if isinstance(view, ProjectionMap | StandardiseMap):
         there = graph.node("Sign", graph.norm(rows))  # a missing view stays zeros
         centred = graph.node("Sub", rows, graph.constant(view.mean))
-        if isinstance(view, WhitenMap):
+        if isinstance(view, ProjectionMap):
             moved = graph.node("MatMul", centred, graph.constant(view.components))
         else:
             moved = graph.node("Mul", centred, graph.constant(view.scale))

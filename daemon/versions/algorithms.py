@@ -44,11 +44,13 @@ from learners.distance import Dissim, DissimConfig, Lego, LegoConfig
 from learners.errors import ConfigError
 from learners.hedge import HedgeConfig
 from learners.keyed import CLOCK, KEY_ARRAYS, Keyed, KeyedConfig, repeated
+from learners.lego_pairs import LegoPairs, LegoPairsConfig
 from learners.maps import FittedSpaceMap
 from learners.maps.base import OwnRanking, first_diagonal
 from learners.multikernel import Omks, OmksConfig, ViewKernels, support_bytes
 from learners.multikernel.form import form_bytes
 from learners.oasis import Oasis, OasisConfig
+from learners.oasis_diagonal import OasisDiagonal, OasisDiagonalConfig
 from learners.oasis_softmax import OasisSoftmax, OasisSoftmaxConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.pending import PAIRS, TAU, pending_bytes
@@ -180,11 +182,23 @@ def oks_settings(keys: OksKeys, columns: Mapping[str, range], _start: Float32s |
     return replace(settings, mean=settings.parts > 1)
 
 
+def joined(columns: Columns) -> Columns:
+    """All views as one, which begins where the first does."""
+    spans = list(columns.values())
+    return {"joined": range(spans[0].start, spans[-1].stop)}
+
+
+def unit_blocks(learner: LearnerConfig) -> bool:
+    """Whether a learner wants each block of columns of unit length, and not the whole vector."""
+    return ALGORITHMS[learner.algorithm].by_block and not getattr(learner, "joined", False)
+
+
 def kernel_names(keys: LearnerConfig, columns: Mapping[str, range]) -> list[str]:
     """The kernels that a learner weighs, in its order, for people: "text rbf 0.5", or a block of columns; the
-    one of OKS on several is their mean."""
+    one of OKS on several is their mean. Those of joined views are "joined rbf 0.5"."""
     if not isinstance(keys, SupportKeys):
         return list(columns)
+    columns = joined(columns) if keys.joined else columns
     names = [
         f"{name} {one.kind} {one.sigma:g}" if one.kind == "rbf" else f"{name} {one.kind}"
         for name in columns
@@ -199,7 +213,7 @@ def _settings(keys: SupportKeys, columns: Mapping[str, range], *, hedge: HedgeCo
     for name in sorted(named - set(columns)):
         raise ConfigError(f"learner.kernels: there is no view {name!r}; there are {', '.join(columns)}")
     views = []
-    for name, span in columns.items():
+    for name, span in (joined(columns) if keys.joined else columns).items():
         kernels = tuple(one.kernel() for one in keys.kernels if not one.views or name in one.views)
         if kernels:
             views.append(ViewKernels(span.start, span.stop, kernels))
@@ -209,7 +223,14 @@ def _settings(keys: SupportKeys, columns: Mapping[str, range], *, hedge: HedgeCo
 ADDED_LATER: Mapping[str, Any] = {"dedupe_window": 0}
 """Settings that versions of 0.1 do not have, and what they mean for those. Continuing with another value is
 no refusal but a control entry."""
-LEFT_OUT: Mapping[str, Any] = {"pull_every": 0, "decay": 0.0, "radius": 0.0, "start": "identity"}
+LEFT_OUT: Mapping[str, Any] = {
+    "pull_every": 0,
+    "decay": 0.0,
+    "radius": 0.0,
+    "start": "identity",
+    "horizon": 0,
+    "joined": False,
+}
 """Settings that older versions do not have either: they were learned with these."""
 
 
@@ -269,8 +290,13 @@ def _of_a_matrix(
     )
 
 
-def _soml(learner: type[DiagonalLearner[Any]], config: type[Any], arrays: int) -> Algorithm:
-    """SOML: a diagonal metric, served as the cosine plus what was learned."""
+def _diagonal(
+    learner: type[DiagonalLearner[Any]],
+    config: type[Any],
+    arrays: int,
+    full_step: Callable[[Any], float] | None = None,
+) -> Algorithm:
+    """A diagonal metric of so many arrays: SOML, served as the cosine plus what was learned; OASIS's."""
     settings, made_by = _pulled(same_names(config), learner)
     return Algorithm(
         settings=settings,
@@ -278,6 +304,7 @@ def _soml(learner: type[DiagonalLearner[Any]], config: type[Any], arrays: int) -
         restore=lambda arrays, settings: made_by(settings).from_state(arrays, settings, copy=False),
         forms=UnstoredForms(lambda made, serving: untethered(made).form(serving.score != "raw")),
         state_bytes=vectors(arrays),
+        full_step=full_step,
     )
 
 
@@ -328,10 +355,12 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         state_bytes=matrices(2),
         full_step=_aggressiveness,
     ),
+    "oasis-diagonal": _diagonal(OasisDiagonal, OasisDiagonalConfig, 1, _aggressiveness),
     "dissim-oasis": _of_a_matrix(Dissim, DissimConfig, _aggressiveness, distance=True),
     "lego": _of_a_matrix(Lego, LegoConfig, distance=True),
-    "soml-tg": _soml(SomlTg, SomlTgConfig, 2),
-    "soml-da": _soml(SomlDa, SomlDaConfig, 1),
+    "lego-pairs": _of_a_matrix(LegoPairs, LegoPairsConfig, distance=True),
+    "soml-tg": _diagonal(SomlTg, SomlTgConfig, 2),
+    "soml-da": _diagonal(SomlDa, SomlDaConfig, 1),
     "oasis-softmax": Algorithm(
         settings=same_names(OasisSoftmaxConfig),
         make=lambda settings, dim, _sample: OasisSoftmax(dim, settings),

@@ -1,5 +1,5 @@
-"""SOML steps on a diagonal metric, by dual averaging or truncated gradient (Gao et al., AAAI 2014), and the
-event loops that both share.
+"""Steps on a diagonal metric: SOML by dual averaging or truncated gradient (Gao et al., AAAI 2014), the
+passive-aggressive one of OASIS restricted to a diagonal, and the event loops that they share.
 
 An event is g = q (.) (c - s), the few entries that a diagonal metric sees: only columns held by the query and
 by c or s matter. On CSR rows the three sorted index lists are intersected without branches, since no
@@ -35,6 +35,7 @@ from learners.kernels.checks import (
     scan_triplet_dense,
     scan_triplet_sparse,
     scan_weight,
+    step_size,
 )
 from learners.kernels.compile import (
     CSR,
@@ -51,12 +52,13 @@ from learners.kernels.compile import (
 )
 from learners.kernels.intrinsics import prefetch
 
-DUAL_AVERAGING, TRUNCATED_GRADIENT = 0, 1
+DUAL_AVERAGING, TRUNCATED_GRADIENT, PASSIVE_AGGRESSIVE = 0, 1, 2
 """The rules that `state`, `rounds` and `settings` belong to:
 
 DUAL_AVERAGING: (G float64 [d], int64 [0]); (t, t*); (gamma, rho, lambda).
 TRUNCATED_GRADIENT: (w float64 [d], int64 [d]: the violating rounds that w_j has seen); (violating rounds, 0);
 (eta, lambda, 0).
+PASSIVE_AGGRESSIVE: (w float64 [d], int64 [0]); (updates, 0); (C, 0, 0).
 """
 
 STATE = types.Tuple((DOUBLES, POINTERS))
@@ -240,12 +242,32 @@ def _truncate(
 
 
 @inlined
+def _aggress(state: Any, rounds: Any, settings: Any, weight: float, steps: Steps, row: int, here: Any) -> Any:
+    """PA: one accepted event, its outcome and, where it violates, w <- w + tau g; the updates after it."""
+    outcome, loss, tau, _ = steps
+    columns, values, start, count = here
+    w, margin, squared = state[0], 0.0, 0.0
+    for place in range(start, start + count):
+        margin += w[columns[place]] * values[place]
+        squared += values[place] * values[place]
+    outcome[row], loss[row], tau[row] = step_size(margin, squared, settings[0] * weight)
+    if outcome[row] != UPDATED:
+        return rounds
+    size = np.float64(tau[row])
+    for place in range(start, start + count):
+        w[columns[place]] += size * values[place]
+    return rounds[0] + 1, rounds[1]
+
+
+@inlined
 def _take(
     rule: int, state: Any, rounds: Any, settings: Any, weight: float, steps: Steps, row: int, here: Any
 ) -> Any:
-    """One accepted event by either rule; the rounds after it."""
+    """One accepted event by the rule; the rounds after it."""
     if rule == DUAL_AVERAGING:
         return _average(state, rounds, settings, weight, steps, row, here)
+    if rule == PASSIVE_AGGRESSIVE:
+        return _aggress(state, rounds, settings, weight, steps, row, here)
     return _truncate(state, rounds, settings, weight, steps, row, here)
 
 
@@ -268,7 +290,8 @@ def soml_sparse(
     """Apply triplets of CSR rows in order; the rounds after them.
 
     rule: see above, as are state, overwritten, rounds and settings. weights: float64 [n], scales the
-    subgradient, or empty. steps: written per event. What is rejected, degenerate or of weight 0 is no round.
+    subgradient, or C, or empty. steps: written per event. What is rejected, degenerate or of weight 0 is no
+    round.
     """
     reason, dim = steps[3], len(state[0])
     room = np.uint64(_longest(query) + 1)
@@ -318,5 +341,7 @@ def soml_weights(rule: int, state: Any, rounds: Any, settings: Any, out: Any) ->
     for column in range(len(out)):
         if rule == DUAL_AVERAGING:
             out[column] = _averaged(state[0][column], line)
+        elif rule == PASSIVE_AGGRESSIVE:
+            out[column] = state[0][column]
         else:
             out[column] = _shrunk(state, column, rounds[0], alpha)

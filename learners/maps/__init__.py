@@ -4,7 +4,7 @@ from learners.maps.approximations import NystroemMap, RffMap
 from learners.maps.base import CosineMap, IdentityMap, UnitMap, ViewConfig, ViewMap
 from learners.maps.histograms import HikeMap, SharesMap, SqrtMap
 from learners.maps.queries import PairFit, QueryMap
-from learners.maps.scaling import PreconditionMap, StandardiseMap, TfidfMap, WhitenMap
+from learners.maps.scaling import PcaMap, PreconditionMap, ProjectionMap, StandardiseMap, TfidfMap, WhitenMap
 from learners.maps.separable import AddKpcaMap, PcaLapMap, RpLapMap
 from learners.maps.space import KINDS, ChainMap, FittedSpaceMap, KernelsMap, SpaceMap
 
@@ -20,7 +20,9 @@ __all__ = [
     "NystroemMap",
     "PairFit",
     "PcaLapMap",
+    "PcaMap",
     "PreconditionMap",
+    "ProjectionMap",
     "QueryMap",
     "RffMap",
     "RpLapMap",

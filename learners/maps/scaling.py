@@ -2,8 +2,8 @@
 
 Weight sparse term counts by inverse document frequency, then unit length.
 
-Whiten dense vectors: standardise, then PCA directions of unit variance, with shrinkage. Or precondition them:
-the same about 0 and with every direction, so that nothing is lost.
+Whiten dense vectors: standardise, then PCA directions of unit variance, with shrinkage; or PCA alone. Or
+precondition them: the same about 0 and with every direction, so that nothing is lost.
 """
 
 from __future__ import annotations
@@ -77,23 +77,26 @@ class StandardiseMap(ViewMap):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TfidfMap(ViewMap):
-    """x_j -> x_j idf_j / norm, with idf_j = ln((1 + n) / (1 + n_j)) + 1, n sample rows of which n_j hold term
-    j.
+    """x_j -> x_j idf_j / norm, n sample rows of which n_j hold term j.
 
-    idf: float32 [dim]. No options.
+    Options: idf, "smooth", idf_j = ln((1 + n) / (1 + n_j)) + 1, or "plain", as printed, idf_j = -ln(n_j / n)
+    (Chechik, Sharma, Shalit, Bengio, JMLR 11 (2010), section 3), by which a term that every row holds counts
+    for nothing, and one that no row holds, where that is infinite, as much as one that a single row holds.
+    idf: float32 [dim].
     """
 
     kind: ClassVar[str] = "tfidf"
     sparse: ClassVar[bool] = True
     fitted: ClassVar[tuple[str, ...]] = ("idf",)
     idf: Float32s
+    plain: bool = False
 
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Count the rows of the sample that hold each term."""
         from sklearn.feature_extraction.text import TfidfTransformer
 
-        read_options(cls.kind, options, {})
+        plain = _is_plain(read_options(cls.kind, options, {"idf": SMOOTH}))
         rows = require_sparse(cls.kind, sample)
         if len(rows) == 0:
             raise MapError("the map tfidf needs at least one sample row")
@@ -104,12 +107,16 @@ class TfidfMap(ViewMap):
             raise MapError(f"the sample of the map tfidf cannot be used: {error}") from error
         if not np.isfinite(counts.data).all():
             raise MapError("the sample of the map tfidf holds values that are not finite: drop those rows")
+        if plain:
+            held = np.maximum(np.bincount(counts.indices, minlength=rows.dim), 1)
+            return cls(np.log(len(rows) / held).astype(np.float32), True)
         return cls(TfidfTransformer(norm=None).fit(counts).idf_.astype(np.float32))
 
     @classmethod
     def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The map of its array."""
-        return cls(fitted_array(cls.kind, arrays, "idf", (option_whole(cls.kind, spec, "dim_in"),)))
+        idf = fitted_array(cls.kind, arrays, "idf", (option_whole(cls.kind, spec, "dim_in"),))
+        return cls(idf, _is_plain(dict(spec.get("options", {}))))
 
     def transform(self, block: Block) -> SparseBlock:
         """Weighted unit rows in new arrays."""
@@ -122,12 +129,28 @@ class TfidfMap(ViewMap):
         return weighted
 
     def metric(self) -> ViewMetric | None:
-        """1 / idf^2 for each term."""
+        """1 / idf^2 for each term; None where a term counts for nothing."""
+        if not self.idf.min(initial=np.inf) > 0:
+            return None
         return ViewMetric(1 / np.square(self.idf, dtype=np.float64), "scaled")
 
     def linear(self) -> LinearRows | None:
         """idf of each term."""
         return LinearRows(self.idf.astype(np.float64), rows="scaled")
+
+    def spec(self) -> dict[str, Any]:
+        """The map's dimension; its option where it is not the usual one, as older maps have none."""
+        return {"dim_in": self.dim_in, **({"options": {"idf": PLAIN}} if self.plain else {})}
+
+
+SMOOTH, PLAIN = "smooth", "plain"
+
+
+def _is_plain(options: Mapping[str, Any]) -> bool:
+    idf = options.get("idf", SMOOTH)
+    if idf not in (SMOOTH, PLAIN):
+        raise MapError(f'the option idf of the map tfidf must be "{SMOOTH}" or "{PLAIN}", not {idf!r}')
+    return bool(idf == PLAIN)
 
 
 DEFAULTS: Mapping[str, Any] = {"components": 100, "epsilon": 0.3}
@@ -146,17 +169,12 @@ stake, the directions asked for are found by randomised SVD with a fixed seed.""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WhitenMap(ViewMap):
+class ProjectionMap(ViewMap):
     """x -> (x - mean) @ components, all sums in float64.
 
-    Options: components, at most so many directions, largest variance first (100); epsilon, shrinkage: a
-    direction of variance v is divided by sqrt(v + epsilon * mean variance of those kept) (0.3). Fewer are
-    kept where there are fewer: n sample rows of d columns vary in at most min(d, n - 1) directions.
-    mean: float32 [d]; components: float32 [d, k], standardisation and scaling folded in. A zero row stays
-    zero: that view is missing.
+    mean: float32 [d]; components: float32 [d, k]. A zero row stays zero: that view is missing.
     """
 
-    kind: ClassVar[str] = "whiten"
     fitted: ClassVar[tuple[str, ...]] = ("mean", "components")
     mean: Float32s
     components: Float32s
@@ -168,39 +186,21 @@ class WhitenMap(ViewMap):
         return int(self.components.shape[1])
 
     @classmethod
-    def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
-        """Fit on the non-zero rows of the sample. Raises MapError when they do not vary."""
-        from sklearn.decomposition import PCA
-        from sklearn.preprocessing import StandardScaler
-
-        chosen = _checked(read_options(cls.kind, options, DEFAULTS))
-        rows = require_sample(cls.kind, require_dense(cls.kind, sample))
-        scaler = StandardScaler()
-        standard = scaler.fit_transform(rows)
-        if not standard.any():
-            raise MapError(
-                "the map whiten needs sample rows that differ; all are alike: "
-                "give it more objects, or use the map unit"
-            )
-        asked = min(chosen["components"], *standard.shape)
-        pca = PCA(asked, svd_solver=_solver(standard.shape, asked), random_state=0).fit(standard)
-        kept = pca.explained_variance_ > NULL_SHARE * pca.explained_variance_[0]
-        variance = pca.explained_variance_[kept]
-        shrunk = np.sqrt(variance + chosen["epsilon"] * variance.mean())
-        components = (pca.components_[kept] / shrunk[:, None] / scaler.scale_).T
-        return cls(scaler.mean_.astype(np.float32), np.ascontiguousarray(components, np.float32), chosen)
-
-    @classmethod
     def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The map of `spec` and its arrays."""
         dim, kept = (option_whole(cls.kind, spec, name) for name in ("dim_in", "dim"))
         mean = fitted_array(cls.kind, arrays, "mean", (dim,))
-        return cls(
-            mean, fitted_array(cls.kind, arrays, "components", (dim, kept)), _checked(dict(spec["options"]))
-        )
+        components = fitted_array(cls.kind, arrays, "components", (dim, kept))
+        return cls(mean, components, cls.checked(dict(spec["options"])))
+
+    @classmethod
+    def checked(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """The options themselves. Raises MapError for one out of bounds."""
+        option_whole(cls.kind, options, "components")
+        return options
 
     def transform(self, block: Block) -> DenseBlock:
-        """Whitened rows in new arrays."""
+        """Projected rows in new arrays."""
         rows = require_dense(self.kind, block, self.dim_in).values
         return DenseBlock(_projected(rows, self.mean, self.components))
 
@@ -211,6 +211,80 @@ class WhitenMap(ViewMap):
     def spec(self) -> dict[str, Any]:
         """The map's dimensions and options."""
         return {"dim_in": self.dim_in, "dim": self.dim, "options": dict(self.options)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WhitenMap(ProjectionMap):
+    """Standardised columns, then principal directions of unit variance, with shrinkage.
+
+    Options: components, at most so many directions, largest variance first (100); epsilon, shrinkage: a
+    direction of variance v is divided by sqrt(v + epsilon * mean variance of those kept) (0.3). Fewer are
+    kept where there are fewer: n sample rows of d columns vary in at most min(d, n - 1) directions.
+    Standardisation and scaling are folded into the components.
+    """
+
+    kind: ClassVar[str] = "whiten"
+
+    @classmethod
+    def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
+        """Fit on the non-zero rows of the sample. Raises MapError when they do not vary."""
+        from sklearn.decomposition import PCA
+        from sklearn.preprocessing import StandardScaler
+
+        chosen = cls.checked(read_options(cls.kind, options, DEFAULTS))
+        rows = require_sample(cls.kind, require_dense(cls.kind, sample))
+        scaler = StandardScaler()
+        standard = scaler.fit_transform(rows)
+        _require_spread(cls.kind, standard)
+        asked = min(chosen["components"], *standard.shape)
+        pca = PCA(asked, svd_solver=_solver(standard.shape, asked), random_state=0).fit(standard)
+        kept = pca.explained_variance_ > NULL_SHARE * pca.explained_variance_[0]
+        variance = pca.explained_variance_[kept]
+        shrunk = np.sqrt(variance + chosen["epsilon"] * variance.mean())
+        components = (pca.components_[kept] / shrunk[:, None] / scaler.scale_).T
+        return cls(scaler.mean_.astype(np.float32), np.ascontiguousarray(components, np.float32), chosen)
+
+    @classmethod
+    def checked(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """The options themselves. Raises MapError for one out of bounds."""
+        option_whole(cls.kind, options, "components")
+        option_number(cls.kind, options, "epsilon", positive=False)
+        return options
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PcaMap(ProjectionMap):
+    """Principal directions as they are, not whitened: what scikit-learn's PCA gives, and what the papers call
+    PCA before unit length (Xia, Hoi, Jin, Zhao, TPAMI 36 (2014), section 5: 50 directions). Columns are not
+    standardised: put `standardise` before it where they have units of their own.
+
+    Options: components, at most so many directions, largest variance first (100); fewer are kept where there
+    are fewer, as when whitening.
+    """
+
+    kind: ClassVar[str] = "pca"
+
+    @classmethod
+    def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
+        """Fit on the non-zero rows of the sample. Raises MapError when they do not vary."""
+        from sklearn.decomposition import PCA
+
+        chosen = cls.checked(read_options(cls.kind, options, {"components": DEFAULTS["components"]}))
+        rows = require_sample(cls.kind, require_dense(cls.kind, sample))
+        _require_spread(cls.kind, rows - rows[0])
+        asked = min(chosen["components"], *rows.shape)
+        pca = PCA(asked, svd_solver=_solver(rows.shape, asked), random_state=0).fit(rows)
+        kept = pca.explained_variance_ > NULL_SHARE * pca.explained_variance_[0]
+        components = np.ascontiguousarray(pca.components_[kept].T, np.float32)
+        return cls(pca.mean_.astype(np.float32), components, chosen)
+
+
+def _require_spread(kind: str, centred: NDArray[np.float64]) -> None:
+    if not centred.any():
+        raise MapError(
+            f"the map {kind} needs sample rows that differ; all are alike: "
+            "give it more objects, or use the map unit"
+        )
 
 
 TILE = 512
@@ -240,12 +314,6 @@ def _solver(shape: tuple[int, ...], components: int) -> str:
     if shape[1] <= EXACT_DIM:
         return "covariance_eigh"
     return "randomized" if 2 * components < min(shape) else "full"
-
-
-def _checked(options: dict[str, Any]) -> dict[str, Any]:
-    option_whole("whiten", options, "components")
-    option_number("whiten", options, "epsilon", positive=False)
-    return options
 
 
 OWN_EPSILON = 1.0

@@ -41,7 +41,7 @@ from learners.maps.base import (
 )
 from learners.maps.histograms import HikeMap, SharesMap, SqrtMap
 from learners.maps.queries import QueryMap, load_queries, queries_arrays, queries_spec
-from learners.maps.scaling import PreconditionMap, StandardiseMap, TfidfMap, WhitenMap
+from learners.maps.scaling import PcaMap, PreconditionMap, StandardiseMap, TfidfMap, WhitenMap
 from learners.maps.separable import AddKpcaMap, PcaLapMap, RpLapMap
 
 
@@ -206,6 +206,7 @@ KINDS: Mapping[str, type[ViewMap]] = {
     "unit": UnitMap,
     "standardise": StandardiseMap,
     "whiten": WhitenMap,
+    "pca": PcaMap,
     "precondition": PreconditionMap,
     "tfidf": TfidfMap,
     "shares": SharesMap,

@@ -88,7 +88,8 @@ class Omks(BaseLearner[OmksConfig]):
 
     def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
         info, scale = StepInfo.empty(len(batch)), weights if len(weights) else np.ones(len(batch))
-        config, rule = self.config, self.config.hedge.kernel_settings()
+        config = self.config
+        rule = config.hedge.kernel_settings(config.kernels)
         limits = (config.C, EVICTIONS[config.evict])
         for part in row_blocks(len(batch), 4 * self.dim):
             rows, steps = spread_triplets(batch.slice(part.start, part.stop), scale[part], info, part)

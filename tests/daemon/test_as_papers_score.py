@@ -6,8 +6,10 @@ that learn the same triplets.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,14 @@ from streams.event import Event, ObjectRef
 from tests.daemon.learn.conftest import DIM, Site
 from tests.daemon.replica.world import QUICK
 from tests.daemon.serve.test_role import Place
+from tests.daemon.serve.test_role_supports import offline
 from tests.harness.waiting import until
-from tests.learners.oracle_oasis import DissimOracle, OasisOracle
+from tests.learners.oracle_combination import Hedge
+from tests.learners.oracle_kernels import cosine, polynomial
+from tests.learners.oracle_lego import LegoPairsOracle
+from tests.learners.oracle_oasis import DissimOracle, OasisDiagonalOracle, OasisOracle
+from tests.learners.oracle_oks import OksOracle
+from tests.learners.oracle_omks import MappedOasisOracle, OmksOracle
 from tests.learners.oracle_soml import SomlDaOracle, SomlTgOracle
 from tests.learners.oracle_step import Oracle, all_scores, run
 
@@ -38,16 +46,32 @@ Doubles = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class Mode:
-    """A configuration, and the oracle of what it serves, of so many columns. exact: to what."""
+    """A configuration, and the oracle of what it serves, of so many columns. exact: to what. views: how many
+    views the columns are cut into, "x" of all but the last 5, and "y"."""
 
     name: str
     settings: dict[str, Any]
     oracle: Callable[[int], Oracle]
     exact: float = 2e-3
-    views: dict[str, Any] = field(default_factory=dict)
+    views: int = 1
 
     def __str__(self) -> str:
         return self.name
+
+
+def unit(vector: Any) -> Doubles:
+    found: Doubles = vector.astype(np.float64) / np.linalg.norm(vector.astype(np.float64))
+    return found
+
+
+def halved(vector: Doubles) -> Doubles:
+    """What cos / 2 + 1/2 is the inner product of."""
+    return np.append(unit(vector), 1.0) / math.sqrt(2)
+
+
+def printed_beta(T: int, m: int) -> float:
+    """That of Hedge of T rounds and m kernels."""
+    return math.sqrt(T) / (math.sqrt(T) + math.sqrt(math.log(m)))
 
 
 AS_LEARNED = {"serving.form": "as_learned", "learner.start": "identity"}
@@ -57,6 +81,55 @@ MODES = [
         "oasis-online",
         {"learner.algorithm": "oasis", "learner.symmetric": "online", **AS_LEARNED},
         lambda dim: OasisOracle(dim, 0.1, True),
+    ),
+    Mode("oasis-diagonal", {"learner.algorithm": "oasis-diagonal", **AS_LEARNED}, OasisDiagonalOracle),
+    Mode(
+        "omks-maps",
+        {
+            "learner.algorithm": "omks-maps",
+            "learner.combine": "hedge",
+            "learner.horizon": 210,
+            "space.views.x.kernels": [{"map": "identity"}, {"map": "cosine"}],
+            **AS_LEARNED,
+        },
+        lambda dim: OmksOracle(
+            [MappedOasisOracle(unit, dim), MappedOasisOracle(halved, dim + 1)], Hedge(2, printed_beta(210, 2))
+        ),
+    ),
+    Mode(
+        "omks",
+        {
+            "learner.algorithm": "omks",
+            "learner.combine": "hedge",
+            "learner.horizon": 210,
+            "learner.kernels": [{"kind": "cosine"}, {"kind": "polynomial"}],
+            "serving.form": "as_learned",
+        },
+        lambda dim: OmksOracle(
+            [OksOracle(cosine), OksOracle(polynomial(2, 1.0, 1.0))], Hedge(2, printed_beta(210, 2))
+        ),
+    ),
+    Mode(
+        "oks-joined",
+        {
+            "learner.algorithm": "oks",
+            "learner.joined": True,
+            "learner.kernels": [{"kind": "polynomial"}],
+            "serving.form": "as_learned",
+        },
+        lambda dim: OksOracle(polynomial(2, 1.0, 1.0)),
+        views=2,
+    ),
+    Mode(
+        "lego-pairs",
+        {
+            "learner.algorithm": "lego-pairs",
+            "learner.eta": 0.05,
+            "learner.similar": 0.3,
+            "learner.dissimilar": 2.5,
+            **AS_LEARNED,
+        },
+        lambda dim: LegoPairsOracle(dim, 0.05, 0.3, 2.5),
     ),
     Mode("dissim-oasis", {"learner.algorithm": "dissim-oasis", **AS_LEARNED}, DissimOracle),
     Mode(
@@ -79,30 +152,41 @@ MODES = [
 EVERY = pytest.mark.parametrize("mode", MODES, ids=str)
 
 
-def drawn(count: int, seed: int) -> tuple[list[bytes], list[tuple[Doubles, Doubles, Doubles]]]:
+def drawn(
+    count: int, seed: int, views: int = 1
+) -> tuple[list[bytes], list[tuple[Doubles, Doubles, Doubles]]]:
     """Events, and their triplets as the map has them: of unit length."""
     rng, events, triplets = np.random.default_rng(seed), [], []
     for number in range(count):
         vectors = rng.standard_normal((3, DIM)).astype(np.float32)
-        query, clicked, skipped = (ObjectRef(x=one) for one in vectors)
+        query, clicked, skipped = (reference(one, views) for one in vectors)
         events.append(encode_event(Event(f"e{seed}.{number}", 1000 + number, query, clicked, skipped)))
-        q, c, s = (unit(one) for one in vectors)
+        q, c, s = (mapped(one, views) for one in vectors)
         triplets.append((q, c, s))
     return events, triplets
 
 
-def unit(vector: Any) -> Doubles:
-    found: Doubles = vector.astype(np.float64) / np.linalg.norm(vector.astype(np.float64))
-    return found
+def reference(vector: Any, views: int) -> ObjectRef:
+    """The object as an event names it."""
+    return ObjectRef(x=vector) if views == 1 else ObjectRef(views={"x": vector[:-5], "y": vector[-5:]})
 
 
-def objects(count: int, seed: int) -> Doubles:
-    return np.array([unit(one) for one in np.random.default_rng(seed).standard_normal((count, DIM))])
+def mapped(vector: Any, views: int) -> Doubles:
+    """At unit length: of two views each, and then both together."""
+    return unit(vector) if views == 1 else unit(np.concatenate([unit(vector[:-5]), unit(vector[-5:])]))
+
+
+def objects(count: int, seed: int, views: int = 1) -> Doubles:
+    drawn_rows = np.random.default_rng(seed).standard_normal((count, DIM))
+    return np.array([mapped(one, views) for one in drawn_rows])
 
 
 def site_of(folder: Path, mode: Mode) -> Site:
     site = Site(folder, f"log:{folder}/clicks.log")
     site.settings |= {"steps.every": "10ms", "stream.poll_records": 16, "space.views.x.map": "unit"}
+    if mode.views == 2:
+        site.settings |= {"space.views.x.dim": DIM - 5}
+        site.settings |= {f"space.views.y.{key}": one for key, one in (("dim", 5), ("map", "unit"))}
     site.settings |= mode.settings
     return site
 
@@ -124,8 +208,8 @@ def test_versions_and_the_steps_behind_them_are_served_as_the_oracle_scores(
     mode: Mode, tmp_path: Path
 ) -> None:
     site, oracle = site_of(tmp_path, mode), mode.oracle(DIM)
-    queries, items = objects(6, 1), objects(20, 2)
-    first, then = drawn(150, 0), drawn(60, 1)
+    queries, items = objects(6, 1, mode.views), objects(20, 2, mode.views)
+    first, then = drawn(150, 0, mode.views), drawn(60, 1, mode.views)
     site.feed(first[0])
     assert site.learn() == EX_OK
     replica = Replica("latest", source_of(site), QUICK, steps=step_log_of(site.config(), "latest"))
@@ -160,11 +244,11 @@ def _scored(replica: Replica, queries: Doubles, items: Doubles) -> tuple[Doubles
 @EVERY
 def test_judged_and_exported_it_is_the_same_form(mode: Mode, tmp_path: Path) -> None:
     site = site_of(tmp_path, mode)
-    events, triplets = drawn(150, 0)
+    events, triplets = drawn(150, 0, mode.views)
     site.feed(events)
     assert site.learn() == EX_OK
     number, config = site.newest().number, site.config()
-    queries, items = objects(6, 1), objects(20, 2)
+    queries, items = objects(6, 1, mode.views), objects(20, 2, mode.views)
     wanted = expected(mode.oracle(DIM), triplets, queries, items)
     form = serving_form(site.versions, site.versions.load(number), config.serving)
     np.testing.assert_allclose(
@@ -247,3 +331,53 @@ def test_a_factor_of_it_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="symmetric matrix"):
         export("latest", factor=tmp_path / "A.npy", config=place.file)
     assert not (tmp_path / "A.npy").exists()
+
+
+def test_beta_is_said_once(tmp_path: Path) -> None:
+    file = tmp_path / "tripletd.toml"
+    learner = '[learner]\nalgorithm = "omks"\nbeta = 0.9\nhorizon = 100\n'
+    file.write_text(f"[space.views.x]\ndim = 6\n{learner}")
+    with pytest.raises(UserError, match="horizon and beta both"):
+        load_config(file)
+
+
+MAPS = {
+    "pca": ('dim = 6\nmap = ["pca", "unit"]\ncomponents = 3', ""),
+    "tfidf": ('dim = 6\nkind = "sparse"\nmap = "tfidf"\nidf = "plain"', "sparse"),
+}
+
+
+def by_formula(name: str, rows: Doubles) -> Doubles:
+    """The mapped catalog, of which the map was fitted; of PCA up to signs of its columns."""
+    if name == "pca":
+        centred = rows - rows.mean(axis=0)
+        values, vectors = np.linalg.eigh(np.cov(centred.T))
+        return np.array([unit(row) for row in centred @ vectors[:, np.argsort(-values)[:3]]])
+    idf = -np.log(np.maximum((rows > 0).sum(axis=0), 1) / len(rows))
+    return np.array([unit(row) for row in rows * idf])
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_a_version_over_a_map_of_the_papers_has_the_scores_of_the_formula(name: str, tmp_path: Path) -> None:
+    place, (view, kind) = Place(tmp_path), MAPS[name]
+    text = place.file.read_text().replace('dim = 6\nmap = "identity"', view)
+    place.file.write_text(text + SERVED)
+    if kind == "sparse":
+        drawn_counts = np.random.default_rng(3).poisson(1.0, place.rows.shape) + np.eye(len(place.rows), 6)
+        place.rows = drawn_counts.astype(np.float64)
+        lines = [
+            {"id": f"o{n}", "x": {"indices": np.flatnonzero(row).tolist(), "values": row[row > 0].tolist()}}
+            for n, row in enumerate(place.rows)
+        ]
+        (tmp_path / "catalog.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    place.feed(80, seed=1)
+    place.learn()
+    number = place.newest().number
+    form, objects = offline(place, number)
+    W = place.versions.load(number).arrays["W"].astype(np.float64)
+    expected_rows = by_formula(name, place.rows)
+    rows = objects.values if kind == "" else objects.checked_csr().toarray()
+    np.testing.assert_allclose(np.abs(rows), np.abs(expected_rows), atol=1e-5)
+    signs = np.sign(np.sum(rows * expected_rows, axis=0)) if name == "pca" else np.ones(rows.shape[1])
+    mapped = expected_rows * signs
+    np.testing.assert_allclose(form.scores(objects, objects), mapped @ W @ mapped.T, atol=1e-4)

@@ -30,7 +30,7 @@ def names() -> dict[str, Any]:
 
 LEARNERS = (
     "oasis", "softmax", "oasis_softmax", "averaged", "dissim", "lego", "soml_da", "soml_tg", "oks", "omks",
-    "omks_maps", "tethered", "keyed",
+    "oasis_diagonal", "lego_pairs", "omks_maps", "tethered", "keyed",
 )  # fmt: skip
 
 

@@ -16,6 +16,8 @@ from learners import Oasis, OasisConfig
 from learners.averaged import Averaged
 from learners.distance import Dissim, DissimConfig, Lego, LegoConfig
 from learners.keyed import KeyedConfig
+from learners.lego_pairs import LegoPairs, LegoPairsConfig
+from learners.oasis_diagonal import OasisDiagonal, OasisDiagonalConfig
 from learners.oasis_softmax import OasisSoftmax, OasisSoftmaxConfig
 from learners.softmax import Softmax, SoftmaxConfig
 from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
@@ -24,8 +26,8 @@ from learners.tether import TetherConfig, Tethered
 from .by_query import KEYS, ByQuery, ByQueryOracle
 from .kernels_under_test import OF_KERNELS, OVER_MAPS
 from .oracle_averaged import AveragedOracle
-from .oracle_lego import LegoOracle
-from .oracle_oasis import DissimOracle, OasisOracle
+from .oracle_lego import LegoOracle, LegoPairsOracle
+from .oracle_oasis import DissimOracle, OasisDiagonalOracle, OasisOracle
 from .oracle_oasis_softmax import OasisSoftmaxOracle
 from .oracle_softmax import SoftmaxOracle
 from .oracle_soml import SomlDaOracle, SomlTgOracle
@@ -135,6 +137,14 @@ OF_MATRICES = (
         lambda dim: LegoOracle(dim, 1.0),
         full_step=None,
     ),
+    UnderTest("lego-pairs", LegoPairs, lambda dim: LegoPairsConfig(), LegoPairsOracle, full_step=None),
+    UnderTest(
+        "lego-pairs-firm",
+        LegoPairs,
+        lambda dim: LegoPairsConfig(0.3, 0.2, 1.5),
+        lambda dim: LegoPairsOracle(dim, 0.3, 0.2, 1.5),
+        full_step=None,
+    ),
 )
 
 OF_WAITING_STEPS = (
@@ -156,6 +166,7 @@ OF_DIAGONALS = (
     _tg("soml-tg-sparse", 0.3, 0.05),
     _da("soml-da", 1e-2, 1.0, 1e-6),
     _da("soml-da-sparse", 0.3, 1.0, 0.05),
+    UnderTest("oasis-diagonal", OasisDiagonal, lambda dim: OasisDiagonalConfig(), OasisDiagonalOracle),
 )
 
 OF_PAIRS = (
@@ -217,8 +228,10 @@ IMPLEMENTATIONS = (
     "oasis-averaged",
     "dissim",
     "lego",
+    "lego-pairs",
     "soml-tg",
     "soml-da",
+    "oasis-diagonal",
     "softmax",
     "oasis-softmax",
     "oks-rbf",

@@ -48,6 +48,42 @@ class LegoOracle:
         return -float((q - p) @ self.A @ (q - p))
 
 
+class LegoPairsOracle:
+    """A'^-1 = A^-1 + eta (d' - y) z z^T, d' = z^T A' z, of the pairs (q, c) and then (q, s), from A = I: the
+    root d' found by halving, matrices inverted. tau of a step is the larger |eta (d' - y)|."""
+
+    def __init__(self, dim: int, eta: float = 0.01, similar: float = 0.0, dissimilar: float = 2.0) -> None:
+        self.A, self._eta, self._targets = np.eye(dim), eta, (similar, dissimilar)
+
+    def step(self, q: Doubles, c: Doubles, s: Doubles, weight: float = 1.0) -> Step:
+        margin, eta = distance_margin(self.A, q, c, s), weight * self._eta
+        sizes = [0.0]
+        for other, target in zip((c, s), self._targets, strict=True):
+            if eta:
+                sizes.append(abs(self.toward(q - other, target, eta)))
+        return Step(margin, hinge(margin), max(sizes))
+
+    def toward(self, z: Doubles, target: float, eta: float) -> float:
+        """One step on a pair; g."""
+        d = float(z @ self.A @ z)
+        if d < NO_DIRECTION:
+            return 0.0
+        after = brentq(lambda x: x * (1 + eta * (x - target) * d) - d, 0.0, d + target + 1, xtol=1e-14)
+        g = eta * (after - target)
+        self.A = np.linalg.inv(np.linalg.inv(self.A) + g * np.outer(z, z))
+        return float(g)
+
+    def score(self, q: Doubles, p: Doubles) -> float:
+        return -float((q - p) @ self.A @ (q - p))
+
+
+def pair_objective(X: Doubles, A: Doubles, z: Doubles, target: float, eta: float) -> float:
+    """D_ld(X, A) + eta/2 (z^T X z - target)^2."""
+    ratio = X @ np.linalg.inv(A)
+    divergence = np.trace(ratio) - np.linalg.slogdet(ratio)[1] - len(A)
+    return float(divergence + eta / 2 * (z @ X @ z - target) ** 2)
+
+
 def lego_objective(X: Doubles, A: Doubles, q: Doubles, c: Doubles, s: Doubles, eta: float) -> float:
     """D_ld(X, A) + eta/2 max(0, 1 - margin under X)^2."""
     ratio = X @ np.linalg.inv(A)

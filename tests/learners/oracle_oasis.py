@@ -33,6 +33,24 @@ class OasisOracle:
         return float(q @ self.W @ p)
 
 
+class OasisDiagonalOracle:
+    """The same with W = diag(w) from w = 1: g = q * (c - s), tau = min(C, l / ||g||^2), w + tau g."""
+
+    def __init__(self, dim: int, C: float = 0.1) -> None:
+        self.w, self._C = np.ones(dim), C
+
+    def step(self, q: Doubles, c: Doubles, s: Doubles, weight: float = 1.0) -> Step:
+        g = q * (c - s)
+        margin = float(np.sum(self.w * g))
+        loss = hinge(margin)
+        tau = passive_aggressive(loss, float(np.sum(g * g)), weight * self._C)
+        self.w = self.w + tau * g
+        return Step(margin, loss, tau)
+
+    def score(self, q: Doubles, p: Doubles) -> float:
+        return float(np.sum(self.w * q * p))
+
+
 class DissimOracle:
     """S'(a, b) = -(a - b)^T W (a - b); with u = q - c, v = q - s: V' = v v^T - u u^T, the direction that
     raises S'(q, c) - S'(q, s). (Printed with the other sign.) C, symmetry and W = I as above."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .oracle_lego import LegoOracle
-from .oracle_oasis import DissimOracle, OasisOracle
+from .oracle_lego import LegoOracle, LegoPairsOracle
+from .oracle_oasis import DissimOracle, OasisDiagonalOracle, OasisOracle
 from .oracle_omks import MappedOasisOracle, OmksOracle
 from .oracle_soml import SomlDaOracle, SomlTgOracle
 from .oracle_step import Doubles, Oracle, Step
@@ -44,9 +44,11 @@ class TetheredOracle:
                 self._pull(member.oasis)
         elif isinstance(one, SomlTgOracle):
             one.w = self._keep * one.w
+        elif isinstance(one, OasisDiagonalOracle):
+            one.w = 1 + self._keep * (one.w - 1)
         elif isinstance(one, SomlDaOracle):
             one.forget(self._keep)
-        elif isinstance(one, LegoOracle):
+        elif isinstance(one, LegoOracle | LegoPairsOracle):
             one.A = self._nearer(one.A)
         else:
             assert isinstance(one, OasisOracle | DissimOracle)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,8 +21,27 @@ def play(config: HedgeConfig, margins: np.ndarray, awake: np.ndarray | None = No
     """The standing after these rounds."""
     standing = first_standing(config, margins.shape[1])
     present = np.ones(margins.shape, bool) if awake is None else awake
-    weigh_rounds(*config.kernel_settings(), standing, np.ascontiguousarray(margins), present)
+    rule = config.kernel_settings(margins.shape[1])
+    weigh_rounds(*rule, standing, np.ascontiguousarray(margins), present)
     return standing
+
+
+@pytest.mark.parametrize("rule", ["hedge", "share", "discount"])
+def test_of_a_known_number_of_rounds_beta_is_as_printed(rule: Any) -> None:
+    """sqrt(T) / (sqrt(T) + sqrt(ln m)), whatever beta is given besides."""
+    margins = np.random.default_rng(0).standard_normal((40, 3))
+    printed = math.sqrt(40) / (math.sqrt(40) + math.sqrt(math.log(3)))
+    known, given_one = HedgeConfig(rule, beta=0.5, horizon=40), HedgeConfig(rule, beta=printed)
+    assert play(known, margins).tobytes() == play(given_one, margins).tobytes()
+    if rule == "hedge":
+        expected = printed ** (margins <= 0).sum(axis=0)
+        np.testing.assert_allclose(theta(known, play(known, margins)), expected / expected.sum())
+
+
+@pytest.mark.parametrize(("rule", "horizon"), [("margins", 10), ("uniform", 10), ("hedge", -1)])
+def test_a_horizon_that_means_nothing_is_refused(rule: Any, horizon: int) -> None:
+    with pytest.raises(ConfigError, match="horizon"):
+        HedgeConfig(rule, horizon=horizon)
 
 
 def test_as_printed_a_weight_is_beta_to_the_mistakes() -> None:
@@ -77,7 +99,7 @@ def test_the_weighted_vote_keeps_its_mistake_bound(seed: int, m: int, T: int) ->
     standing, awake = first_standing(config, m), np.ones((1, m), bool)
     for row in margins:
         mistakes += theta(config, standing) @ (row <= 0) >= 0.5
-        weigh_rounds(*config.kernel_settings(), standing, row[None], awake)
+        weigh_rounds(*config.kernel_settings(m), standing, row[None], awake)
     best = (margins <= 0).sum(axis=0).min()
     assert mistakes <= (2 * np.log(1 / beta) * best + 2 * np.log(m)) / (1 - beta)
 
@@ -87,7 +109,7 @@ def test_rounds_cut_anywhere_give_the_same_bits(rule: str) -> None:
     config, margins = HedgeConfig(rule), np.random.default_rng(2).standard_normal((50, 5))
     standing = first_standing(config, 5)
     for part in np.array_split(margins, 7):
-        weigh_rounds(*config.kernel_settings(), standing, part, np.ones(part.shape, bool))
+        weigh_rounds(*config.kernel_settings(5), standing, part, np.ones(part.shape, bool))
     assert standing.tobytes() == play(config, margins).tobytes()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from .oracle import psd
-from .oracle_oasis import DissimOracle, OasisOracle
+from .oracle_oasis import DissimOracle, OasisDiagonalOracle, OasisOracle
 
 EVENT = np.array([[1.0, 2], [1, 0], [0, 1]])
 
@@ -25,6 +25,17 @@ def test_C_caps_the_step_and_a_weight_scales_C() -> None:
     np.testing.assert_allclose(np.array(oracle.step(EVENT[0], EVENT[1], EVENT[2], 2.0)), [-1, 2, 0.1])
     np.testing.assert_allclose(oracle.W, [[1.1, -0.1], [0.2, 0.8]])
     assert oracle.step(EVENT[0], EVENT[1], EVENT[2], 0.0).tau == 0
+
+
+def test_a_diagonal_step_on_paper() -> None:
+    """g = (1, -2), margin 1 - 2, loss 2, ||g||^2 = 5, tau = 2/5: w = (1.4, .2), and the margin is 1. Where g
+    is 0 there is no direction to go."""
+    oracle = OasisDiagonalOracle(2, C=1.0)
+    np.testing.assert_allclose(np.array(oracle.step(*EVENT)), [-1, 2, 0.4])
+    np.testing.assert_allclose(oracle.w, [1.4, 0.2])
+    np.testing.assert_allclose(np.array(oracle.step(*EVENT)), [1, 0, 0], atol=1e-12)
+    assert oracle.step(np.array([1.0, 0]), np.array([0.0, 1]), np.zeros(2)) == (0, 1, 0)
+    assert oracle.score(np.array([2.0, 1]), np.array([1.0, 5])) == pytest.approx(2 * 1.4 + 5 * 0.2)
 
 
 def test_a_symmetric_step_on_paper() -> None:

@@ -19,7 +19,7 @@ from daemon.config.schema import Config
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, UserError
 from daemon.learn.reader import Inputs
 from daemon.runtime.watchdog import Pulse
-from daemon.versions.algorithms import ALGORITHMS
+from daemon.versions.algorithms import ALGORITHMS, unit_blocks
 from learners.block import Block, DenseBlock, SparseBlock, concatenate
 from learners.maps import FittedSpaceMap, SpaceMap
 from learners.maps import ViewConfig as MapConfig
@@ -180,12 +180,12 @@ def space_map(config: Config) -> SpaceMap:
     if similarity := config.space.own_similarity:
         return SpaceMap(
             {name: _lossless(view, similarity) for name, view in views.items()},
-            by_block=ALGORITHMS[config.learner.algorithm].by_block,
+            by_block=unit_blocks(config.learner),
             similarity=similarity,
             weights={name: view.weight for name, view in views.items()},
         )
     unit = any(view.scalings != ["identity"] or view.kernels for view in views.values())
-    by_block = unit and ALGORITHMS[config.learner.algorithm].by_block
+    by_block = unit and unit_blocks(config.learner)
     effective = unit and not by_block and config.space.weighs_views_by_dimension
     return SpaceMap({name: _map_config(view) for name, view in views.items()}, unit, by_block, effective)
 
@@ -274,6 +274,8 @@ def _map_config(view: ViewKeys) -> MapConfig:
 def _scaling(view: ViewKeys, name: str) -> MapConfig:
     options: dict[str, dict[str, Any]] = {
         "whiten": {"components": view.components},
+        "pca": {"components": view.components},
+        "tfidf": {} if view.idf == "smooth" else {"idf": view.idf},
         "precondition": {"epsilon": view.epsilon},
     }
     return MapConfig(name, options.get(name, {}))

@@ -137,7 +137,7 @@ def test_events_without_a_source_have_one_in_common(site: Site) -> None:
     assert {letter.reason for letter in site.dead()} == {"cap_source"}
 
 
-@pytest.mark.parametrize("algorithm", ["soml-da", "soml-tg", "lego", "dissim-oasis"])
+@pytest.mark.parametrize("algorithm", ["soml-da", "soml-tg", "lego", "dissim-oasis", "oasis-diagonal"])
 def test_any_learner_can_be_capped(site: Site, algorithm: str) -> None:
     learned(site, crowded(120), **CAPS, learner__algorithm=algorithm, stream__poll_records=9)
     assert site.newest().counters["capped"] > 0

@@ -19,7 +19,16 @@ from streams.event import Event, ObjectRef
 from streams.open import open_source
 from tests.daemon.learn.conftest import DIM, MARK, Site, with_nan
 
-ALGORITHMS = ("soml-da", "soml-tg", "oasis", "oasis-averaged", "dissim-oasis", "lego", "omks-maps")
+ALGORITHMS = (
+    "soml-da",
+    "soml-tg",
+    "oasis",
+    "oasis-averaged",
+    "oasis-diagonal",
+    "dissim-oasis",
+    "lego",
+    "omks-maps",
+)
 KEYS: dict[str, Any] = {"keys__slots": 3, "keys__when_full": "evict", "keys__evict_after": 4}
 
 

@@ -53,8 +53,10 @@ KEYED = Case("keyed", 'algorithm = "soml-tg"', SPARSE_VIEW, EVICTING)
 PULLED = "pull_every = 40\ndecay = 0.25"
 OTHERS = (
     Case("oasis-averaged", 'algorithm = "oasis-averaged"', SPARSE_VIEW),
+    Case("oasis-diagonal", f'algorithm = "oasis-diagonal"\n{PULLED}', SPARSE_VIEW),
     Case("dissim-oasis", 'algorithm = "dissim-oasis"\npsd_every = 7', DENSE_VIEW),
     Case("lego", f'algorithm = "lego"\n{PULLED}\nradius = 0.2', SPARSE_VIEW),
+    Case("lego-pairs", 'algorithm = "lego-pairs"', DENSE_VIEW),
     Case("soml-tg", 'algorithm = "soml-tg"', SPARSE_VIEW),
     Case("soml-da", f'algorithm = "soml-da"\n{PULLED}', DENSE_VIEW),
     Case("oasis-softmax", 'algorithm = "oasis-softmax"\nbatch = 8\nevery = 2\nmemory = 16', DENSE_VIEW),
