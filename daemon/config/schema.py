@@ -265,6 +265,7 @@ seconds."""
 _FORMER = frozenset(("map", "components", "kernels"))
 LOST = {
     "whiten": "drops directions and moves the origin",
+    "pca": "drops directions and moves the origin",
     "standardise": "moves the origin and reweights columns",
     "shares": "makes shares of what it is given",
     "sqrt": "takes roots",
@@ -331,7 +332,6 @@ class SpaceConfig(Section):
     def own_similarity(self) -> Literal["cosine", "inner_product", "euclidean", ""]:
         """What version 0 computes of the vectors as they were given; "" where a map loses something of it."""
         if self.loses:
-    "pca": "drops directions and moves the origin",
             return ""
         if self.similarity != "auto":
             return self.similarity
@@ -635,6 +635,20 @@ class ServingConfig(Section):
         named = isinstance(given, dict) and {"power", "own_share"} & given.keys()
         return {"form": "fixed", **given} if named else given
 
+    @model_validator(mode="after")
+    def _as_learned_alone(self) -> ServingConfig:
+        if self.form != "as_learned":
+            return self
+        changed = {"score": self.score == "normalised", "psd": self.psd in {"full", "lanczos"}}
+        changed |= {name: name in self.model_fields_set for name in ("power", "own_share")}
+        if any(changed.values()):
+            names = " and ".join(name for name, is_changed in changed.items() if is_changed)
+            raise ValueError(
+                f'form "as_learned" serves scores that nothing is done to: leave {names} out, or write form '
+                '= "fixed"'
+            )
+        return self
+
 
 class ValidateConfig(Section):
     """[validate]: judging versions and early stopping."""
@@ -690,20 +704,6 @@ class ExposedFile:
     def remedy(self) -> str:
         """What to do: the owner and the group keep what they may."""
         return f"chmod o-rwx {self.path}"
-
-    @model_validator(mode="after")
-    def _as_learned_alone(self) -> ServingConfig:
-        if self.form != "as_learned":
-            return self
-        changed = {"score": self.score == "normalised", "psd": self.psd in {"full", "lanczos"}}
-        changed |= {name: name in self.model_fields_set for name in ("power", "own_share")}
-        if any(changed.values()):
-            names = " and ".join(name for name, is_changed in changed.items() if is_changed)
-            raise ValueError(
-                f'form "as_learned" serves scores that nothing is done to: leave {names} out, or write form '
-                '= "fixed"'
-            )
-        return self
 
 
 @dataclass(frozen=True, slots=True)
