@@ -243,7 +243,8 @@ class _Run:
         self, stage: str, fit: DescriberFit, source: RawSource, work: Work, quota: Mapping[str, int]
     ) -> Iterator[PartFile]:
         """Have every piece done that is not done yet; then the files of all, in the order of the objects."""
-        path, encoded = self._folder / f"fit-for-{work}.safetensors", fit.encoded()
+        encoded = fit.encoded()
+        path = self._folder / f"fit-{sha256(encoded).hexdigest()[:16]}.safetensors"
         if not path.exists():
             write_file(path, lambda file: file.write(encoded))
         done, total, waiting = 0, source.count(), 0

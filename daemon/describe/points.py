@@ -56,7 +56,11 @@ def hessian_points(
     strongest first, and their scales, float64 [n]."""
     from skimage.feature import hessian_matrix_det, peak_local_max
 
-    cube = np.stack([hessian_matrix_det(brightness, sigma) for sigma in _SIGMAS])
+    # Box filters that reach beyond the picture would take its border for an edge.
+    size, reach = brightness.shape, round(2 * _SIGMAS[-1]) + 4
+    padded = np.pad(brightness, reach, mode="edge")
+    inside = slice(reach, reach + size[0]), slice(reach, reach + size[1])
+    cube = np.stack([hessian_matrix_det(padded, sigma)[inside] for sigma in _SIGMAS])
     peaks = peak_local_max(
         cube,
         min_distance=2,

@@ -129,10 +129,15 @@ def _in_folder(folder: Path, ids: IdRule) -> Iterator[RawObject]:
             if name.startswith(".") or not name.lower().endswith(ENDINGS):
                 continue
             path = Path(place, name)
-            found = path.stat()
+            relative = path.relative_to(folder).as_posix()
+            one = RawObject(_id(relative, ids), relative, str(path), folders=_folders(relative))
+            try:
+                found = path.stat()
+            except OSError:
+                yield one  # a link to nowhere: told with its name when it is read
+                continue
             if stat.S_ISREG(found.st_mode):
-                relative = path.relative_to(folder).as_posix()
-                yield _of_file(path, relative, _id(relative, ids), found)._replace(folders=_folders(relative))
+                yield one._replace(size=found.st_size, changed=found.st_mtime_ns)
 
 
 def _in_list(path: Path, ids: IdRule) -> Iterator[RawObject]:
@@ -150,11 +155,8 @@ def _in_list(path: Path, ids: IdRule) -> Iterator[RawObject]:
                 raise UserError(what, "correct the path, or take it out", EX_DATAERR) from None
             if not stat.S_ISREG(found.st_mode):
                 raise UserError(f"{path}, line {number}: {name}: no regular file", "take it out", EX_DATAERR)
-            yield _of_file(place, name, object_id or _id(name, ids), found)
-
-
-def _of_file(path: Path, name: str, object_id: str, found: os.stat_result) -> RawObject:
-    return RawObject(object_id, name, str(path), -1, found.st_size, found.st_mtime_ns)
+            about = found.st_size, found.st_mtime_ns
+            yield RawObject(object_id or _id(name, ids), name, str(place), -1, *about)
 
 
 def _in_tar(path: Path, ids: IdRule) -> Iterator[RawObject]:
