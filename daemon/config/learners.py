@@ -333,7 +333,7 @@ class HedgeKeys(LearnerConfig):
     @model_validator(mode="after")
     def _weights_belong_to_given(self) -> HedgeKeys:
         self.hedge()
-        if self.horizon and "beta" in self.model_fields_set:
+        if self.horizon and self.beta != type(self).model_fields["beta"].default:
             raise ValueError("horizon and beta both say what beta is: leave one of them out")
         return self
 

@@ -16,7 +16,7 @@ from learners.errors import MapError
 from learners.maps.base import ViewConfig, ViewMap
 from learners.maps.space import KINDS, fit_map
 
-DENSE_ONLY = ("standardise", "whiten", "precondition", "cosine", "pcalap", "rplap")
+DENSE_ONLY = ("standardise", "whiten", "pca", "precondition", "cosine", "pcalap", "rplap")
 SPARSE_ONLY = ("tfidf",)
 
 
@@ -45,6 +45,7 @@ class MapTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         epsilon: float | None = None,
         sigma: float | None = None,
         bandwidth: float | None = None,
+        idf: str | None = None,
         seed: int | None = None,
         maps: Sequence[ViewConfig] | None = None,
     ) -> None:
@@ -60,6 +61,7 @@ class MapTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.epsilon = epsilon
         self.sigma = sigma
         self.bandwidth = bandwidth
+        self.idf = idf
         self.seed = seed
         self.maps = maps
 
