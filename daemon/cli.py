@@ -12,7 +12,21 @@ from typing import Annotated, Any, Protocol, runtime_checkable
 import typer
 
 import tripletd
-from daemon.commands import check, clicks, demo, feed, index, items, look, models, replay, run, tokens, topics
+from daemon.commands import (
+    check,
+    clicks,
+    demo,
+    describe,
+    feed,
+    index,
+    items,
+    look,
+    models,
+    replay,
+    run,
+    tokens,
+    topics,
+)
 from daemon.exits import EX_OK, EX_SOFTWARE, EX_USAGE, INTERRUPTED, UserError, report, tell
 from daemon.runtime.logs import notice_on_stderr
 
@@ -54,6 +68,7 @@ app = typer.Typer(
 )
 for _panel, _module, _names in (
     ("Start here", demo, "demo"),
+    ("Start here", describe, "describe"),
     ("Start here", check, "check"),
     ("Run", feed, "feed"),
     ("Run", run, "up learn validate serve resume"),
