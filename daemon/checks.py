@@ -113,7 +113,7 @@ def _learner(config: Config) -> Iterator[CheckFinding]:
     if isinstance(learner, SupportKeys) and decomposed and learner.objects > MOST_OBJECTS:
         text = f"a form is made of at most {MOST_OBJECTS:,} objects, {learner.objects:,} may be kept"
         yield CheckFinding("learner.objects", "error", text, 'lower it, or set serving.psd to "off"')
-    mixing = {"whiten", "precondition"}
+    mixing = {"whiten", "pca", "precondition"}
     mixed = [name for name, view in config.space.views.items() if mixing & set(view.scalings)]
     if isinstance(learner, SomlTgKeys | SomlDaKeys | OasisDiagonalKeys) and mixed:
         (found,) = mixing & set(config.space.views[mixed[0]].scalings)

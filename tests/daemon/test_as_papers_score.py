@@ -16,16 +16,22 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
+from daemon.checks import form_bytes, learner_bytes
 from daemon.commands.models_export import export
 from daemon.config import load_config
+from daemon.config.learners import KeysConfig, OasisKeys
+from daemon.config.schema import ServingConfig
 from daemon.exits import EX_OK, UserError
 from daemon.models.vectors import ExportSource, adapter_of, embedding_of
 from daemon.replica.replica import Replica
 from daemon.replica.settings import VersionSource, read_space, step_log_of
-from daemon.versions.algorithms import map_of
+from daemon.validate.evaluator import CandidateCache
+from daemon.versions.algorithms import algorithm_of, map_of
+from daemon.versions.forms import KeyedForm
 from daemon.versions.restore import DERIVED, serving_form
 from learners import Block, DenseBlock
 from learners.forms.quadratic import folds
+from streams.catalog import load_catalog
 from streams.codec import encode_event
 from streams.event import Event, ObjectRef
 from tests.daemon.learn.conftest import DIM, Site
@@ -387,3 +393,50 @@ def test_a_version_over_a_map_of_the_papers_has_the_scores_of_the_formula(name: 
     signs = np.sign(np.sum(rows * expected_rows, axis=0)) if name == "pca" else np.ones(rows.shape[1])
     mapped = expected_rows * signs
     np.testing.assert_allclose(form.scores(catalog, catalog), mapped @ W @ mapped.T, atol=1e-4)
+
+
+def test_models_by_key_are_served_as_each_learned() -> None:
+    keys = KeysConfig.model_validate({"slots": 2})
+    one = algorithm_of("oasis", keys)
+    learner = one.make(one.settings(OasisKeys.model_validate({}), {}), DIM, None)
+    rng = np.random.default_rng(5)
+    batch = rng.standard_normal((3, 40, DIM)).astype(np.float32)
+    names = ["ann", "bob"] * 20
+    learner.learn_many(*batch, keys=names)
+    form = one.forms.make(learner, 1, ServingConfig.model_validate({"form": "as_learned"}))
+    assert isinstance(form, KeyedForm)
+    for at, name in enumerate(("ann", "bob")):
+        oracle = OasisOracle(DIM, 0.1)
+        run(oracle, tuple(rows[at::2].astype(np.float64) for rows in batch))
+        model = form.model_of(name)
+        assert model is not None
+        some = rng.standard_normal((7, DIM)).astype(np.float32)
+        wanted = all_scores(oracle, some.astype(float), some.astype(float))
+        np.testing.assert_allclose(model.form().scores(some, some), wanted, atol=2e-3)
+
+
+@pytest.mark.parametrize(("algorithm", "others"), [("oasis", 0), ("soml-da", 0), ("oasis-averaged", 1)])
+def test_a_form_as_learned_takes_no_second_matrix_but_where_it_is_made_of_several(
+    algorithm: str, others: int
+) -> None:
+    settings = {"space.views.x.dim": 100, "learner.algorithm": algorithm, "serving.form": "as_learned"}
+    config = load_config(None, settings, {})
+    assert form_bytes(config) == others * learner_bytes(config)
+
+
+def test_a_validator_judges_it_by_its_own_scores(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    text = place.file.read_text().replace("holdout_share = 0.0", "holdout_share = 0.5")
+    place.file.write_text(text + SERVED)
+    place.feed(200, seed=1)
+    place.learn()
+    number, config = place.newest().number, load_config(place.file)
+    catalog = load_catalog(Path(config.catalog.path), config.space_spec())
+    cache = CandidateCache(place.versions, config.space_spec(), catalog, config.serving)
+    candidate = cache.open(number)
+    W = place.versions.load(number).arrays["W"].astype(np.float64)
+    scores = candidate.scorer.catalog(candidate.scorer.fold([ObjectRef(id="o3"), ObjectRef(id="o11")]))
+    wanted = place.rows[[3, 11]] @ W @ place.rows.T
+    np.testing.assert_allclose(scores, wanted, atol=2e-3)
+    assert np.abs(scores - place.rows[[3, 11]] @ W.T @ place.rows.T).max() > 0.1
+    assert candidate.choice is None
