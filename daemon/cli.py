@@ -22,6 +22,7 @@ from daemon.commands import (
     items,
     look,
     models,
+    ratings,
     replay,
     run,
     tokens,
@@ -84,6 +85,7 @@ for _name, _group, _panel in (
     ("tokens", tokens, "Run"),
     ("clicks", clicks, "Look"),
     ("models", models, "Look"),
+    ("ratings", ratings, "Look"),
 ):
     app.add_typer(_group.app, name=_name, rich_help_panel=_panel)
 

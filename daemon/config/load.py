@@ -351,6 +351,11 @@ def resolve_paths(config: Config) -> Config:
     }
     raw = resolved("serve.writes.folder", config.serve.writes.folder, _split_plain)
     serve["writes"] = config.serve.writes.model_copy(update={"folder": raw})
+    rated = {
+        name: resolved(f"serve.ratings.{name}", getattr(config.serve.ratings, name), _split_plain)
+        for name in ("ids", "file")
+    }
+    serve["ratings"] = config.serve.ratings.model_copy(update=rated)
     given = config.feed.follow
     follow: dict[str, object] = {
         "sources": [resolved("feed.follow.sources", one, _split_source) for one in given.sources],

@@ -147,6 +147,7 @@ class StepsConfig(Section):
         return seconds
 
 
+_VERSION = re.compile(r"\d{1,18}", re.ASCII)
 _ORIGIN = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:\d{1,5})?")
 
 
@@ -194,6 +195,53 @@ class WritesConfig(Section):
         if self.batch_max > self.queue:
             raise ValueError("batch_max is more than queue: such a request would never be taken")
         return self
+
+
+_STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+RANDOM = "random"
+"""A system of a study that lists objects at random."""
+
+
+class RatingsConfig(Section):
+    """[serve.ratings]: people mark what is relevant in the mixed lists of two rankings, at /rate."""
+
+    enabled: bool = Field(False, description="whether /rate and its report are served")
+    study: str = Field("first", description="name under which ratings are kept; another one begins anew")
+    systems: Names = Field(
+        [],
+        description="the two rankings: names in serve.aliases, numbers of versions, or random; empty: the"
+        " first of serve.aliases and version 0",
+    )
+    question: str = Field(
+        "Which of these are relevant to it?", max_length=300, description="what raters are asked"
+    )
+    queries: int = Field(25, ge=1, le=200, description="objects that are asked about, drawn from the catalog")
+    seed: int = Field(0, ge=0, lt=1 << 32, description="what they are drawn by")
+    ids: str = Field(
+        "", description="file of ids to ask about, one per line, instead of drawing; empty: none"
+    )
+    key: str = Field("", max_length=64, description="[keys]: whose model is asked; empty: no key")
+    file: str = Field(
+        "", description="where ratings are kept; empty: ratings.jsonl in the folder of checkpoints"
+    )
+    size: Bytes = Field(64 << 20, description="most bytes of that file; beyond it requests get 503")
+
+    @field_validator("study")
+    @classmethod
+    def _a_study(cls, name: str) -> str:
+        if not _STUDY.fullmatch(name):
+            raise ValueError("expected letters, digits, dots, dashes, underscores, at most 64")
+        return name
+
+    @field_validator("systems")
+    @classmethod
+    def _two_systems(cls, names: list[str]) -> list[str]:
+        if names and (len(names) != 2 or names[0] == names[1]):
+            raise ValueError('expected two different ones, such as ["stable", "0"]')
+        unknown = [one for one in names if not _ALIAS.fullmatch(one) and not _VERSION.fullmatch(one)]
+        if unknown:
+            raise ValueError(f"{unknown[0][:80]!r} is neither a name nor the number of a version")
+        return names
 
 
 class ServeConfig(Section):
@@ -244,6 +292,10 @@ class ServeConfig(Section):
         default_factory=lambda: WritesConfig.model_validate({}),
         description="impressions and clicks over HTTP",
     )
+    ratings: RatingsConfig = Field(
+        default_factory=lambda: RatingsConfig.model_validate({}),
+        description="ratings by people at /rate",
+    )
 
     @field_validator("aliases")
     @classmethod
@@ -253,6 +305,20 @@ class ServeConfig(Section):
         if len(names) > 4:
             raise ValueError("expected at most 4 names: each takes two buffers of the size of W")
         return names
+
+    @model_validator(mode="after")
+    def _rated_is_served(self) -> ServeConfig:
+        known = (*self.aliases, RANDOM)
+        lacking = [one for one in self.rated if one not in known and not one.isdecimal()]
+        if lacking:
+            raise ValueError(f"serve.ratings.systems: {lacking[0]!r} is not in serve.aliases; add it there")
+        return self
+
+    @property
+    def rated(self) -> tuple[str, str]:
+        """The two systems that people compare."""
+        given = self.ratings.systems
+        return (given[0], given[1]) if given else (self.aliases[0], "0")
 
 
 ValueOrigin = Literal["default", "file", "env", "cli"]

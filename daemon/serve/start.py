@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from daemon.serve.live import FreshnessWatcher, Live
 from daemon.serve.metrics import FRESHNESS_EDGES, GuardMetrics, IndexMetrics, KeyAnswerMetrics, ServeMetrics
 from daemon.serve.page.routes import page_routes
 from daemon.serve.page.sources import live_series, page_sources
+from daemon.serve.page.study import rating_sources
 from daemon.serve.query import Query
 from daemon.serve.retrieve.finding import draw
 from daemon.serve.store import StoreActions
@@ -121,6 +122,8 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
     index = _index(stack, config, versions, live, metrics.registry)
     series = live_series(config, metrics.registry, runtime.health)
     stack.callback(live.close, series)
+    page = page_sources(config, versions, ledger, live, series)
+    page = replace(page, ratings=rating_sources(config, live, page.explorer))
     metrics.follow(live.statuses, live.items, watcher.waiting)
     parts = Parts(
         searcher=live,
@@ -134,7 +137,7 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
         gate=runtime.doors.gate,
         hosts=[config.http.host.lower(), *config.http.hosts],
         limits=limits_of(config.serve),
-        page=page_routes(page_sources(config, versions, ledger, live, series)),
+        page=page_routes(page),
         pulse=runtime.watchdog.watch("the search"),
         lists=_lists(config, live),
         writes=_writes(stack, config, metrics),

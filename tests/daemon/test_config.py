@@ -18,7 +18,7 @@ import learners.keyed
 from daemon.config import SECTIONS, ViewKeys, load_config, parse_duration, parse_setting, parse_size, values
 from daemon.config.learners import LEARNERS
 from daemon.config.load import flatten, nest
-from daemon.config.schema import CatalogColumns, FollowConfig, WritesConfig
+from daemon.config.schema import CatalogColumns, FollowConfig, RatingsConfig, WritesConfig
 from daemon.config.services import KafkaConfig, RegistryConfig
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 from streams import limits
@@ -417,12 +417,13 @@ def test_the_template_is_complete_commented_and_true() -> None:
     kafka = {("stream", "kafka", name) for name in KafkaConfig.model_fields}
     columns = {("catalog", "columns", name) for name in CatalogColumns.model_fields}
     writes = {("serve", "writes", name) for name in WritesConfig.model_fields}
+    writes |= {("serve", "ratings", name) for name in RatingsConfig.model_fields}
     follow = {("feed", "follow", name) for name in FollowConfig.model_fields if name != "registry"}
     follow |= {("feed", "follow", "registry", name) for name in RegistryConfig.model_fields}
     sections = {**SECTIONS, "learner": LEARNERS["oasis-softmax"]}  # of a space with one view
     known = {(s, name) for s, model in sections.items() for name in model.model_fields}
     tables = {("space", "views"), ("stream", "kafka"), ("catalog", "columns"), ("serve", "writes")}
-    tables |= {("feed", "follow")}
+    tables |= {("feed", "follow"), ("serve", "ratings")}
     assert set(stated) == (known - tables) | views | kafka | columns | writes | follow
     example = load_config(None, {"space": {"views": {"x": {"dim": 300}}}}, NO_ENV)
     assert nested(stated) == {**example.values(), **{s: plain(s) for s in ("stream", "checkpoints")}}
@@ -445,7 +446,7 @@ def test_the_reference_is_that_of_the_schema_and_has_every_key() -> None:
     known = {
         name for model in (*SECTIONS.values(), *LEARNERS.values(), KafkaConfig) for name in model.model_fields
     }
-    assert known - {"kafka", "views", "columns", "writes", "follow"} <= set(
+    assert known - {"kafka", "views", "columns", "writes", "ratings", "follow"} <= set(
         re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
     )
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from daemon.config.learners import LEARNERS, KernelKeys, KernelMapConfig, LearnerConfig, ViewKeys
-from daemon.config.schema import SECTIONS, CatalogColumns, FollowConfig, WritesConfig
+from daemon.config.schema import SECTIONS, CatalogColumns, FollowConfig, RatingsConfig, WritesConfig
 from daemon.config.services import KafkaConfig, RegistryConfig
 from daemon.config.values import AsDuration, AsSize, duration_text, size_text
 
@@ -52,6 +52,7 @@ _TABLES: Mapping[tuple[str, str], tuple[str, type[BaseModel]]] = {
     ("catalog", "columns"): ("[catalog.columns]", CatalogColumns),
     ("space", "views"): ("[space.views.NAME]", ViewKeys),
     ("serve", "writes"): ("[serve.writes]", WritesConfig),
+    ("serve", "ratings"): ("[serve.ratings]", RatingsConfig),
     ("feed", "follow"): ("[feed.follow]", FollowConfig),
     ("feed.follow", "registry"): ("[feed.follow.registry]", RegistryConfig),
 }

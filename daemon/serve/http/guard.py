@@ -11,7 +11,8 @@ Token: it is looked for in one header, which a browser sends to another origin o
 of a body need not be looked at to tell pages from programs. Two exceptions: what a page writes may hold its
 token in the body, where only that page's author can put it; and to look at our own page, people may give a
 token as the password of their browser's prompt, which opens nothing but reading, because the browser then
-adds it to whatever other pages ask for.
+adds it to whatever other pages ask for. To rate on our own page it is taken, too: such a request is JSON,
+which a browser sends to another origin only when that one allows it, and names our own origin.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from daemon.runtime.doors import ASK, METRICS, Gate, Grant
+from daemon.runtime.doors import ASK, CLICK, METRICS, Gate, Grant
 from daemon.serve.http.errors import Problem
 from daemon.serve.http.limits import HttpMetrics
 from daemon.telemetry.server import GUARDED, NOSNIFF, allowed
@@ -44,6 +45,8 @@ _FIELD = "Authorization"
 _GRANT = "tripletd.grant"
 WRITE_PATHS = ("/v1/impressions", "/v1/clicks")
 """Pages write to these: their token may stand in the body."""
+RATINGS_PATH, REPORT_PATH = "/v1/page/ratings", "/v1/page/ratings/report"
+"""Our own page sends what people rate; what comes of it is a number of the role, as in its metrics."""
 _PREFLIGHT_S = 600
 _BY_KEY = ("/v1/similar", "/v1/similar/batch")
 """Questions that name a key, and so are open to a token that is limited to keys."""
@@ -114,6 +117,18 @@ class AllowedOrigins:
             remedy = "add its origin to serve.writes.origins and restart serve"
             raise Problem(403, "unknown_origin", "pages of this origin may not write", "Origin", remedy)
         return origin
+
+
+def check_own_page(headers: Headers) -> None:
+    """Raises Problem where a browser may have sent this for a page that is not ours: 415 for another type
+    than JSON, 403 for another origin."""
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        remedy = "send it as application/json"
+        raise Problem(415, "not_json", "the body has another type", "Content-Type", remedy, close=True)
+    origin = headers.get("origin")
+    if origin is not None and not AllowedOrigins().know(origin, headers):
+        remedy = "open the page at the name it is asked by; a proxy has to hand on Host as it is"
+        raise Problem(403, "unknown_origin", "this is for our own page", "Origin", remedy, close=True)
 
 
 class CrossOrigin:
@@ -210,10 +225,13 @@ class RequestGuard:
         path = scope["path"]
         if path in PROBES or path in WRITE_PATHS or path.startswith("/v1/models/"):
             return None
-        wanted = METRICS if path in GUARDED else ASK
         reads = scope["method"] in ("GET", "HEAD")
+        rates = path == RATINGS_PATH and not reads
+        wanted = METRICS if path in (*GUARDED, REPORT_PATH) else CLICK if rates else ASK
         headers = Headers(scope=scope)
-        grant = self._tokens.check(headers, wanted, basic=reads)
+        if rates:
+            check_own_page(headers)
+        grant = self._tokens.check(headers, wanted, basic=reads or rates)
         if grant is not None and grant.keys is not None and path not in _BY_KEY:
             message = "this token is limited to keys, and this is about all of them"
             raise Problem(403, "limited_to_keys", message, _FIELD, "use a token without keys")

@@ -105,12 +105,16 @@ AnyRequest = TypeVar("AnyRequest", bound=BaseModel)
 
 
 class RequestBodies:
-    """All bodies that are being read or worked on; what they became takes some 16 times their size."""
+    """All bodies that are being read or worked on; what they became takes some 16 times their size.
 
-    def __init__(self, limits: HttpLimits, metrics: HttpMetrics) -> None:
+    metrics: where that is shown; None for routes that are bounded by themselves.
+    """
+
+    def __init__(self, limits: HttpLimits, metrics: HttpMetrics | None) -> None:
         self._limits = limits
         self._held = 0
-        metrics.bodies.set_function(lambda: self._held)
+        if metrics is not None:
+            metrics.bodies.set_function(lambda: self._held)
 
     @asynccontextmanager
     async def read(

@@ -298,6 +298,7 @@ class PageData:
                 "objects": sources.objects.count(),
                 "aliases": list(sources.aliases),
                 "own": sources.own(),
+                "ratings": sources.ratings is not None,
             },
         )
 

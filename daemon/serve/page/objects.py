@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 import random
 import stat
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import xxhash
 
 from daemon.serve.http.offload import LowPriorityExecutor
 from daemon.serve.items.snapshot import IndexPart, IndexSnapshot
@@ -217,6 +219,22 @@ def sample_ids(snapshot: IndexSnapshot, most: int, draw: random.Random) -> list[
         if len(chosen) == most:
             break
     return list(chosen)
+
+
+def seeded_ids(snapshot: IndexSnapshot, most: int, seed: int) -> list[str]:
+    """Ids of at most `most` living objects, drawn by `seed`: those whose hash is smallest, in that order. The
+    same objects give the same ids, in whatever order they lie. It rests as `matching` lets its caller."""
+
+    def hashed() -> Iterator[tuple[int, str]]:
+        for number, part in enumerate(snapshot.parts):
+            for row in range(len(part)):
+                if row % SLICE_BY_ROW == 0:
+                    time.sleep(PAUSE_SECONDS)
+                if _is_alive(part, row):
+                    one = snapshot.id_at(number, row)
+                    yield xxhash.xxh3_64_intdigest(one.encode("utf-8", "surrogatepass"), seed), one
+
+    return [one for _, one in heapq.nsmallest(most, hashed())]
 
 
 def search_texts(snapshot: IndexSnapshot, text: str, most: int) -> list[str]:

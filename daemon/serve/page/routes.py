@@ -14,9 +14,12 @@ from starlette.routing import BaseRoute, Route
 
 from checkpoints.store import CheckpointError
 from daemon.serve.http.errors import Problem
+from daemon.serve.http.guard import RATINGS_PATH, REPORT_PATH, grant_of
+from daemon.serve.http.limits import HttpLimits, RequestBodies
 from daemon.serve.http.offload import BoundedThreads
 from daemon.serve.page.answers import HEADERS, LOOK_AGAIN_S, answer, tag_of
 from daemon.serve.page.data import PageData
+from daemon.serve.page.rating import MOST_BODY, RatingEndpoints, RatingSent
 from daemon.serve.page.sources import PageSources
 
 Endpoint = Callable[[Request], Response]
@@ -52,9 +55,9 @@ def page_routes(sources: PageSources) -> list[BaseRoute]:
     """Routes to mount at the application's root.
 
     `GET /` and `GET /page/{name}` (files known by name, held in memory), `GET /v1/page/overview`, `/curves`,
-    `/curves.csv`, `/series`, `/versions`, `/keys`, `/objects`, `/explore`, `/diff` (JSON), `/image?id=`. No
-    request names a file. What reads anything is done in threads: few, so that no number of visitors takes
-    more than these from those who query.
+    `/curves.csv`, `/series`, `/versions`, `/keys`, `/objects`, `/explore`, `/diff` (JSON), `/image?id=`; and
+    `/rate` with what belongs to it. No request names a file. What reads anything is done in threads: few, so
+    that no number of visitors takes more than these from those who query.
     """
     known, data = static_files(), PageData(sources)
 
@@ -83,12 +86,55 @@ def page_routes(sources: PageSources) -> list[BaseRoute]:
     made: list[BaseRoute] = [
         Route("/", index, methods=["GET"]),
         Route("/page/{name:path}", static, methods=["GET"]),
+        *_rating_routes(sources, known),
     ]
     for endpoints, threads, timeout_s in kinds:
         pool = BoundedThreads(threads, timeout_s, MOST_WAITING - threads)
         for name, endpoint in endpoints.items():
             made.append(Route(f"/v1/page/{name}", _handler(pool, endpoint), methods=["GET"]))
     return made
+
+
+RATE, REPORT = "/rate", "/rate/report"
+
+
+def _rating_routes(sources: PageSources, known: Mapping[str, StaticFile]) -> list[BaseRoute]:
+    """`/rate` and `/rate/report` with their data; 403 where rating is switched off."""
+    if sources.ratings is None:
+        return [Route(path, _not_rated, methods=["GET"]) for path in (RATE, REPORT)]
+    endpoints = RatingEndpoints(sources.ratings, sources.objects)
+    bodies = RequestBodies(HttpLimits(body_bytes=MOST_BODY, bodies_bytes=16 * MOST_BODY), None)
+    looks = BoundedThreads(LOOKS, LOOKS_TIMEOUT_S, MOST_WAITING - LOOKS)
+    writes = BoundedThreads(1, QUICK_TIMEOUT_S, MOST_WAITING - 1)
+    reports = BoundedThreads(1, QUICK_TIMEOUT_S, QUICK)
+
+    async def sent(request: Request) -> Response:
+        try:
+            async with bodies.read(request, RatingSent) as rating:
+                grant = grant_of(request.scope)
+                token = None if grant is None else grant.name
+                return await writes.run(partial(endpoints.keep, request, rating, token))
+        except Problem as problem:
+            return problem.response(HEADERS)
+
+    def page(name: str) -> Handler:
+        async def handler(request: Request) -> Response:
+            return _file(request, known[name])
+
+        return handler
+
+    return [
+        Route(RATE, page("rate.html"), methods=["GET"]),
+        Route(REPORT, page("report.html"), methods=["GET"]),
+        Route(f"{RATINGS_PATH}/next", _handler(looks, endpoints.next), methods=["GET"]),
+        Route(RATINGS_PATH, sent, methods=["POST"]),
+        Route(REPORT_PATH, _handler(reports, endpoints.report), methods=["GET"]),
+    ]
+
+
+async def _not_rated(request: Request) -> Response:
+    remedy = "set serve.ratings.enabled and restart serve"
+    return Problem(403, "ratings_off", "rating is switched off", None, remedy).response(HEADERS)
 
 
 def _handler(threads: BoundedThreads, endpoint: Endpoint) -> Handler:

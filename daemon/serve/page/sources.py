@@ -32,6 +32,7 @@ from daemon.serve.http.similar import why_of
 from daemon.serve.live import Live, OpenedServing
 from daemon.serve.page.answers import CannotAnswer
 from daemon.serve.page.objects import ImageFolder, PageObjects, sample_ids
+from daemon.serve.page.rating import RatingSources
 from daemon.serve.query import Answers, ExplainedId, Query, QueryError
 from daemon.telemetry.server import Health, status_of
 from daemon.versions.forms import KeyedForm
@@ -45,7 +46,8 @@ class PageSources:
 
     series: the ring of live numbers. statuses: how each alias stands. aliases: the names that the explorer
     offers besides version numbers. keys: None where one model answers all. own: what the user's own index
-    computes ("cosine"), where version 0 is exactly that; else None.
+    computes ("cosine"), where version 0 is exactly that; else None. ratings: the study that people take part
+    in; None where that is switched off.
     """
 
     versions: VersionStore
@@ -58,6 +60,7 @@ class PageSources:
     aliases: Sequence[str]
     keys: Callable[[], KeysShown | None] = lambda: None
     own: Callable[[], str | None] = lambda: None
+    ratings: RatingSources | None = None
 
 
 def page_sources(
@@ -153,6 +156,14 @@ class PageExplorer:
             raise CannotAnswer(result.code, str(result))
         why = {hit.id: why_of(hit)["why"] for hit in result if isinstance(hit, ExplainedId)}
         return NearestObjects(str(answers.model), tuple((hit.id, hit.score) for hit in result), why)
+
+    def lists(self, side: str, ids: Sequence[str], k: int, key: str | None) -> Answers:
+        """The top `k` of each of these objects under `side`, all by one model; in the caller's thread.
+
+        Raises CannotAnswer: unknown version, not serving yet; Busy.
+        """
+        with _answerable():
+            return self._asked(opened_of(self._live), side, [Query(id=one, k=k, key=key) for one in ids])
 
     def _asked(self, opened: OpenedServing, side: str, queries: Sequence[Query]) -> Answers:
         if not side.isdecimal():

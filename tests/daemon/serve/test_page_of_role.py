@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -23,6 +24,8 @@ def role(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Role]:
     folder = tmp_path_factory.mktemp("served")
     place = Place(folder)
     place.file.write_text(place.file.read_text().replace("[serve]\n", '[serve]\ndisplay = "display.jsonl"\n'))
+    with place.file.open("a") as settings:
+        settings.write("\n[serve.ratings]\nenabled = true\nqueries = 5\n")
     lines = [{"id": f"o{n}", "text": f"coat {n}", "image": f"photos/{n}.jpg"} for n in range(OBJECTS)]
     lines[5]["image"] = "../secret.jpg"
     (folder / "display.jsonl").write_text("\n".join(map(json.dumps, lines)))
@@ -88,6 +91,34 @@ def test_objects_are_found_by_text_and_by_id(role: Role) -> None:
 def test_a_picture_outside_the_folder_is_not_given(role: Role) -> None:
     assert role.get("/v1/page/image?id=o5")[0] == 404
     assert role.get("/v1/page/image?id=nobody")[0] == 404
+
+
+def test_people_rate_what_both_rankings_find(role: Role, capsys: pytest.CaptureFixture[str]) -> None:
+    _, told = role.get("/v1/page/ratings/next?rater=Anna")
+    assert (told["done"], told["of"], len(told["results"])) == (0, 5, len({*map(str, told["results"])}))
+    query, shown = told["query"]["id"], [one["id"] for one in told["results"]]
+    explored = [
+        role.get(f"/v1/page/explore?id={query}&left={side}&right=0&k=10")[1] for side in ("stable", "0")
+    ]
+    lists = [[hit["id"] for hit in one["left"]["hits"]] for one in explored]
+    assert set(shown) == {*lists[0], *lists[1]}
+    body = json.dumps({"rater": "Anna", "query": query, "relevant": [lists[0][0]]}).encode()
+    request = urllib.request.Request(
+        f"{role.url()}/v1/page/ratings", body, {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        assert json.load(answer) == {"kept": True, "done": 1, "of": 5}
+    _, report = role.get("/v1/page/ratings/report")
+    same_first = float(lists[0][0] == lists[1][0])
+    assert [one["precision"][0]["mean"] for one in report["systems"]] == [1, same_first]
+    file = role.log.parent / "tripletd.toml"
+    assert main(["ratings", "report", "--json", "--config", str(file)]) == EX_OK
+    same = json.loads(capsys.readouterr().out)
+    assert same["systems"] == report["systems"]
+    assert main(["ratings", "report", "--config", str(file)]) == EX_OK
+    assert "Anna" in capsys.readouterr().out
+    assert main(["ratings", "export", "--config", str(file)]) == EX_OK
+    assert f"{query} 0 {lists[0][0]} 1" in capsys.readouterr().out.splitlines()
 
 
 def test_the_overview_tells_this_role_and_those_that_are_not_there(role: Role) -> None:

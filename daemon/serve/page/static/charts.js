@@ -12,11 +12,11 @@ const known = (one) => one !== null && one !== undefined;
  * A chart in `host`. `lines(data)` gives the series: {label, colour (a name of the style sheet), dash, points, width,
  * format}; `time`: x is Unix seconds, else a count; `low`: 0 keeps the axis at zero; `axis`: how its values are
  * written; `where`: how the place under the cursor is written; `rest`: what stands there without one; `log`: the axis
- * is logarithmic. `dated`, which may change: x is Unix seconds of a history. The legend tells the values under the cursor, else the last ones. Arrow keys move the cursor.
+ * is logarithmic; `across`: what a count is of, in the legend and below the axis, `steps`: how far its marks may be apart. A line with `from` fills the room down to that other line. `dated`, which may change: x is Unix seconds of a history. The legend tells the values under the cursor, else the last ones. Arrow keys move the cursor.
  */
 export class Chart {
-  constructor(host, { time = false, low = null, log = false, axis = short, where = short, rest = "", range = null }) {
-    Object.assign(this, { host, time, low, log, axis, where, rest, range, ink, font: FONT });
+  constructor(host, { time = false, low = null, log = false, axis = short, where = short, rest = "", range = null, across = ["events", "events learned"], steps = null }) {
+    Object.assign(this, { host, time, low, log, axis, where, rest, range, across, steps, ink, font: FONT });
     this.plot = null;
     this.shape = "";
     this.dated = false;
@@ -95,20 +95,23 @@ export class Chart {
   options(lines) {
     const axis = { stroke: ink("soft"), font: FONT, grid: { stroke: ink("grid"), width: 1 }, ticks: { show: false } };
     const xs = (_, values) => values.map(short);
-    const steps = this.log ? { filter: roundOnes, grid: { ...axis.grid, filter: roundOnes } } : {};
+    const marks = this.steps ? { incrs: this.steps } : {};
+    const bands = lines.flatMap(({ from = null, colour }, place) => (from === null ? [] : [{ series: [place + 1, from + 1], fill: `color-mix(in srgb, ${ink(colour)} 14%, transparent)` }]));
+    const rounds = this.log ? { filter: roundOnes, grid: { ...axis.grid, filter: roundOnes } } : {};
     const dashes = lines.map(({ dash = [] }) => (dash.length === 0 ? "solid" : dash[0] > 4 ? "dashed" : "dotted"));
     return {
       ...this.size(),
+      bands,
       padding: [8, this.time ? 28 : 18, 0, 0], // a time below the right edge is wider than a number
       cursor: { points: { size: 7 }, drag: { x: true, y: false } },
       legend: { markers: { dash: (_, place) => dashes[place - 1] } },
       scales: { x: { time: this.time || this.dated, range: this.range }, y: this.log ? { distr: 3 } : { range: (_, low, high) => this.margins(low, high) } },
       axes: [
-        { ...axis, space: 70, size: this.dated ? 40 : 28, ...(this.time ? { values: clockTicks } : this.dated ? { values: dateTicks, space: 90 } : { values: xs, label: "events learned", labelSize: 18, labelGap: 0, labelFont: FONT }) },
-        { ...axis, ...steps, size: 56, values: (_, values, place, space, step) => values.map((value) => (value === null ? "" : this.axis(value, step))) },
+        { ...axis, ...marks, space: 70, size: this.dated ? 40 : 28, ...(this.time ? { values: clockTicks } : this.dated ? { values: dateTicks, space: 90 } : { values: xs, label: this.across[1], labelSize: 18, labelGap: 0, labelFont: FONT }) },
+        { ...axis, ...rounds, size: 56, values: (_, values, place, space, step) => values.map((value) => (value === null ? "" : this.axis(value, step))) },
       ],
       series: [
-        { label: this.time ? "at" : this.dated ? "written" : "events", value: (plot, x, place, at) => (at === null ? this.rest || this.where(plot.data[0].at(-1)) : this.where(x)) },
+        { label: this.time ? "at" : this.dated ? "written" : this.across[0], value: (plot, x, place, at) => (at === null ? this.rest || this.where(plot.data[0].at(-1)) : this.where(x)) },
         ...lines.map((line) => this.series(line)),
       ],
     };

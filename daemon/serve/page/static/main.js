@@ -28,6 +28,7 @@ async function now() {
   const [told, samples] = await Promise.all([get("overview"), get("series", { after: live.after })]);
   overview = told;
   live.add(samples);
+  find("ratings-link").hidden = !told.ratings;
   showRoles(told);
   tiles.show(told, history?.curves);
   showServed(told);

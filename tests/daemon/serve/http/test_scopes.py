@@ -32,6 +32,8 @@ ROUTES: list[tuple[str, str, Any, str | None]] = [
     ("POST", "/v1/models/rollback", {}, "promote"),
     ("POST", "/v1/models/pin", {"alias": "a", "version": 3}, "promote"),
     ("POST", "/v1/models/gc", {"dry_run": True}, "promote"),
+    ("GET", "/v1/page/ratings/next?rater=anna", None, "ask"),
+    ("GET", "/v1/page/ratings/report", None, "metrics"),
     ("GET", "/metrics", None, "metrics"),
     ("GET", "/status", None, "metrics"),
     ("GET", "/livez", None, None),
@@ -192,3 +194,24 @@ def test_no_token_is_in_a_log_line_or_an_answer(log: Callable[[], str], door: Do
     for token in door.token.values():
         assert token not in lines
         assert token not in json.dumps(told)
+
+
+def test_our_own_page_rates_with_a_token_that_may_click(door: Door) -> None:
+    """The toy has no page: 404 is what a rating gets that is let in."""
+
+    def rate(who: str, scheme: str = "Bearer", **others: str) -> tuple[int, Any]:
+        token = door.token[who]
+        told = token if scheme == "Bearer" else base64.b64encode(f"anna:{token}".encode()).decode()
+        headers = {"Content-Type": "application/json", "Authorization": f"{scheme} {told}", **others}
+        status, answer, _ = door.served.ask("POST", "/v1/page/ratings", "{}", headers)
+        return status, answer["error"]["code"]
+
+    assert rate("click") == rate("click", "Basic") == (404, "not_found")
+    assert rate("ask") == (403, "wrong_scope")
+    assert rate("de") == (403, "limited_to_keys")
+    own = f"http://127.0.0.1:{door.served.port}"
+    assert rate("click", "Basic", Origin=own) == (404, "not_found")
+    for origin in ("https://elsewhere.example", "null"):
+        assert rate("click", "Basic", Origin=origin) == (403, "unknown_origin")
+    for kind in ("text/plain", "application/x-www-form-urlencoded"):
+        assert rate("click", "Basic", **{"Content-Type": kind}) == (415, "not_json")
