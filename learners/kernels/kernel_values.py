@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numba import types
 
-from learners.kernels.compile import DOUBLES_OUT, FLOATS, POINTERS, ROWS, ROWS_OUT, inlined, kernel
+from learners.kernels.compile import DOUBLES_OUT, FLOATS, POINTERS, ROWS, ROWS_OUT, inlined, kernel, merged
 from learners.kernels.kinds import (
     COSINE,
     INTERSECTION,
@@ -29,13 +29,18 @@ from learners.kernels.kinds import (
 )
 from learners.kernels.tiles import (
     LANES,
+    MANY,
     cosine_of_squares,
     fourth_power,
+    inverse_lengths,
+    least_of_many,
     least_of_one,
     least_of_two,
+    products_of_many,
     products_of_one,
     products_of_two,
     rbf_of_squares,
+    squares_of_many,
     squares_of_one,
     squares_of_two,
 )
@@ -90,44 +95,76 @@ def _power(base: Any, degree: int) -> Any:
     return result
 
 
-@inlined
+@merged
+def _sums_of_many(rows: Any, tile: int, views: Any, view: int, given: Any, i: int, sums: Any) -> None:
+    """What a view needs of MANY given objects, from given[i] on."""
+    first, last, needed = views[view, 0], views[view, 1], views[view, 2]
+    if needed & SQUARES:
+        squares_of_many(rows, tile, first, last, given, i, sums, view, 0)
+    if needed & PRODUCTS:
+        products_of_many(rows, tile, first, last, given, i, sums, view, 1)
+    if needed & LEAST:
+        least_of_many(rows, tile, first, last, given, i, sums, view, 2)
+
+
+@merged
+def _sums_of_two(rows: Any, tile: int, views: Any, view: int, given: Any, i: int, sums: Any) -> None:
+    """What a view needs of two."""
+    first, last, needed = views[view, 0], views[view, 1], views[view, 2]
+    if needed & SQUARES:
+        squares_of_two(rows, tile, first, last, given, i, sums, view, 0)
+    if needed & PRODUCTS:
+        products_of_two(rows, tile, first, last, given, i, sums, view, 1)
+    if needed & LEAST:
+        least_of_two(rows, tile, first, last, given, i, sums, view, 2)
+
+
+@merged
+def _sums_of_one(rows: Any, tile: int, views: Any, view: int, given: Any, i: int, sums: Any) -> None:
+    """What a view needs of one."""
+    first, last, needed = views[view, 0], views[view, 1], views[view, 2]
+    if needed & SQUARES:
+        squares_of_one(rows, tile, first, last, given, i, sums, view, 0)
+    if needed & PRODUCTS:
+        products_of_one(rows, tile, first, last, given, i, sums, view, 1)
+    if needed & LEAST:
+        least_of_one(rows, tile, first, last, given, i, sums, view, 2)
+
+
+@merged
 def _view_sums(rows: Any, tile: int, views: Any, given: Any, sums: Any) -> None:
-    """sums[view, kind, i, lane] of what each view needs, for two given objects at a time: a view of the tile
-    then stays in the nearest cache for all of them."""
+    """sums[view, kind, i, lane] of what each view needs, for several given objects at a time: a view of the
+    tile then stays in the nearest cache for all of them."""
     for view in range(len(views)):
-        first, last, needed = views[view, 0], views[view, 1], views[view, 2]
-        for i in range(0, len(given) - 1, 2):
-            if needed & SQUARES:
-                squares_of_two(rows, tile, first, last, given[i:], sums[view, 0, i:])
-            if needed & PRODUCTS:
-                products_of_two(rows, tile, first, last, given[i:], sums[view, 1, i:])
-            if needed & LEAST:
-                least_of_two(rows, tile, first, last, given[i:], sums[view, 2, i:])
-        if len(given) % 2:
-            i = len(given) - 1
-            if needed & SQUARES:
-                squares_of_one(rows, tile, first, last, given[i:], sums[view, 0, i:])
-            if needed & PRODUCTS:
-                products_of_one(rows, tile, first, last, given[i:], sums[view, 1, i:])
-            if needed & LEAST:
-                least_of_one(rows, tile, first, last, given[i:], sums[view, 2, i:])
+        i = 0
+        while i + MANY <= len(given):
+            _sums_of_many(rows, tile, views, view, given, i, sums)
+            i += MANY
+        while i + 2 <= len(given):
+            _sums_of_two(rows, tile, views, view, given, i, sums)
+            i += 2
+        while i < len(given):
+            _sums_of_one(rows, tile, views, view, given, i, sums)
+            i += 1
 
 
-@inlined
+@merged
 def _by_distance(
-    kernels: Any, numbers: Any, sums: Any, norms: Any, tile: int, lengths: Any, out: Any
+    kernels: Any, numbers: Any, sums: Any, norms: Any, tile: int, lengths: Any, inverses: Any, out: Any
 ) -> None:
     """The RBF and cosine kernels."""
     for step in range(len(kernels)):
         place, view, kind, other = kernels[step, 0], kernels[step, 1], kernels[step, 2], kernels[step, 3]
         rate = numbers[place, 0]
+        if kind == COSINE:
+            inverse_lengths(norms, tile, view, inverses)
         for i in range(len(lengths)):
             if kind == RBF:
-                rbf_of_squares(sums[view, 0, i], rate, out[i, place])
+                rbf_of_squares(sums, view, i, rate, out, place)
             elif kind == RBF_OF_OTHER:
-                fourth_power(out[i, other], out[i, place])
+                fourth_power(out, i, other, place)
             elif kind == COSINE:
-                cosine_of_squares(sums[view, 0, i], lengths[i, view], norms[tile, view], out[i, place])
+                cosine_of_squares(sums, view, i, lengths[i, view], norms, tile, inverses, out, place)
 
 
 @inlined
@@ -171,16 +208,16 @@ def _silence(places: Any, norms: Any, tile: int, lengths: Any, out: Any) -> None
                     out[i, place, lane] = _ZERO
 
 
-@inlined
+@merged
 def tile_values(plan: Plan, kept: Kept, tile: int, given: Any, lengths: Any, room: Any) -> None:
     """Kernel k between given[i] and lane `lane` of the tile, into the second array of `room`.
 
     given: float32 [n, dim]; lengths: float32 [n, V], of its views; room: see `values_room`. With several
     views, 0 where a view of either object is missing (all zero).
     """
-    (views, kernels, numbers, places), (rows, norms, gaps), (sums, out) = plan, kept, room
+    (views, kernels, numbers, places), (rows, norms, gaps), (sums, out, inverses) = plan, kept, room
     _view_sums(rows, tile, views, given, sums)
-    _by_distance(kernels[0], numbers, sums, norms, tile, lengths, out)
+    _by_distance(kernels[0], numbers, sums, norms, tile, lengths, inverses, out)
     if len(kernels[1]) > 0:
         _by_product(kernels[1], numbers, sums, len(given), out)
     if len(views) > 1 and _lacking(gaps, tile, lengths):
@@ -191,10 +228,11 @@ def tile_values(plan: Plan, kept: Kept, tile: int, given: Any, lengths: Any, roo
 
 @inlined
 def values_room(plan: Plan, given: int, width: int) -> Any:
-    """Room for `tile_values` of so many given objects: float32 [V, 3, given, LANES], for its own use, and
-    [given, at least width and all places of the plan, LANES]."""
+    """Room for `tile_values` of so many given objects: float32 [V, 3, given, LANES], for its own use; [given,
+    at least width and all places of the plan, LANES]; [1, LANES], for its own use."""
     places = max(width, len(plan[3]))
-    return np.empty((len(plan[0]), 3, given, LANES), np.float32), np.zeros((given, places, LANES), np.float32)
+    sums = np.empty((len(plan[0]), 3, given, LANES), np.float32)
+    return sums, np.zeros((given, places, LANES), np.float32), np.empty((1, LANES), np.float32)
 
 
 @inlined
@@ -227,9 +265,12 @@ def put_lane(row: Any, lengths: Any, kept: Kept, slot: int) -> None:
         rows[tile, column, lane] = row[column]
     for view in range(len(lengths)):
         norms[tile, view, lane] = lengths[view]
-        gaps[tile, view] = False
-        for other in range(LANES):
-            gaps[tile, view] |= norms[tile, view, other] == 0
+        if lengths[view] == 0:
+            gaps[tile, view] = True
+        elif gaps[tile, view]:  # it may have been this object's
+            gaps[tile, view] = False
+            for other in range(LANES):
+                gaps[tile, view] |= norms[tile, view, other] == 0
 
 
 AT_ONCE = 8

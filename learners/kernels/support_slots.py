@@ -39,6 +39,7 @@ OLDEST, SMALLEST = range(2)
 taus (the older of equals)."""
 
 EMPTY = -1
+LAST = np.iinfo(np.int64).max
 QUERY, CLICKED, SKIPPED = range(3)
 
 TRIPLETS_OUT = types.int32[:, ::1]
@@ -51,22 +52,45 @@ Support: TypeAlias = tuple[Any, Any, Any, Any]
 clicked, skipped, EMPTY where none is; tau float32 [T, width], 0 beyond the m kernels; joined int64 [T], the
 number of the step with which a triplet joined or was last taken again."""
 
+BLOCK = 64
+"""Triplets whose terms are summed in float32 before they go into the float64 sum."""
+
+Marks: TypeAlias = tuple[Any, Any]
+"""What a step changed: bool [tiles], those in which an object is new, or new in its role; bool [blocks],
+those of BLOCK triplets in which one came, went or got other taus. Both are only ever set here."""
+
 Index: TypeAlias = tuple[Any, Any, Any, Any]
 """What follows from a support: norms and gaps of `kernel_values.Kept`; hashes uint64 [slots]; users
 int32 [slots, 2], how many triplets use an object as query and otherwise (a slot without users is free)."""
 
 _START, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
+_ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
+
+
+@inlined
+def _folded(value: Any, word: Any) -> Any:
+    value = (value ^ np.uint64(word)) * _PRIME
+    return value ^ (value >> _SHIFT)
 
 
 @inlined
 def _hash(bits: Any) -> Any:
-    """Of an object's numbers as bits, uint32 [dim]: multiply and fold, word by word."""
-    value = _START
-    for column in range(len(bits)):
-        value = (value ^ np.uint64(bits[column])) * _PRIME
-        value ^= value >> _SHIFT
-    return value
+    """Of an object's numbers as bits, uint32 [dim]: multiply and fold, word by word, in four chains, so that
+    no product waits for the one before."""
+    a, b, c, d = _START, _START + _ONE, _START + _TWO, _START + _THREE
+    ends = len(bits) - len(bits) % 4
+    for column in range(0, ends, 4):
+        a = _folded(a, bits[column])
+        b = _folded(b, bits[column + 1])
+        c = _folded(c, bits[column + 2])
+        d = _folded(d, bits[column + 3])
+    for column in range(ends, len(bits)):
+        a = _folded(a, bits[column])
+    for one in (b, c, d):
+        a = (a ^ one) * _PRIME
+        a ^= a >> _SHIFT
+    return a
 
 
 @inlined
@@ -80,12 +104,18 @@ def _same(rows: Any, slot: int, row: Any) -> Any:
 
 @inlined
 def _find(support: Support, index: Index, row: Any, value: Any) -> int:
-    """The slot that holds this object, or EMPTY."""
+    """The slot that holds this object, or EMPTY; a tile of hashes is compared at once."""
     hashes, users = index[2], index[3]
-    for slot in range(len(hashes)):
-        known = hashes[slot] == value and users[slot, 0] + users[slot, 1] > 0
-        if known and _same(support[0], slot, row):
-            return slot
+    for first in range(0, len(hashes), LANES):
+        found = 0
+        for slot in range(first, first + LANES):
+            found += hashes[slot] == value
+        if found == 0:
+            continue
+        for slot in range(first, first + LANES):
+            known = hashes[slot] == value and users[slot, 0] + users[slot, 1] > 0
+            if known and _same(support[0], slot, row):
+                return slot
     return EMPTY
 
 
@@ -110,17 +140,30 @@ def _place_of(triplets: Any, query: int, clicked: int, skipped: int) -> int:
 
 
 @inlined
+def _oldest(joined: Any) -> int:
+    """The place with the least number above 0, which is the triplet that joined first; EMPTY for none."""
+    least = LAST
+    for place in range(len(joined)):  # a minimum compiles to vectors, a search does not
+        least = min(least, joined[place] if joined[place] > 0 else LAST)
+    for place in range(len(joined)):
+        if joined[place] == least:
+            return place
+    return EMPTY
+
+
+@inlined
 def _worst(support: Support, rule: int) -> int:
     """The triplet that goes by the rule; there must be one."""
     _, triplets, tau, joined = support
+    if rule == OLDEST:
+        return _oldest(joined)
     worst, least = EMPTY, np.inf
     for place in range(len(triplets)):
         if triplets[place, QUERY] == EMPTY:
             continue
         size = 0.0
-        if rule == SMALLEST:
-            for k in range(tau.shape[1]):
-                size += np.float64(tau[place, k])
+        for k in range(tau.shape[1]):
+            size += np.float64(tau[place, k])
         older = worst == EMPTY or joined[place] < joined[worst]
         if size < least or (size == least and older):
             worst, least = place, size
@@ -128,7 +171,8 @@ def _worst(support: Support, rule: int) -> int:
 
 
 @inlined
-def _evict(support: Support, index: Index, counts: Any, rule: int) -> None:
+def _evict(support: Support, index: Index, counts: Any, rule: int, changed: Any) -> int:
+    """The place that is empty now."""
     _, triplets, tau, joined = support
     users, place = index[3], _worst(support, rule)
     users[triplets[place, QUERY], 0] -= 1
@@ -138,12 +182,14 @@ def _evict(support: Support, index: Index, counts: Any, rule: int) -> None:
     tau[place, :] = 0
     joined[place] = 0
     counts[1] += 1
+    changed[place // BLOCK] = True
+    return place
 
 
 @inlined
 def _hold(
-    support: Support, index: Index, row: Any, lengths: Any, slot: int, role: int, counts: Any, rule: int,
-    stale: Any,
+    support: Support, index: Index, row: Any, lengths: Any, value: Any, slot: int, role: int, counts: Any,
+    rule: int, marks: Marks,
 ) -> int:  # fmt: skip
     """The slot of an object with one more user: `slot`, or where it is put when that is EMPTY; triplets go
     while there is no room for it."""
@@ -151,46 +197,60 @@ def _hold(
     if slot == EMPTY:
         slot = _free_slot(users, role == QUERY)
         while slot == EMPTY:
-            _evict(support, index, counts, rule)
+            _evict(support, index, counts, rule, marks[1])
             slot = _free_slot(users, role == QUERY)
         put_lane(row, lengths, (support[0], norms, gaps), slot)
-        hashes[slot] = _hash(row.view(np.uint32))
+        hashes[slot] = value
     column = 0 if role == QUERY else 1
     if users[slot, column] == 0:
-        stale[slot // LANES] = True
+        marks[0][slot // LANES] = True
     users[slot, column] += 1
     return slot
 
 
 @inlined
 def join(
-    support: Support, index: Index, objects: Any, lengths: Any, taus: Any, counts: Any, rule: int, stale: Any
+    support: Support,
+    index: Index,
+    objects: Any,
+    lengths: Any,
+    taus: Any,
+    counts: Any,
+    rule: int,
+    marks: Marks,
 ) -> None:
     """Add a triplet with the taus of its kernels; others go where there is no room.
 
     objects: float32 [3, dim], query, clicked, skipped, without -0; lengths: float32 [3, V]; taus: float32
     [m]; counts: int64 [2], steps taken with this one, and triplets evicted, which is counted on. A triplet
-    that is there already is not kept twice: its taus are added up, and it counts as new. stale: bool [tiles],
-    set for a tile in which an object is new, or new in its role.
+    that is there already is not kept twice: its taus are added up, and it counts as new. marks: what changes.
     """
     _, triplets, tau, joined = support
-    slots = np.empty(3, np.int64)
+    slots, values = np.empty(3, np.int64), np.empty(3, np.uint64)
     for role in range(3):
-        slots[role] = _find(support, index, objects[role], _hash(objects[role].view(np.uint32)))
+        values[role] = _hash(objects[role].view(np.uint32))
+        slots[role] = _find(support, index, objects[role], values[role])
     place = EMPTY
     if slots[0] != EMPTY and slots[1] != EMPTY and slots[2] != EMPTY:
         place = _place_of(triplets, slots[0], slots[1], slots[2])
     if place == EMPTY:
-        if _place_of(triplets, EMPTY, EMPTY, EMPTY) == EMPTY:
-            _evict(support, index, counts, rule)
-        for role in range(3):  # an eviction, or the object before, may have changed where it is
-            slots[role] = _find(support, index, objects[role], _hash(objects[role].view(np.uint32)))
-            slots[role] = _hold(
-                support, index, objects[role], lengths[role], slots[role], role, counts, rule, stale
-            )
+        evicted = counts[1]
         place = _place_of(triplets, EMPTY, EMPTY, EMPTY)
+        if place == EMPTY:
+            place = _evict(support, index, counts, rule, marks[1])
+            evicted += 1
+        for role in range(3):
+            # an eviction, or the object before, may have changed where it is
+            slots[role] = _find(support, index, objects[role], values[role])
+            slots[role] = _hold(
+                support, index, objects[role], lengths[role], values[role], slots[role], role, counts, rule,
+                marks,
+            )  # fmt: skip
+        if counts[1] > evicted:
+            place = _place_of(triplets, EMPTY, EMPTY, EMPTY)
         for role in range(3):
             triplets[place, role] = slots[role]
+    marks[1][place // BLOCK] = True
     for k in range(len(taus)):
         tau[place, k] += taus[k]
     joined[place] = counts[0]
@@ -277,15 +337,15 @@ def score_supports(
     tiles, views, width, m = len(support[0]), len(plan[0]), support[2].shape[1], len(theta)
     room = values_room(plan, 1, width)
     asking = empty_tile(queries.shape[1], views)
-    lengths, of_query = np.empty((1, views), np.float32), np.zeros((tiles * LANES, width), np.float32)
+    lengths, of_query = np.empty((1, views), np.float32), np.zeros((1, tiles * LANES, width), np.float32)
     for i in range(len(queries)):
         view_norms(plan, queries[i], lengths[0])
         put_lane(queries[i], lengths[0], asking, i)
         for tile in range(tiles):
             if used_tile(users, tile, 0):
                 tile_values(plan, kept, tile, queries[i : i + 1], lengths, room)
-                turn_lanes(room[1], 0, -1, tile * LANES, of_query)
-        _coefficients(support, theta, of_query, weights[i])
+                turn_lanes(room[1], 0, -1, width, of_query, 0, tile * LANES, 0)
+        _coefficients(support, theta, of_query[0], weights[i])
     sums, first = np.empty((len(queries), LANES), np.float32), np.empty(len(queries), np.float64)
     for j in range(len(items)):
         view_norms(plan, items[j], lengths[0])

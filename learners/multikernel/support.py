@@ -14,7 +14,7 @@ from learners.block import Float32s, Int32s, Int64s
 from learners.errors import StateError, saved, to_write
 from learners.kernels.compile import Steps
 from learners.kernels.kernel_values import Plan
-from learners.kernels.omks_supports import step_supports
+from learners.kernels.omks_supports import TWO, step_supports
 from learners.kernels.support_slots import EMPTY, index_support, score_supports
 from learners.kernels.tiles import LANES
 from learners.multikernel.config import OmksConfig
@@ -22,9 +22,12 @@ from learners.multikernel.config import OmksConfig
 WIDTH = 8
 """taus of a triplet fill whole vectors of so many numbers."""
 
-TOGETHER = 4
+TOGETHER, TOGETHER_OF_MANY = 4, 8
 """Events whose kernel values are worked out together, so that objects are read from memory once for all; it
-changes no bit."""
+changes no bit. More of them where objects are far away, beyond NEAR: their values are further away too."""
+
+NEAR = 1 << 23
+"""Bytes of objects that stay in a cache: a quarter of what one processor's usually holds, beside all else."""
 
 ROOM = 1 << 24
 """Coefficients of the queries that are scored at once: 64 MB."""
@@ -59,7 +62,7 @@ class SupportSet:
             np.full((config.triplets, 3), EMPTY, np.int32),
             _zeros((config.triplets, width)),
             np.zeros(config.triplets, np.int64),
-            *_derived(tiles, width, len(config.views)),
+            *_derived(tiles, width, len(config.views), _together(4 * tiles * LANES * dim)),
         )
 
     @classmethod
@@ -130,7 +133,12 @@ def support_bytes(dim: int, config: OmksConfig) -> int:
     """Memory of a support set: what is kept, and the lengths and kernel values that follow from it."""
     slots, width = -(-config.objects // LANES) * LANES, -(-config.kernels // WIDTH) * WIDTH
     kept = 4 * slots * dim + config.triplets * (12 + 4 * width + 8)
-    return kept + slots * (4 * len(config.views) + 16) + 8 * TOGETHER * slots * width
+    return kept + slots * (4 * len(config.views) + 16) + 8 * _together(4 * slots * dim) * slots * width
+
+
+def _together(size: int) -> int:
+    """Events whose values are worked out together, where objects take so many bytes."""
+    return TOGETHER if size <= NEAR else TOGETHER_OF_MANY
 
 
 def _zeros(shape: tuple[int, ...]) -> Float32s:
@@ -141,7 +149,7 @@ def _zeros(shape: tuple[int, ...]) -> Float32s:
     return room[start : start + size].view(np.float32).reshape(shape)
 
 
-def _derived(tiles: int, width: int, views: int) -> Any:
+def _derived(tiles: int, width: int, views: int, together: int) -> Any:
     slots = tiles * LANES
     index = (
         np.ones((tiles, views, LANES), np.float32),
@@ -149,7 +157,7 @@ def _derived(tiles: int, width: int, views: int) -> Any:
         np.zeros(slots, np.uint64),
         np.zeros((slots, 2), np.int32),
     )
-    return index, tuple(_zeros((TOGETHER, slots, width)) for _ in range(2))
+    return index, tuple(_zeros((together // TWO, slots, TWO * width)) for _ in range(2))
 
 
 def saved_array(
