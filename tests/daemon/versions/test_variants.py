@@ -108,5 +108,8 @@ def test_distances_raw_and_as_the_cosine_of_the_same_matrix(algorithm: str) -> N
 
 
 def test_the_table_says_which_learners_are_averaged_and_exported():
-    assert those_that(lambda one: one.averages) == "oasis, dissim-oasis, lego"
-    assert those_that(lambda one: one.factors) == "oasis, oasis-averaged, dissim-oasis, lego, oasis-softmax"
+    assert those_that(lambda one: one.averages) == "oasis, dissim-oasis, lego, lego-pairs"
+    assert (
+        those_that(lambda one: one.factors)
+        == "oasis, oasis-averaged, dissim-oasis, lego, lego-pairs, oasis-softmax"
+    )
