@@ -98,6 +98,8 @@ quality: $(STAMP)
 # `make results RESULTS="--sets photos --seeds 1"`: see `python -m tests.results --help`. What was measured before is not
 # measured again.
 results: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt metric-learn \
+	  || echo "metric-learn could not be installed: its rows stay as they were"
 	@$(BIN)/python -W ignore -m tests.results $(or $(RESULTS),--write)
 
 # `make soak SOAK="--kills 1000 --only kills"`: see `python -m tests.soak --help`.

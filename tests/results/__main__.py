@@ -19,14 +19,28 @@ from types import ModuleType
 import numpy as np
 
 from tests.quality.bench.sets import load
-from tests.results import systems_given, systems_matrix
+from tests.results import (
+    systems_diagonal,
+    systems_embeddings,
+    systems_given,
+    systems_kernels,
+    systems_matrix,
+    systems_rivals,
+)
 from tests.results.cells import kept, measure
 from tests.results.data import SETS, task
 from tests.results.systems import System
 from tests.results.tables import lines_of, replaced, table, unfinished
 
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
-SYSTEMS: tuple[System, ...] = (*systems_given.SYSTEMS, *systems_matrix.SYSTEMS)
+SYSTEMS: tuple[System, ...] = (
+    *systems_given.SYSTEMS,
+    *systems_matrix.SYSTEMS,
+    *systems_diagonal.SYSTEMS,
+    *systems_kernels.SYSTEMS,
+    *systems_embeddings.SYSTEMS,
+    *systems_rivals.SYSTEMS,
+)
 SEEDS = 5
 
 SECTIONS = ("ridge", "landmarks", "freshness", "kernels", "pictures")
@@ -70,6 +84,9 @@ def measure_all(asked: argparse.Namespace) -> None:
             for system in SYSTEMS:
                 wanted = system.name in asked.systems and name in system.sets and seed < system.seeds
                 if not wanted or kept(name, system.name, seed) is not None:
+                    continue
+                if system.needs and find_spec(system.needs) is None:
+                    print(f"{system.name} is left out: {system.needs} is not installed", file=sys.stderr)
                     continue
                 if asked.minutes and time.monotonic() - began > 60 * asked.minutes:
                     print(f"stopped after {asked.minutes:g} minutes; run again to go on", file=sys.stderr)

@@ -162,6 +162,10 @@ class Task:
             self._spaces[key] = Space(Z, start, views, fitted)
         return self._spaces[key]
 
+    def forget(self, key: str) -> None:
+        """Let go of a space."""
+        self._spaces.pop(key, None)
+
     def _columns(self, widths: Mapping[str, int]) -> tuple[slice, ...]:
         ends = np.cumsum([0, *widths.values()]).tolist()
         return tuple(slice(*pair) for pair in pairwise(ends))

@@ -51,7 +51,8 @@ Fits: TypeAlias = Mapping[str, Fit]
 @dataclass(frozen=True)
 class System:
     """One or several rows of a table that are made together. rows: their names. fit: gives a `Fit` for each.
-    sets: those it makes sense for, and why not others in `why`. seeds: over how many it is measured.
+    sets: those it makes sense for, and why not others in `why`. seeds: over how many it is measured. needs: a
+    package without which it is left out.
     """
 
     name: str
@@ -60,6 +61,7 @@ class System:
     sets: tuple[str, ...] = SETS
     why: str = ""
     seeds: int = 5
+    needs: str = ""
 
 
 def validate(task: Task, scores: Scorer) -> float:
@@ -108,9 +110,9 @@ def formed(space: Space, form: Any) -> Scorer:
     return lambda queries, gallery: form.scores(space.rows(queries), space.rows(gallery))
 
 
-FIRST_LOOK, FACTOR, PATIENCE = 2_500, 2**0.5, 3
-"""Validation looks after 2,500 triplets and then at each number 1.41 times the last; where its mAP has not
-risen for three looks in a row, the best one counts."""
+FIRST_LOOK, FACTOR, PATIENCE = 2_500, 2, 2
+"""Validation looks after 2,500 triplets and then whenever there are twice as many; where its mAP has not
+risen for two looks in a row, the best one counts."""
 
 Forms: TypeAlias = Mapping[str, Callable[[Any, Space], tuple[Scorer, Any]]]
 """Row -> makes scores and the array whose zeros count (or None) of a learner; neither may change as it goes
@@ -119,9 +121,9 @@ on learning."""
 
 def looks(most: int) -> Iterator[int]:
     """The numbers of triplets after which validation looks."""
-    count = float(FIRST_LOOK)
-    while round(count) < most:
-        yield round(count)
+    count = FIRST_LOOK
+    while count < most:
+        yield count
         count *= FACTOR
     yield most
 

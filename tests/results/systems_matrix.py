@@ -25,7 +25,7 @@ from tests.results.systems import Fits, Forms, System, best_by_row, bilinear, fo
 SERVED = "OASIS, served"
 """What other rows are compared with."""
 CS = (0.03, 0.1, 0.3, 1.0)
-MOST_OF_SOME = 100_000
+MOST_OF_SOME = 80_000
 """Triplets of those that cost ten times as much."""
 MOST_OF_SLOW = 40_000
 """Triplets of learners whose step changes all of W."""
