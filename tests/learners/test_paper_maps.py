@@ -104,9 +104,8 @@ def test_it_is_not_whitened() -> None:
 
 
 def test_pca_then_unit_length_is_read_back_to_the_bit() -> None:
-    maps = [{"kind": "pca", "options": {"components": 3}}, {"kind": "unit"}]
-    sample = rows()
-    fitted = SpaceMap({"x": ViewConfig("chain", {"maps": [ViewConfig(**one) for one in maps]})}).fit(sample)
+    maps, sample = [ViewConfig("pca", {"components": 3}), ViewConfig("unit")], rows()
+    fitted = SpaceMap({"x": ViewConfig("chain", {"maps": maps})}).fit(sample)
     mapped = dense(fitted.transform(sample))
     mean, vectors = principal(sample, 3)
     expected = np.array([unit(row) for row in (sample - mean) @ vectors])
