@@ -144,8 +144,8 @@ def _told(report: DescribeReport, as_json: bool) -> None:
                 "refused": [{"name": name, "reason": reason} for name, reason in report.refused],
                 "non_zeros": dict(report.entries),
                 "catalog": str(files.catalog),
-                "fitted": str(files.fitted) if files.fitted.exists() else None,
-                "configuration": str(files.settings),
+                "fitted": str(files.fitted) if report.first else None,
+                "configuration": str(files.settings) if report.first else None,
             }
         )
         return
@@ -154,4 +154,7 @@ def _told(report: DescribeReport, as_json: bool) -> None:
         say(f"  {name}: {mean:.1f} words an object")
     if report.refused:
         say(f"{len(report.refused):,} left out; their names and why: {files.refused}")
-    say(f"next: tripletd check --config {files.settings}")
+    if report.first:
+        say(f"next: tripletd check --config {files.settings}")
+    else:
+        say(f"next: tripletd items put {files.catalog}, with the configuration of the first ones")

@@ -50,7 +50,20 @@ class RawChunk:
 
 
 def do_chunk(chunk: RawChunk) -> int:
-    """Do it and write the file; how many objects were refused."""
+    """Do it and write the file; how many objects were refused.
+
+    In one thread: processes are as many as cores, and sums of several threads are not the same bits.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        arrays, refused = _done(chunk)
+    write_file(Path(chunk.into), lambda file: np.savez(file, allow_pickle=False, **arrays))
+    return refused
+
+
+def _done(chunk: RawChunk) -> tuple[Arrays, int]:
+    """What goes into the file, and how many objects were refused."""
     fit, refused = _fit(chunk.fit), list[tuple[int, str]]()
     if chunk.work == "words":
         counted = texts.holding(one.text for one in chunk.objects)
@@ -60,8 +73,7 @@ def do_chunk(chunk: RawChunk) -> int:
         arrays["refused"] = np.frombuffer(json.dumps(refused).encode(), np.uint8)
     else:
         arrays = _sampled(chunk, fit)
-    write_file(Path(chunk.into), lambda file: np.savez(file, allow_pickle=False, **arrays))
-    return len(refused)
+    return arrays, len(refused)
 
 
 @lru_cache(maxsize=1)

@@ -85,11 +85,12 @@ class DescribeSettings:
 
 @dataclass(frozen=True)
 class DescribeReport:
-    """What became of a run. refused: (name, reason). entries: mean non-zeros of an object by view with
-    words."""
+    """What became of a run. first: whether something was fitted, which is beside the catalog with a
+    configuration. refused: (name, reason). entries: mean non-zeros of an object by view with words."""
 
     files: DescribedFiles
     objects: int
+    first: bool
     refused: list[tuple[str, str]] = field(default_factory=list)
     entries: Mapping[str, float] = field(default_factory=dict)
 
@@ -295,7 +296,8 @@ class _Run:
             totals = self._add_all(writer, fit, files)
             self._write_files(files, fit, refused, space)
             write_file(files.catalog, writer.write)
-        return DescribeReport(files, objects, refused, {name: one / objects for name, one in totals.items()})
+        means = {name: one / objects for name, one in totals.items()}
+        return DescribeReport(files, objects, self._settings.fitted is None, refused, means)
 
     def _add_all(self, writer: CatalogWriter, fit: DescriberFit, files: DescribedFiles) -> dict[str, float]:
         """Every object into the catalog; the non-zeros of all, by view with words."""
@@ -312,14 +314,15 @@ class _Run:
     def _write_files(
         self, files: DescribedFiles, fit: DescriberFit, refused: Sequence[tuple[str, str]], space: SpaceSpec
     ) -> None:
-        if self._settings.fitted is None:
-            encoded = fit.encoded()
-            write_file(files.fitted, lambda file: file.write(encoded))
         if refused:
             text = "".join(f"{name}\t{' '.join(reason.split())}\n" for name, reason in refused)
             write_file(files.refused, lambda file: file.write(text.encode(errors="replace")))
-        config = settings_text(files.catalog.name, space, self._settings.model if fit.model else "").encode()
-        write_file(files.settings, lambda file: file.write(config))
+        if self._settings.fitted is None:  # otherwise they are beside what was described first
+            encoded = fit.encoded()
+            write_file(files.fitted, lambda file: file.write(encoded))
+            model = self._settings.model if fit.model else ""
+            config = settings_text(files.catalog.name, space, model).encode()
+            write_file(files.settings, lambda file: file.write(config))
 
 
 def _word_counts(fit: DescriberFit) -> dict[str, int]:

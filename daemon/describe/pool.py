@@ -48,9 +48,9 @@ def _by_processes(workers: int, work: Callable[[T], R], pieces: Iterable[T]) -> 
                 yield piece, future.result()
                 for more in islice(coming, 1):
                     running[pool.submit(work, more)] = more
-    except BrokenProcessPool:
+    except (BrokenProcessPool, MemoryError):
         raise UserError(
-            "a process that describes objects was ended from outside, perhaps for want of memory",
+            "a process that describes objects had too little memory, or was ended from outside",
             "start again, with fewer --workers: what was done is kept",
             EX_TEMPFAIL,
         ) from None

@@ -71,20 +71,14 @@ def run_folder(files: DescribedFiles, plan: dict[str, Any], fresh: bool) -> Iter
     run with another plan was begun here, another process is at it, or the catalog is there already.
     """
     folder = files.run
-    try:
-        if files.catalog.exists() and not folder.exists():
-            raise UserError(
-                f"{files.catalog} is there already", "remove it, or name another with --out", EX_CANTCREAT
-            )
-        folder.mkdir(parents=True, exist_ok=True)
-        with _held(folder):
-            _take_over(folder, json.loads(json.dumps(plan)), fresh)
-            yield folder
-    except OSError as error:
-        if error.filename is None:
-            raise
-        remedy = "name a place that can be written with --out"
-        raise UserError(f"{error.filename}: {error.strerror}", remedy, EX_CANTCREAT) from None
+    if files.catalog.exists() and not folder.exists():
+        raise UserError(
+            f"{files.catalog} is there already", "remove it, or name another with --out", EX_CANTCREAT
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with _held(folder):
+        _take_over(folder, json.loads(json.dumps(plan)), fresh)
+        yield folder
 
 
 @contextmanager
