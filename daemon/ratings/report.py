@@ -27,6 +27,7 @@ DRAWS = 2_000
 """Bootstrap samples: the ends of an interval of 95 % then have some 50 of them beyond."""
 LEVEL = 0.95
 _SEED = 0
+_NOT_RATED = -1
 
 Floats = NDArray[np.float64]
 
@@ -144,17 +145,20 @@ def estimates(rows: Floats) -> tuple[Estimate, ...]:
 
 def agreement_of(ratings: Sequence[Rating]) -> RaterAgreement:
     """How far the raters of one study agree."""
-    marks: dict[str, dict[tuple[str, str], bool]] = defaultdict(dict)
-    by_object: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    place: dict[tuple[str, str], int] = {}
+    given: dict[str, dict[int, bool]] = defaultdict(dict)
     for rating in ratings:
+        mine = given[same_rater(rating.rater)]
         for one in rating.results:
-            marks[same_rater(rating.rater)][rating.query, one.id] = one.relevant
-            by_object[rating.query, one.id].append(one.relevant)
-    given = [(len(one), sum(one)) for one in by_object.values() if len(one) > 1]
-    kappas = [cohen for a, b in combinations(marks.values(), 2) if (cohen := cohens_kappa(a, b)) is not None]
-    counts = np.array([(yes, total - yes) for total, yes in given], np.float64).reshape(-1, 2)
+            mine[place.setdefault((rating.query, one.id), len(place))] = one.relevant
+    marks = np.full((len(given), len(place)), _NOT_RATED, np.int8)
+    for row, mine in zip(marks, given.values(), strict=True):
+        row[list(mine)] = list(mine.values())
+    kappas = [one for a, b in combinations(marks, 2) if (one := cohens_kappa(a, b)) is not None]
+    counts = np.stack([(marks == 1).sum(axis=0), (marks == 0).sum(axis=0)], axis=1).astype(np.float64)
+    counts = counts[counts.sum(axis=1) > 1]
     return RaterAgreement(
-        len(given),
+        len(counts),
         same_share(counts),
         math.fsum(kappas) / len(kappas) if kappas else None,
         len(kappas),
@@ -162,20 +166,17 @@ def agreement_of(ratings: Sequence[Rating]) -> RaterAgreement:
     )
 
 
-def cohens_kappa(one: Mapping[tuple[str, str], bool], other: Mapping[tuple[str, str], bool]) -> float | None:
-    """Cohen's kappa of two raters on what both rated; None for nothing, or where both marked all alike."""
+def cohens_kappa(one: NDArray[np.int8], other: NDArray[np.int8]) -> float | None:
+    """Cohen's kappa of the marks of two raters on what both rated, int8 [objects]: 1, 0, or _NOT_RATED; None
+    for nothing, or where both marked all alike."""
     from sklearn.metrics import cohen_kappa_score
 
-    common = [key for key in one if key in other]
-    if not common:
+    both = (one != _NOT_RATED) & (other != _NOT_RATED)
+    if not both.any():
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns where it is not defined, which is told by None
-        kappa = float(
-            cohen_kappa_score(
-                [one[key] for key in common], [other[key] for key in common], labels=[False, True]
-            )
-        )
+        kappa = float(cohen_kappa_score(one[both], other[both], labels=[0, 1]))
     return kappa if math.isfinite(kappa) else None
 
 

@@ -7,7 +7,7 @@ query, and objects in an order that does not depend on that (`daemon.ratings.stu
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from threading import Lock
 from typing import Annotated, Any, TypeVar
@@ -19,10 +19,11 @@ from starlette.responses import Response
 
 from daemon.exits import UserError
 from daemon.ratings.kept import RatingsFile, RatingsRefused
-from daemon.ratings.report import report_of
+from daemon.ratings.report import RatingsReport, report_of
 from daemon.ratings.study import (
     LIST,
     MOST_RATERS,
+    Rating,
     Study,
     blind_order,
     next_query,
@@ -79,7 +80,8 @@ class RatingEndpoints:
 
     def __init__(self, sources: RatingSources, objects: PageObjects) -> None:
         self._sources, self._objects = sources, objects
-        self._making = Lock()
+        self._making, self._reporting = Lock(), Lock()
+        self._reported: tuple[int | None, int, RatingsReport] | None = None
 
     def next(self, request: Request) -> Response:
         """The first query that `rater` has not rated, with the objects of both lists; no query at the end."""
@@ -121,7 +123,7 @@ class RatingEndpoints:
         """What all ratings of the study say, see `daemon.ratings.report`."""
         known = _kept(self._sources.file.known)
         study = known.studies.get(self._sources.name)
-        found = report_of(self._sources.name, known.of(self._sources.name))
+        found = self._report(None if study is None else study.began, known.of(self._sources.name))
         about = {
             "began": None if study is None else study.began,
             "of": 0 if study is None else len(study.queries),
@@ -130,6 +132,13 @@ class RatingEndpoints:
             "most_raters": MOST_RATERS,
         }
         return answer_json(request, about | asdict(found))
+
+    def _report(self, began: int | None, ratings: Sequence[Rating]) -> RatingsReport:
+        """The report, made again when there is another rating: with many raters it takes seconds."""
+        with self._reporting:
+            if self._reported is None or self._reported[:2] != (began, len(ratings)):
+                self._reported = began, len(ratings), report_of(self._sources.name, ratings)
+            return self._reported[2]
 
     def _study(self) -> Study:
         """The study, which is made when the first rater comes. Raises Problem 503 until it is there."""

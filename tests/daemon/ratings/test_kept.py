@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import threading
@@ -85,6 +86,20 @@ def test_two_processes_see_what_the_other_has_written(path: Path) -> None:
     assert not other.add(rating(MADE, "q0", "anna", ["b"]))
     assert other.add(rating(MADE, "q1", "anna", ["b"]))
     assert one.known().done("first", "anna") == ["q0", "q1"]
+
+
+def test_who_writes_waits_for_another_process_that_is_writing(path: Path) -> None:
+    file = begun(path)
+    writer = threading.Thread(target=file.add, args=(rating(MADE, "q0", "anna", ["b"]),))
+    with path.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        size = path.stat().st_size
+        writer.start()
+        writer.join(0.2)
+        assert writer.is_alive()
+        assert path.stat().st_size == size
+    writer.join()
+    assert path.stat().st_size > size
 
 
 def test_the_same_rating_from_many_at_once_is_written_once(path: Path) -> None:

@@ -18,9 +18,13 @@ FOUND = {
 }
 
 
-def rated_sources(scene: Scene, size: int = 1 << 20, made: Study | None = None) -> PageSources:
-    """What the page is told from, with a study of FOUND."""
-    file = RatingsFile(scene.folder / "ratings.jsonl", size)
+def rated_sources(scene: Scene, *, full: bool = False, made: Study | None = None) -> PageSources:
+    """What the page is told from, with a study of FOUND; in a full file there is no room for a rating."""
+    path = scene.folder / "ratings.jsonl"
+    file = RatingsFile(path, 1 << 20)
+    if full:
+        file.begin(made or study(FOUND))
+        file = RatingsFile(path, path.stat().st_size + 10)
     question = "Which of these are relevant to it?"
     ratings = RatingSources("first", question, ("stable", "0"), file, lambda: made or study(FOUND))
     return replace(scene.sources, ratings=ratings)

@@ -70,7 +70,7 @@ def test_a_phone_shows_pictures_or_texts_and_the_report(
         page.locator(".result").nth(1).click()
         page.locator(".result").nth(2).click()
         expect(page.locator("#marked")).to_have_text("2 of 15 marked relevant")
-        expect(page.locator(".result img")).to_have_count(8 if pictures else 0)
+        expect(page.locator(".result img")).to_have_count(7 if pictures else 0)
         wait_for_pictures(page)
         assert fits(page, "phone")
         photograph(page, f"rate-phone-{'pictures' if pictures else 'texts'}")
@@ -93,7 +93,7 @@ def test_a_server_that_does_not_keep_a_rating_is_told_and_marks_stay(
 ) -> None:
     scene = Scene(tmp_path)
     with (
-        scene.page(rated_sources(scene, size=1_900)) as address,
+        scene.page(rated_sources(scene, full=True)) as address,
         opened(chromium, address, forgiven=("503",)) as page,
     ):
         page.goto(f"{address}/rate")

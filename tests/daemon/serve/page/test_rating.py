@@ -167,7 +167,7 @@ def test_why_a_study_cannot_begin_is_not_told_to_raters(scene: Scene) -> None:
 
 
 def test_a_file_that_is_full_or_broken_is_told_without_its_name(scene: Scene) -> None:
-    with scene.page(rated_sources(scene, size=1_900)) as address:
+    with scene.page(rated_sources(scene, full=True)) as address:
         following(address)
         status, told = rate(address, "object-10", [])
         assert (status, told["error"]["code"]) == (503, "ratings_unavailable")
