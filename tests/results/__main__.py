@@ -11,8 +11,10 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
 
@@ -28,7 +30,7 @@ from tests.results import (
     systems_rivals,
 )
 from tests.results.cells import kept, measure
-from tests.results.data import SETS, task
+from tests.results.data import SETS, WHITENED, given_test, parts_of
 from tests.results.systems import System
 from tests.results.tables import lines_of, replaced, table, unfinished
 
@@ -77,29 +79,43 @@ def _section(name: str) -> Iterator[ModuleType]:
 
 
 def measure_all(asked: argparse.Namespace) -> None:
-    """All cells that are asked for, the first seed of every method first."""
-    began = time.monotonic()
+    """All cells that are asked for, the first seed of every method first, in so many processes."""
+    until = time.time() + 60 * asked.minutes if asked.minutes else float("inf")
+    wanted = list(missing(asked))
+    if asked.workers == 1:
+        for one in wanted:
+            _tell(_measured(until, *one))
+        return
+    with ProcessPoolExecutor(asked.workers, mp_context=get_context("fork")) as pool:
+        for told in [pool.submit(_measured, until, *one) for one in wanted]:
+            _tell(told.result())
+
+
+def missing(asked: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
+    """(system, set, seed) of the cells that were not measured before."""
+    chosen = [one for one in SYSTEMS if one.name in asked.systems]
+    for system in [one for one in chosen if one.needs and find_spec(one.needs) is None]:
+        print(f"{system.name} is left out: {system.needs} is not installed", file=sys.stderr)
+        chosen.remove(system)
     for seed in range(asked.first_seed, asked.first_seed + asked.seeds):
         for name in asked.sets:
-            for system in SYSTEMS:
-                wanted = system.name in asked.systems and name in system.sets and seed < system.seeds
-                if not wanted or kept(name, system.name, seed) is not None:
-                    continue
-                if system.needs and find_spec(system.needs) is None:
-                    print(f"{system.name} is left out: {system.needs} is not installed", file=sys.stderr)
-                    continue
-                if asked.minutes and time.monotonic() - began > 60 * asked.minutes:
-                    print(f"stopped after {asked.minutes:g} minutes; run again to go on", file=sys.stderr)
-                    return
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    cell = measure(system, name, seed)
-                told = ", ".join(f"{row} {one.map:.3f}" for row, one in cell.rows.items())
-                print(
-                    f"{name}, {system.name}, seed {seed}: {told or cell.unfinished} ({cell.took:.0f} s)",
-                    file=sys.stderr,
-                    flush=True,
-                )
+            for system in chosen:
+                if name in system.sets and seed < system.seeds and kept(name, system.name, seed) is None:
+                    yield system.name, name, seed
+
+
+def _measured(until: float, system: str, name: str, seed: int) -> str:
+    if time.time() > until:
+        return ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cell = measure(next(one for one in SYSTEMS if one.name == system), name, seed)
+    told = ", ".join(f"{row} {one.map:.3f}" for row, one in cell.rows.items())
+    return f"{name}, {system}, seed {seed}: {told or cell.unfinished} ({cell.took:.0f} s)"
+
+
+def _tell(line: str) -> None:
+    print(line or "out of time: run again to go on", file=sys.stderr, flush=True)
 
 
 def tables(names: Sequence[str]) -> Iterator[str]:
@@ -118,18 +134,32 @@ def tables(names: Sequence[str]) -> Iterator[str]:
         for why in unfinished(name, SYSTEMS):
             yield why
             yield ""
+        yield from elsewhere(name)
+
+
+def elsewhere(name: str) -> Iterator[str]:
+    """Rows that make no sense for a set, and what it lacks."""
+    lacking: dict[str, list[str]] = {}
+    for system in SYSTEMS:
+        if name not in system.sets:
+            lacking.setdefault(system.why, []).extend(system.rows)
+    if lacking:
+        told = "; ".join(f"{why}: {', '.join(rows)}" for why, rows in lacking.items())
+        yield f"Not for this set, which lacks what they need. {told[0].upper()}{told[1:]}."
+        yield ""
 
 
 def described(name: str) -> str:
     """A set and its parts in words."""
-    given, data = task(name, 0), load(name)
-    parts = given.parts
+    data = load(name)
+    parts, kept_of = parts_of(data, 0, given_test(name)), WHITENED.get(name)
+    dim = sum(min(kept_of or width, width) for width in (view.shape[1] for view in data.views.values()))
     columns = "+".join(str(view.shape[1]) for view in data.views.values())
     classes = len(np.unique(data.labels))
     return (
         f"{len(data):,} objects in {classes} classes, {columns} columns: {len(parts.train):,} to learn from, "
         f"{len(parts.validation):,} to choose by, {len(parts.test):,} to be judged by. Learned in "
-        f"{given.space.dim} dimensions."
+        f"{dim} dimensions."
     )
 
 
@@ -142,6 +172,7 @@ def arguments_of(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--sections", nargs="*", choices=SECTIONS, default=list(SECTIONS))
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many")
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2, help="processes, one core each")
     parser.add_argument("--minutes", type=float, default=0.0, help="begin no cell after so long; 0: no limit")
     parser.add_argument("--draw-only", action="store_true", help="measure nothing, take what is there")
     parser.add_argument("--write", action="store_true", help=f"into docs/{PAGE.name}, between its markers")

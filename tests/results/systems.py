@@ -51,8 +51,8 @@ Fits: TypeAlias = Mapping[str, Fit]
 @dataclass(frozen=True)
 class System:
     """One or several rows of a table that are made together. rows: their names. fit: gives a `Fit` for each.
-    sets: those it makes sense for, and why not others in `why`. seeds: over how many it is measured. needs: a
-    package without which it is left out.
+    sets: those it makes sense for; why: what they have that others lack. seeds: over how many it is
+    measured. needs: a package without which it is left out.
     """
 
     name: str

@@ -26,6 +26,16 @@ Settings = Mapping[str, Mapping[str, Any]]
 """In words -> options of the map."""
 
 WIDTHS = (0.5, 1.0, 2.0)
+NOT_NEGATIVE, DENSE, FEW = "numbers not below 0", "dense vectors", "numbers not below 0, few enough columns"
+WHY: Mapping[str, str] = {
+    "SQRT": NOT_NEGATIVE,
+    "Nyström, intersection": NOT_NEGATIVE,
+    "HIKE": FEW,
+    "PCALap": DENSE,
+    "RPLap": DENSE,
+    "AddKPCA": DENSE,
+}
+"""What the sets of an embedding have."""
 EMBEDDINGS: Mapping[str, tuple[str, tuple[str, ...], Settings]] = {
     NONE: ("unit", SETS, {"": {}}),
     "SQRT": ("sqrt", HISTOGRAMS, {"": {}}),
@@ -94,6 +104,13 @@ def _name(embedding: str) -> str:
 
 
 SYSTEMS = tuple(
-    System(_name(embedding), (row_of(embedding),), partial(behind, embedding), sets, seeds=3)
+    System(
+        _name(embedding),
+        (row_of(embedding),),
+        partial(behind, embedding),
+        sets,
+        WHY.get(embedding, ""),
+        seeds=3,
+    )
     for embedding, (_, sets, _) in EMBEDDINGS.items()
 )
