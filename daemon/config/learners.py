@@ -367,6 +367,9 @@ class KernelKeys(Section):
     scale: float = Field(1.0, ge=1e-3, le=1e3, description="polynomial: (scale x^T y + shift)^degree")
     shift: float = Field(1.0, ge=0, le=1e3, description="polynomial: see scale")
     degree: int = Field(2, ge=1, le=16, description="polynomial: see scale")
+    centred: bool = Field(
+        False, description="rbf and cosine: less what unrelated objects have, 1 for equal ones; learns more"
+    )
     views: list[str] = Field(default_factory=list, description="of these views alone; none: of every view")
 
     def kernel(self) -> KernelConfig:
@@ -375,7 +378,7 @@ class KernelKeys(Section):
             KernelConfig,  # brings numba in, which most commands do without
         )
 
-        return KernelConfig(self.kind, self.sigma, self.scale, self.shift, self.degree)
+        return KernelConfig(self.kind, self.sigma, self.scale, self.shift, self.degree, self.centred)
 
 
 def _printed() -> list[KernelKeys]:

@@ -200,7 +200,8 @@ def kernel_names(keys: LearnerConfig, columns: Mapping[str, range]) -> list[str]
         return list(columns)
     columns = joined(columns) if keys.joined else columns
     names = [
-        f"{name} {one.kind} {one.sigma:g}" if one.kind == "rbf" else f"{name} {one.kind}"
+        f"{name} {'centred ' if one.centred else ''}{one.kind}"
+        + (f" {one.sigma:g}" if one.kind == "rbf" else "")
         for name in columns
         for one in keys.kernels
         if not one.views or name in one.views

@@ -43,6 +43,7 @@ from learners.kernels.tiles import (
     squares_of_many,
     squares_of_one,
     squares_of_two,
+    stretched,
 )
 
 
@@ -75,7 +76,8 @@ Plan: TypeAlias = tuple[Any, Any, Any, Any]
 """views int64 [V, 3]: first and last column + 1, and which sums; kernels: three int64 [., 4], those by
 distance, the others, and at most one mean, in the order in which they are worked out: place, view, kind,
 place of the other (of the mean: how many there are; it takes place 0, and then only that one learns);
-numbers float32 [places, 3] by place: rate 1/(gamma sigma^2), or scale, shift and degree of the polynomial;
+numbers float32 [places, 3] by place: rate 1/(gamma sigma^2) and stretch 1/(1 - what unrelated objects have),
+0 where it is not centred, or scale, shift and degree of the polynomial;
 view of each place, int64 [places]."""
 
 _ONE, _ZERO = np.float32(1), np.float32(0)
@@ -167,6 +169,16 @@ def _by_distance(
                 cosine_of_squares(sums, view, i, lengths[i, view], norms, tile, inverses, out, place)
 
 
+@merged
+def _centre(kernels: Any, numbers: Any, count: int, out: Any) -> None:
+    """Those that are centred: 1 - (1 - k) / (1 - unrelated), when no power of k is wanted any more."""
+    for step in range(len(kernels)):
+        place = kernels[step, 0]
+        if numbers[place, 1] > 0:
+            for i in range(count):
+                stretched(out, i, place, numbers[place, 1])
+
+
 @inlined
 def _by_product(kernels: Any, numbers: Any, sums: Any, count: int, out: Any) -> None:
     """The linear, polynomial and intersection kernels."""
@@ -218,6 +230,7 @@ def tile_values(plan: Plan, kept: Kept, tile: int, given: Any, lengths: Any, roo
     (views, kernels, numbers, places), (rows, norms, gaps), (sums, out, inverses) = plan, kept, room
     _view_sums(rows, tile, views, given, sums)
     _by_distance(kernels[0], numbers, sums, norms, tile, lengths, inverses, out)
+    _centre(kernels[0], numbers, len(given), out)
     if len(kernels[1]) > 0:
         _by_product(kernels[1], numbers, sums, len(given), out)
     if len(views) > 1 and _lacking(gaps, tile, lengths):

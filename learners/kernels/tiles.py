@@ -315,6 +315,25 @@ def fourth_power(typing_context: Any, out: Any, i: Any, other: Any, place: Any) 
 
 
 @intrinsic
+def stretched(typing_context: Any, out: Any, i: Any, place: Any, factor: Any) -> Any:
+    """out[i, place, lane] = 1 - factor (1 - out[i, place, lane]), which leaves 1 as it is; out: float32 [.,
+    places, LANES]; factor: float32."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (values,) = _arrays(context, builder, signature, arguments, (0,))
+        least = repeated(builder, builder.fneg(arguments[3]))
+
+        def value(number: Any, _part: int) -> Any:
+            return _fused(builder, least, builder.fsub(_all(1.0), number), _all(1.0))
+
+        start = element(builder, values, *arguments[1:3])
+        _each(builder, values, start, values, start, value)
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, types.int64, types.float32), generate
+
+
+@intrinsic
 def inverse_lengths(typing_context: Any, norms: Any, tile: Any, view: Any, out: Any) -> Any:
     """out[0, lane] = 1 / norms[tile, view, lane]; norms: float32 [tiles, V, LANES], out: [1, LANES]."""
 

@@ -21,6 +21,12 @@ from learners.kernels.kinds import COSINE, KERNELS, MEAN, RBF, RBF_OF_OTHER, Ker
 
 MAX_DEGREE = 16
 
+CENTRED = ("rbf", "cosine")
+"""Kinds that can be centred: k(x, x) = 1, and what unrelated objects have is known."""
+
+WIDEST_CENTRED = 10.0
+"""Above it, 1 - exp(-1 / sigma^2) is below 0.01, and rounding above 1e-5 of what is left."""
+
 
 @dataclass(frozen=True, slots=True)
 class KernelConfig:
@@ -28,7 +34,13 @@ class KernelConfig:
 
     kind: "rbf", exp(-||x - y|| / (gamma sigma^2)), the distance itself and not its square; "cosine",
     0.5 cos(x, y) + 0.5; "linear", x^T y; "polynomial", (scale x^T y + shift)^degree; "intersection",
-    sum_j min(x_j, y_j). sigma: > 0. scale: > 0; shift: >= 0; degree: 1..16. Raises ConfigError.
+    sum_j min(x_j, y_j). sigma: > 0. scale: > 0; shift: >= 0; degree: 1..16.
+
+    centred: of "rbf" and "cosine", whose values are all positive: (k - unrelated) / (1 - unrelated), which is
+    1 for equal objects and about 0 for objects at the mean distance. A kernel of positive values has a
+    direction that all objects share, and steps fill it, so that it says of an object how often it was
+    clicked, whatever was asked. An "rbf" so wide that nearly all of it is shared has no digits left: sigma is
+    at most 10 then. Raises ConfigError.
     """
 
     kind: KernelName = "rbf"
@@ -36,6 +48,7 @@ class KernelConfig:
     scale: float = 1.0
     shift: float = 1.0
     degree: int = 2
+    centred: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in KERNELS:
@@ -51,6 +64,19 @@ class KernelConfig:
             raise ConfigError(f"shift of a kernel must lie in 0..1000, not {self.shift}")
         if not 1 <= self.degree <= MAX_DEGREE:
             raise ConfigError(f"degree of a kernel must lie in 1..{MAX_DEGREE}, not {self.degree}")
+        if self.centred and self.kind not in CENTRED:
+            raise ConfigError(f"only {' and '.join(CENTRED)} kernels can be centred, not {self.kind!r}")
+        if self.centred and self.kind == "rbf" and self.sigma > WIDEST_CENTRED:
+            raise ConfigError(
+                f"sigma of a centred kernel must be at most {WIDEST_CENTRED}, not {self.sigma}: "
+                "to a wider one all objects are nearly alike"
+            )
+
+    @property
+    def unrelated(self) -> float:
+        """What it is before centring for objects that have nothing in common: exp(-1 / sigma^2) for those at
+        the mean distance, 0.5 for those at right angles."""
+        return math.exp(-1 / self.sigma**2) if self.kind == "rbf" else 0.5
 
 
 PRINTED = (*(KernelConfig("rbf", sigma=sigma) for sigma in (0.5, 1.0, 2.0)), KernelConfig("cosine"))
@@ -148,9 +174,11 @@ def make_plan(config: OmksConfig, gamma: NDArray[np.float64]) -> Plan:
         codes = [kind.code for kind in kinds]
         views.append((view.start, view.stop, int(np.bitwise_or.reduce([kind.needs for kind in kinds]))))
         for offset, kernel in enumerate(view.kernels):
+            if kernel.kind in CENTRED:
+                numbers[place + offset, 1] = 1 / (1 - kernel.unrelated) if kernel.centred else 0
             if kernel.kind == "rbf":
                 numbers[place + offset, 0] = 1 / (gamma[number] * kernel.sigma**2)
-            else:
+            elif kernel.kind != "cosine":
                 numbers[place + offset] = kernel.scale, kernel.shift, kernel.degree
         kernels.extend((place + own, number, code, place + other) for own, code, other in _order(view, codes))
         place += len(codes)

@@ -9,7 +9,8 @@ with u_i(x) = sum_o y_i(o) k(o, x) and f as in `learners.psd`: m (max(lambda, 0)
 A kernel whose values are all positive has a direction that every object shares. Triplets that tell what is
 clicked from what is not fill it with one number per item, whatever the query, as clicks do with item norms:
 on texts S had .163 / .361 (mAP / P@10), the untrained kernels .242 / .523. So the objects' mean direction is
-taken out of such kernels: .292 / .580, sharpened and normalised .312 / .600.
+taken out of such kernels: .292 / .580, sharpened and normalised .312 / .600. Kernels that are centred when
+they learn have no such direction.
 
 It does not fold: kernel values of every pair are needed, so it rescores a few items for each query and is no
 search of its own.
@@ -242,7 +243,7 @@ class SupportsForm:
             for view, one, number in group:
                 K += gram(objects, view, one, float(gamma[number]), len(config.views) > 1)
             K /= len(group)
-            centred = any(one.kind != "linear" for _, one, _ in group)
+            centred = any(one.kind != "linear" and not one.centred for _, one, _ in group)
             part = learned_part(K, matrix_of(triplets, tau[:, k], len(objects)), rank, centred)
             scales[k], found = _sharpened(part, power if normalised else 1.0)
             values[k, : len(found)] = theta[k] * found

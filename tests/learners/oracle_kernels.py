@@ -33,6 +33,11 @@ def polynomial(degree: int, scale: float = 1.0, offset: float = 1.0) -> Kernel:
     return lambda x, y: float((scale * np.sum(x * y) + offset) ** degree)
 
 
+def centred(kernel: Kernel, unrelated: float) -> Kernel:
+    """(k - unrelated) / (1 - unrelated)."""
+    return lambda x, y: (kernel(x, y) - unrelated) / (1 - unrelated)
+
+
 def of_map(phi: object) -> Kernel:
     """phi(x)^T phi(y) of an explicit map."""
     assert callable(phi)

@@ -59,3 +59,15 @@ def test_oks_learns_by_the_mean_or_by_the_one_kernel_there_is() -> None:
     alone = oks_settings(one, COLUMNS)
     assert (alone.mean, alone.kernels) == (False, 1)
     assert (alone.views[0].start, alone.views[0].stop) == (9, 12)
+
+
+def test_centred_kernels_are_told_as_such_and_only_the_paper_s_can_be() -> None:
+    centred = [{"kind": "rbf", "sigma": 2, "centred": True}, {"kind": "cosine", "centred": True}]
+    made = omks_settings(keys(kernels=centred), {"text": range(4)})
+    assert [one.centred for one in made.views[0].kernels] == [True, True]
+    assert kernel_names(keys(kernels=centred), {"text": range(4)}) == [
+        "text centred rbf 2",
+        "text centred cosine",
+    ]
+    with pytest.raises(ConfigError, match="can be centred"):
+        omks_settings(keys(kernels=[{"kind": "linear", "centred": True}]), {"text": range(4)})

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from learners.hedge import HedgeConfig
 from learners.multikernel import KernelConfig, Omks, OmksConfig, ViewKernels
 
 from ..oracle_combination import Combination, Given, Hedge, PassiveAggressive
-from ..oracle_kernels import cosine, intersection, linear, on_columns, polynomial, rbf
+from ..oracle_kernels import centred, cosine, intersection, linear, on_columns, polynomial, rbf
 from ..oracle_oks import OksOracle
 from ..oracle_omks import OmksOracle
 from ..oracle_step import Kernel
@@ -20,13 +22,16 @@ ALL = (
     KernelConfig("rbf", sigma=0.5),
     KernelConfig("cosine"),
     KernelConfig("rbf", sigma=2.0),
+    KernelConfig("rbf", sigma=1.4, centred=True),
     KernelConfig("rbf", sigma=1.0),
     KernelConfig("rbf", sigma=0.7),
+    KernelConfig("cosine", centred=True),
     KernelConfig("linear"),
     KernelConfig("polynomial", scale=0.5, shift=1.5, degree=3),
     KernelConfig("intersection"),
 )
-"""Every kind, RBFs in an order in which none may be worked out before the one it is a power of."""
+"""Every kind, RBFs in an order in which none may be worked out before the one it is a power of:
+that of 0.7 of the one that is centred."""
 
 
 def config(rule: str = "share", kernels: tuple[KernelConfig, ...] = ALL, **more: Any) -> OmksConfig:
@@ -50,7 +55,8 @@ def kernel_of(kernel: KernelConfig, gamma: float = GAMMA) -> Kernel:
         "polynomial": polynomial(kernel.degree, kernel.scale, kernel.shift),
         "intersection": intersection,
     }
-    return printed[kernel.kind]
+    unrelated = float(np.exp(-1 / kernel.sigma**2)) if kernel.kind == "rbf" else 0.5
+    return centred(printed[kernel.kind], unrelated) if kernel.centred else printed[kernel.kind]
 
 
 def oracle(settings: OmksConfig) -> OmksOracle:

@@ -120,6 +120,8 @@ def test_slots_out_of_range_are_refused() -> None:
         (lambda: KernelConfig(sigma=0), "sigma"),
         (lambda: KernelConfig("polynomial", degree=0), "degree"),
         (lambda: KernelConfig("polynomial", shift=-1), "shift"),
+        (lambda: KernelConfig("linear", centred=True), "can be centred"),
+        (lambda: KernelConfig(sigma=11, centred=True), "sigma of a centred"),
         (lambda: ViewKernels(3, 3), "start < stop"),
         (lambda: ViewKernels(0, 3, ()), "kernel"),
         (lambda: ViewKernels(0, 3, gamma=-1), "gamma"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from learners.block import DenseBlock
+from learners.block import DenseBlock, TripletBatch
 from learners.errors import ConfigError, StateError
 from learners.forms.serving import ServingForm
 from learners.hedge import HedgeConfig
@@ -50,6 +50,21 @@ def oracle_scores(
 
 def learned_cosine(S: Doubles) -> Doubles:
     return S / np.sqrt(np.outer(np.diag(S), np.diag(S)))
+
+
+@pytest.mark.parametrize("kind", ["rbf", "cosine"])
+def test_a_centred_kernel_has_no_direction_to_take_out(kind: str) -> None:
+    kernel = KernelConfig(kind, centred=True)  # type: ignore[arg-type]
+    objects = np.random.default_rng(3).normal(size=(3 * EVENTS + 9, DIM)).astype(np.float32)
+    objects /= np.linalg.norm(objects, axis=1, keepdims=True)
+    learner = Omks(DIM, one_kernel(DIM, kernel, triplets=100, objects=300), sample=objects)
+    learner.learn_many(TripletBatch(*map(DenseBlock, np.split(objects[:-9], 3))))
+    at = objects[-9:].astype(float)
+    slow = oracle_scores(learner, kernel_of(kernel, float(learner.gamma[0])), at, 1.0, centred=False)
+    form = SupportsForm.from_support(
+        learner.support, learner.config, learner.gamma, learner.theta, False, 1.0, rank=200
+    )
+    np.testing.assert_allclose(form.scores(at, at), slow, atol=2e-3 * np.abs(slow).max())
 
 
 @pytest.mark.parametrize("kernel", POSITIVE, ids=lambda kernel: f"{kernel.kind}-{kernel.sigma}")
