@@ -154,7 +154,7 @@ def agreement_of(ratings: Sequence[Rating]) -> RaterAgreement:
     marks = np.full((len(given), len(place)), _NOT_RATED, np.int8)
     for row, mine in zip(marks, given.values(), strict=True):
         row[list(mine)] = list(mine.values())
-    kappas = [one for a, b in combinations(marks, 2) if (one := cohens_kappa(a, b)) is not None]
+    kappas = [kappa for a, b in combinations(marks, 2) if (kappa := cohens_kappa(a, b)) is not None]
     counts = np.stack([(marks == 1).sum(axis=0), (marks == 0).sum(axis=0)], axis=1).astype(np.float64)
     counts = counts[counts.sum(axis=1) > 1]
     return RaterAgreement(
