@@ -140,7 +140,7 @@ def _place_of(triplets: Any, query: int, clicked: int, skipped: int) -> int:
 
 
 @inlined
-def _oldest(joined: Any) -> int:
+def _oldest(joined: Any) -> Any:
     """The place with the least number above 0, which is the triplet that joined first; EMPTY for none."""
     least = LAST
     for place in range(len(joined)):  # a minimum compiles to vectors, a search does not
@@ -152,7 +152,7 @@ def _oldest(joined: Any) -> int:
 
 
 @inlined
-def _worst(support: Support, rule: int) -> int:
+def _worst(support: Support, rule: int) -> Any:
     """The triplet that goes by the rule; there must be one."""
     _, triplets, tau, joined = support
     if rule == OLDEST:
@@ -171,7 +171,7 @@ def _worst(support: Support, rule: int) -> int:
 
 
 @inlined
-def _evict(support: Support, index: Index, counts: Any, rule: int, changed: Any) -> int:
+def _evict(support: Support, index: Index, counts: Any, rule: int, changed: Any) -> Any:
     """The place that is empty now."""
     _, triplets, tau, joined = support
     users, place = index[3], _worst(support, rule)

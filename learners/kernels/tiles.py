@@ -417,7 +417,7 @@ def _sum(events: int, vectors: int) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             places = (0, 4, 5, 6, 9)
             slots, taus, queries, items, sums = _arrays(context, builder, signature, arguments, places)
-            part, group, column = arguments[3], *arguments[7:9]
+            part, group, column = (arguments[n] for n in (3, 7, 8))
             width, row = builder.extract_value(taus.shape, 1), builder.extract_value(queries.shape, 2)
             start = builder.add(element(builder, queries, group), builder.add(column, part))
             columns = [WORD(n * SIDE_BY_SIDE) for n in range(vectors)]
