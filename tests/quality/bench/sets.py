@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -121,16 +121,15 @@ def digits() -> RawSet:
 def fashion() -> RawSet:
     """4,000 pictures of clothes of 784 pixels in 10 classes (Debian's package of Fashion-MNIST)."""
 
-    def pixels() -> Floats:
-        return (
-            _idx("train-images-idx3-ubyte.gz", 16)[: PICTURES_KEPT * 784].reshape(-1, 784).astype(np.float32)
-        )
-
-    rows = _kept("fashion", pixels)
-    labels = _kept(
-        "fashion-labels", lambda: _idx("train-labels-idx1-ubyte.gz", 8)[:PICTURES_KEPT].astype(np.int64)
-    )
+    rows = _kept("fashion", lambda: fashion_bytes("train")[0][:PICTURES_KEPT].astype(np.float32))
+    labels = _kept("fashion-labels", lambda: fashion_bytes("train")[1][:PICTURES_KEPT])
     return RawSet("fashion", {"pixels": unit(rows)}, labels)
+
+
+def fashion_bytes(part: Literal["train", "t10k"]) -> tuple[npt.NDArray[np.uint8], Ints]:
+    """All 60,000 or 10,000 pictures, [n, 784], and their classes."""
+    pixels = _idx(f"{part}-images-idx3-ubyte.gz", 16).reshape(-1, 784)
+    return pixels, _idx(f"{part}-labels-idx1-ubyte.gz", 8).astype(np.int64)
 
 
 def _idx(name: str, header: int) -> npt.NDArray[np.uint8]:
