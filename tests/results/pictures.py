@@ -181,13 +181,13 @@ def _draw(found: Studies) -> None:
         "mAP over triplets",
         "triplets",
         "as learned (dots: as served);\n● where validation stops",
-        log=True,
+        (125, 1_000, 10_000, 100_000),
     )
     every = found["schedules", "photos"]
     styles = zip(("never", ONCE, *list(SCHEDULES)[1:]), ("black", RED, BLUE, GREEN, GOLD), strict=True)
     for told, colour in styles:
         schedule.plot(every[0]["counts"], _mean(every, told), color=colour, label=told, linewidth=1.8)
-    _title(schedule, "W made PSD, photos", "triplets", "q^T W p", log=True)
+    _title(schedule, "W made PSD, photos", "triplets", "q^T W p", every[0]["counts"])
     for name in curves.SETS_OF["sizes"]:
         every = found["sizes", name]
         size.plot(
@@ -198,8 +198,9 @@ def _draw(found: Studies) -> None:
             label=name,
             markersize=4,
         )
-    _title(size, "Seconds until validation stops", "objects to learn from", "", log=True)
+    _title(size, "Seconds until validation stops", "objects to learn from", "", (125, 250, 500, 1_000, 2_000))
     size.set_yscale("log")
+    size.minorticks_off()
     every = found["ratios", "photos"]
     for row in (JOINED, HEDGE, ALIKE, BEST):
         ratio.plot(every[0]["counts"], _mean(every, row), "o-", color=OF_ROW[row], label=row, markersize=4)
@@ -210,7 +211,13 @@ def _draw(found: Studies) -> None:
             np.maximum(every[0]["distractors"], 100), _mean(every, row), "o-", color=OF_ROW[row], label=row,
             markersize=4,
         )  # fmt: skip
-    _title(far, "mAP with distractors, Fashion-MNIST", "distractors (first: none)", "", log=True)
+    _title(
+        far,
+        "mAP with distractors, Fashion-MNIST",
+        "distractors (first: none)",
+        "",
+        (100, 1_000, 10_000, 100_000),
+    )
     _bars(never, found)
     figure.tight_layout(h_pad=2.5, w_pad=2)
     PICTURE.parent.mkdir(exist_ok=True)
@@ -231,13 +238,17 @@ def _bars(axis: Any, found: Studies) -> None:
         places = np.arange(len(leads)) + (at - (len(rows) - 1) / 2) * width
         axis.bar(places, leads, width, color=colours[row], label=row)
     axis.axhline(0, color="black", linewidth=1)
+    axis.margins(y=0.5)
     axis.set_xticks(range(len(curves.SETS_OF["unseen"])), curves.SETS_OF["unseen"])
     _title(axis, "Classes never learned: mAP minus cosine", "", "")
 
 
-def _title(axis: Any, title: str, below: str, note: str, log: bool = False) -> None:
-    if log:
+def _title(axis: Any, title: str, below: str, note: str, ticks: Sequence[float] = ()) -> None:
+    """ticks: where a logarithmic axis has its numbers."""
+    if ticks:
         axis.set_xscale("log")
+        axis.set_xticks(ticks, [f"{one:,.0f}" for one in ticks])
+        axis.minorticks_off()
     axis.set_title(title, fontsize=10.5)
     axis.set_xlabel(below)
     axis.grid(alpha=0.25)
