@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.results.freshness.cells import (
@@ -17,13 +17,16 @@ from tests.results.freshness.cells import (
     CLOSED_SETS,
     SEEDS,
     SETS,
+    corrections_there,
     one_by_one_rows,
+    seeds_there,
     stream_cells,
     together_rows,
 )
 from tests.results.freshness.pictures import draw
 from tests.results.freshness.report import (
     TOUCHED,
+    Corrected,
     change_table,
     closed_table,
     correction_table,
@@ -31,6 +34,7 @@ from tests.results.freshness.report import (
     drift_table,
     lists_to_recover,
     obeyed,
+    obeyed_later,
     recovery_table,
     together_table,
 )
@@ -47,53 +51,62 @@ SHOWN: tuple[Drift, Pace] = ("all together", "at once")
 def main() -> int:
     """Measure what is missing, then print tables of all that is there, or write them into the page."""
     options = _options()
-    for data in options.sets:
-        for cell in stream_cells(data, options.seeds):
+    sets = dict.fromkeys(options.sets, options.seeds)
+    corrected = options.seeds
+    if options.draw_only:
+        sets = {data: count for data in sets if (count := seeds_there(data, options.seeds))}
+        corrected = corrections_there(options.seeds)
+    for data, seeds in sets.items():
+        for cell in stream_cells(data, seeds):
             run(cell)
             print(f"{data}, {cell.drift}, {cell.pace}, seed {cell.seed}", file=sys.stderr, flush=True)
-    for seed in range(options.seeds):
-        one_by_one_rows(seed)
+    rows = []
+    for seed in range(corrected):
+        rows += one_by_one_rows(seed)
         for clicks in CLICKS:
             together_rows(clicks, seed)
         print(f"corrections, seed {seed}", file=sys.stderr, flush=True)
-    lines = list(_lines(options))
+    lines = [*_drift_lines(sets), *_correction_lines(rows, corrected)]
     if not options.write:
         print("\n".join(lines))
         return 0
     head = PAGE.read_text(encoding="utf-8").split(BEGIN)[0]
     text = "\n".join([f"{head}{BEGIN}", *lines]).rstrip()
     PAGE.write_text(text + "\n", encoding="utf-8")
-    rows = [row for seed in range(options.seeds) for row in one_by_one_rows(seed)]
-    draw(options.sets, options.seeds, obeyed(rows), PICTURE)
+    draw(sets, obeyed(rows), obeyed_later(corrected), PICTURE)
     return 0
 
 
-def _lines(options: argparse.Namespace) -> Iterator[str]:
+def _drift_lines(sets: Mapping[str, int]) -> Iterator[str]:
     command = " ".join(["python -m tests.results.freshness", *sys.argv[1:]])
-    yield from (f"By `{command}`: means over {options.seeds} seeds, ± the standard error.", "")
+    yield from (f"By `{command}`; means over seeds, ± the standard error.", "")
     yield from ("## A world that drifts for a day", "")
-    for data in options.sets:
-        yield from (f"### {data}, drifting", "", *drift_table(data, options.seeds))
+    for data, seeds in sets.items():
+        yield from (f"### {data}, drifting, seeds: {seeds}", "", *drift_table(data, seeds))
     yield from ("## A change at once", "")
-    for data in options.sets:
-        yield from (f"### {data}, changing at once", "", *change_table(data, options.seeds))
-    lists = lists_to_recover(curves(options.sets[0], *SHOWN, options.seeds, TOUCHED))
-    yield from ("### From a change to 90 %, by rate and delay", "")
-    yield from (f"{options.sets[0]}, {SHOWN[0]}: {lists:,.0f} lists.", "")
-    yield from recovery_table(lists)
+    for data, seeds in sets.items():
+        yield from (f"### {data}, changing at once, seeds: {seeds}", "", *change_table(data, seeds))
+    for data, seeds in list(sets.items())[:1]:
+        lists = lists_to_recover(curves(data, *SHOWN, seeds, TOUCHED))
+        yield from ("### From a change to 90 %, by rate and delay", "")
+        yield from (f"{data}, {SHOWN[0]}: {lists:,.0f} lists.", "", *recovery_table(lists))
     yield from ("## Lists that the late model makes itself", "")
     for data in CLOSED_SETS:
-        if data in options.sets:
-            yield from (f"### {data}, all together", "", *closed_table(data, options.seeds))
-    yield from ("## Corrections", "", "### One at a time", "")
-    yield from correction_table([row for seed in range(options.seeds) for row in one_by_one_rows(seed)])
-    yield from ("### All within the same hours", "", *together_table(options.seeds))
+        if data in sets:
+            yield from (f"### {data}, all together", "", *closed_table(data, sets[data]))
+
+
+def _correction_lines(rows: Corrected, seeds: int) -> Iterator[str]:
+    if seeds:
+        yield from ("## Corrections", "", f"### One at a time, seeds: {seeds}", "", *correction_table(rows))
+        yield from (f"### All within the same hours, seeds: {seeds}", "", *together_table(seeds))
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.results.freshness", description=__doc__)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many")
+    parser.add_argument("--draw-only", action="store_true", help="measure nothing, take what is there")
     parser.add_argument("--write", action="store_true", help=f"into docs/{PAGE.name} and its picture")
     return parser.parse_args()
 

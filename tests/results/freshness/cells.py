@@ -8,7 +8,7 @@ from dataclasses import astuple
 from tests.quality.bench.sets import load
 from tests.results.freshness.corrections import Effect, Setting, one_by_one, together
 from tests.results.freshness.delays import DAY, MINUTE
-from tests.results.freshness.kept import kept
+from tests.results.freshness.kept import is_kept, kept
 from tests.results.freshness.stream import PER_MINUTE, StreamCell
 from tests.results.freshness.worlds import DRIFTS
 
@@ -36,6 +36,27 @@ TEXTS = "sentences"
 DAY_OF_LISTS = int(PER_MINUTE * DAY / MINUTE)
 CLICKS = (1, 10)
 """Of each correction, where all come within the same hours."""
+
+
+def seeds_there(data: str, most: int) -> int:
+    """Of how many seeds, from the first on, everything of a set was measured before."""
+    for seeds in range(most, 0, -1):
+        if all(is_kept(cell.parts) for cell in stream_cells(data, seeds)):
+            return seeds
+    return 0
+
+
+def corrections_there(most: int) -> int:
+    """Of how many seeds the corrections were measured before."""
+    for seeds in range(most, 0, -1):
+        if all(is_kept(parts) for seed in range(seeds) for parts in _correction_parts(seed)):
+            return seeds
+    return 0
+
+
+def _correction_parts(seed: int) -> list[tuple[object, ...]]:
+    one = ("corrections", "one by one", seed)
+    return [one, *(("corrections", "together", clicks, seed) for clicks in CLICKS)]
 
 
 def one_by_one_rows(seed: int) -> list[tuple[str, int, int, Effect]]:

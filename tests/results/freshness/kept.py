@@ -18,13 +18,17 @@ def path_of(parts: Sequence[object]) -> Path:
     return FOLDER / f"{'-'.join(map(str, parts)).replace(' ', '_')}.json"
 
 
+def is_kept(parts: Sequence[object]) -> bool:
+    """Whether a cell was measured before, as it is measured now."""
+    path = path_of(parts)
+    return path.exists() and bool(json.loads(path.read_text())["version"] == VERSION)
+
+
 def kept(parts: Sequence[object], make: Callable[[], Iterable[Any]]) -> list[Any]:
     """The rows of a cell, which JSON can hold, made if they are not there."""
     path = path_of(parts)
-    if path.exists():
-        found = json.loads(path.read_text())
-        if found["version"] == VERSION:
-            return list(found["rows"])
+    if is_kept(parts):
+        return list(json.loads(path.read_text())["rows"])
     began = time.process_time()
     rows = list(make())
     path.parent.mkdir(parents=True, exist_ok=True)

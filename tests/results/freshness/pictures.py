@@ -3,7 +3,7 @@ needs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,15 @@ SHOWN = "new intents"
 """The change at once that is drawn."""
 
 
-def draw(sets: Sequence[str], seeds: int, obeyed: Mapping[str, Mapping[int, float]], path: Path) -> None:
-    """Write an SVG; overwrites `path`."""
+def draw(
+    sets: Mapping[str, int],
+    obeyed: Mapping[str, Mapping[int, float]],
+    later: Mapping[str, tuple[float, float]],
+    path: Path,
+) -> None:
+    """Write an SVG; overwrites `path`. sets: names, and of how many seeds. obeyed: method -> clicks -> share.
+    later: method -> (share obeyed at first, a day later), where all corrections come within the same
+    hours."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -33,17 +40,15 @@ def draw(sets: Sequence[str], seeds: int, obeyed: Mapping[str, Mapping[int, floa
 
     count = len(sets)
     figure, axes = plt.subplots(2, count + 1, figsize=(4.1 * (count + 1), 6.8), squeeze=False)
-    for column, data in enumerate(sets):
+    for column, (data, seeds) in enumerate(sets.items()):
         _costs(axes[0][column], data, seeds)
         _learned(axes[1][column], data, seeds)
-    axes[0][0].set_ylabel("clicks lost, % of those with 0.3 s")
+    axes[0][0].set_ylabel(f"clicks lost, % (of {FRESH})")
     axes[1][0].set_ylabel(f"mAP of {SHOWN}")
+    axes[0][0].legend(loc="upper left", fontsize=8, frameon=False, title="age of the model", title_fontsize=8)
+    axes[1][0].legend(loc=(0.52, 0.6), fontsize=8, frameon=False, title="age of the model", title_fontsize=8)
     _corrections(axes[0][count], obeyed)
-    axes[1][count].axis("off")
-    handles, labels = axes[1][0].get_legend_handles_labels()
-    axes[1][count].legend(
-        handles, labels, loc="upper left", fontsize=9, frameon=False, title="the model that answers is so old"
-    )
+    _later(axes[1][count], later)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
@@ -60,7 +65,7 @@ def _costs(axis: Any, data: str, seeds: int) -> None:
             errors.append(lost.std(ddof=1) / np.sqrt(len(lost)) if len(lost) > 1 else 0.0)
         axis.bar(
             places + (number - 1) * width, means, width, yerr=errors, color=BLUES[name],
-            error_kw={"linewidth": 0.9, "capsize": 2},
+            error_kw={"linewidth": 0.9, "capsize": 2}, label=name,
         )  # fmt: skip
     axis.axhline(0, color="black", linewidth=0.8)
     axis.set_xticks(places, [one.replace(" ", "\n") for one in DRIFTS], fontsize=8)
@@ -74,7 +79,7 @@ def _learned(axis: Any, data: str, seeds: int) -> None:
     for name, delay in DELAYS.items():
         axis.plot(
             grid / HOUR, np.interp(grid - delay, AFTER, mean), color=BLUES[name], label=name,
-            linewidth=2.2 if name == FRESH else 1.4,
+            linewidth=3 if name == FRESH else 1.4,
         )  # fmt: skip
     axis.axvline(0, color="black", linewidth=0.8, linestyle=":")
     axis.set_xticks(np.arange(0, HOURS_SHOWN + 1, 12))
@@ -86,7 +91,7 @@ def _learned(axis: Any, data: str, seeds: int) -> None:
 def _corrections(axis: Any, obeyed: Mapping[str, Mapping[int, float]]) -> None:
     for (name, each), colour in zip(obeyed.items(), METHODS, strict=False):
         axis.plot(
-            list(each), [100 * one for one in each.values()], label=name, color=colour,
+            list(each), [100 * one for one in each.values()], label=name.replace(" of clicks", ""), color=colour,
             linewidth=1.8, marker="o", markersize=3.5,
         )  # fmt: skip
     axis.set_xscale("log")
@@ -98,4 +103,17 @@ def _corrections(axis: Any, obeyed: Mapping[str, Mapping[int, float]]) -> None:
     axis.set_ylabel("% of wrong answers that obey")
     axis.grid(alpha=0.25)
     axis.set_title("sentences: corrections", fontsize=10)
-    axis.legend(fontsize=8, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2))
+    axis.legend(fontsize=8, frameon=False, loc=(0.02, 0.4))
+
+
+def _later(axis: Any, later: Mapping[str, tuple[float, float]]) -> None:
+    places = np.arange(len(later))[::-1]
+    for number, (name, alpha) in enumerate((("at once", 1.0), ("a day later", 0.4))):
+        values = [100 * one[number] for one in later.values()]
+        axis.barh(places + 0.19 - 0.38 * number, values, 0.36, color=RED, alpha=alpha, label=name)
+    axis.set_yticks(places, [one.replace(", ", ",\n") for one in later], fontsize=8)
+    axis.set_xlim(0, 103)
+    axis.grid(alpha=0.25, axis="x")
+    axis.set_xlabel("% of corrections obeyed, ten clicks each")
+    axis.set_title("sentences: all within the same hours", fontsize=10)
+    axis.legend(fontsize=8, frameon=False, loc="lower right")

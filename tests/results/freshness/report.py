@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,8 @@ from tests.results.freshness.stream import AFTER, PER_MINUTE, Pace, StreamCell, 
 from tests.results.freshness.worlds import DRIFTS, Drift
 
 Doubles = npt.NDArray[np.float64]
+Corrected: TypeAlias = Sequence[tuple[str, int, int, Effect]]
+"""(method, clicks, correction, what it did)"""
 FRESH, *LATE = DELAYS
 """The shortest delay, and the others, by name."""
 AP, P10, CLICKED, TOUCHED = range(4)
@@ -144,7 +147,7 @@ def closed_table(data: str, seeds: int) -> Iterator[str]:
     )
 
 
-def obeyed(rows: Sequence[tuple[str, int, int, Effect]]) -> Mapping[str, Mapping[int, float]]:
+def obeyed(rows: Corrected) -> Mapping[str, Mapping[int, float]]:
     """Method -> clicks -> the share of corrections that is obeyed."""
     found: dict[str, dict[int, list[float]]] = {}
     for name, clicks, _, effect in rows:
@@ -152,7 +155,7 @@ def obeyed(rows: Sequence[tuple[str, int, int, Effect]]) -> Mapping[str, Mapping
     return {name: {at: float(np.mean(one)) for at, one in each.items()} for name, each in found.items()}
 
 
-def correction_table(rows: Sequence[tuple[str, int, int, Effect]]) -> Iterator[str]:
+def correction_table(rows: Corrected) -> Iterator[str]:
     """Corrections by themselves."""
     body = []
     for name, each in obeyed(rows).items():
@@ -169,6 +172,20 @@ def correction_table(rows: Sequence[tuple[str, int, int, Effect]]) -> Iterator[s
     )
 
 
+def obeyed_later(seeds: int) -> Mapping[str, tuple[float, float]]:
+    """Method -> (the share of corrections that is obeyed at first, a day later), with the most clicks of
+    each."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for seed in range(seeds):
+        for name, effect, later in together_rows(CLICKS[-1], seed):
+            found.setdefault(name, []).append((effect.obeyed, later))
+    return {name: (float(each[:, 0].mean()), float(each[:, 1].mean())) for name, each in _arrays(found)}
+
+
+def _arrays(found: Mapping[str, Sequence[tuple[float, ...]]]) -> Iterator[tuple[str, Doubles]]:
+    return ((name, np.array(each)) for name, each in found.items())
+
+
 def together_table(seeds: int) -> Iterator[str]:
     """Corrections of the same hours."""
     for clicks in CLICKS:
@@ -177,8 +194,8 @@ def together_table(seeds: int) -> Iterator[str]:
             for name, effect, later in together_rows(clicks, seed):
                 found.setdefault(name, []).append((*astuple(effect), later))
         body = []
-        for name, each in found.items():
-            was, right, related, related_ap, others, others_ap, later = np.array(each).T
+        for name, each in _arrays(found):
+            was, right, related, related_ap, others, others_ap, later = each.T
             body.append([
                 name, f"{100 * was.mean():.0f} / {100 * later.mean():.0f}", f"{100 * right.mean():.0f}",
                 told(related, 1, 100), told(related_ap, 4), told(others, 1, 100), told(others_ap, 4),
