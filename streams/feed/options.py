@@ -189,9 +189,8 @@ class FeedSettings:
             raise ValueError(f"unknown holdout_by {self.holdout_by!r}; use one of {', '.join(HOLDOUTS)}")
         if not 0.0 <= self.holdout_share < 1.0:
             raise ValueError(f"holdout_share is {self.holdout_share}; use a share in [0, 1)")
-        whole = ("triplets_per_impression", "random_negatives", "holdout_kinds", "query_cap", "dedupe_window")
-        whole += ("negative_falls_from",)
-        for name in whole:
+        whole = ("triplets_per_impression", "random_negatives", "negative_falls_from", "holdout_kinds")
+        for name in (*whole, "query_cap", "dedupe_window"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 0 or more")
         if not 0.0 < self.kind_share < 1.0:
