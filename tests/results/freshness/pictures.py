@@ -91,8 +91,8 @@ def _learned(axis: Any, data: str, seeds: int) -> None:
 def _corrections(axis: Any, obeyed: Mapping[str, Mapping[int, float]]) -> None:
     for (name, each), colour in zip(obeyed.items(), METHODS, strict=False):
         axis.plot(
-            list(each), [100 * one for one in each.values()], label=name.replace(" of clicks", ""), color=colour,
-            linewidth=1.8, marker="o", markersize=3.5,
+            list(each), [100 * one for one in each.values()], label=name.replace(" of clicks", ""),
+            color=colour, linewidth=1.8, marker="o", markersize=3.5,
         )  # fmt: skip
     axis.set_xscale("log")
     clicks = list(LOOKED_AT)
