@@ -221,13 +221,28 @@ class _Run:
                     EX_DATAERR,
                 )
             if kind == "pixels":
-                fit = replace(fit, palette=_codebook("palette", vectors, PALETTE, fit.seed))
+                fit = replace(fit, palette=self._codebook("palette", vectors, PALETTE))
             for view, size in codebook_sizes(fit.views, self._settings.terms).items():
                 if VIEWS[view].of == kind:
-                    fit = fit.with_codebooks({view: _codebook(view, vectors, size, fit.seed)})
+                    fit = fit.with_codebooks({view: self._codebook(view, vectors, size)})
         encoded = fit.encoded()
         write_file(done, lambda file: file.write(encoded))
         return fit
+
+    def _codebook(self, name: str, vectors: np.ndarray[Any, Any], size: int) -> Floats:
+        """One codebook; that of a former start is taken."""
+        done = self._folder / f"codebook-{name}.npy"
+        if done.exists():
+            return np.asarray(np.load(done), np.float32)
+        try:
+            found = fit_codebook(vectors, size, self._settings.seed)
+        except TooFewVectors as error:
+            remedy = (
+                "give fewer with --terms" if name == TERMS else "describe more photos, or leave the view out"
+            )
+            raise UserError(f"{name}: {error}", remedy, EX_USAGE) from None
+        write_file(done, lambda file: np.save(file, found))
+        return found
 
     def _sample(self) -> list[RawObject]:
         """Objects drawn by their ids, in their order."""
@@ -345,14 +360,6 @@ def _vectors(parts: Sequence[PartFile], kind: str) -> np.ndarray[Any, Any] | Non
             if kind in file.files:
                 found.append(file[kind])
     return np.concatenate(found) if found and sum(map(len, found)) else None
-
-
-def _codebook(name: str, vectors: np.ndarray[Any, Any], size: int, seed: int) -> Floats:
-    try:
-        return fit_codebook(vectors, size, seed)
-    except TooFewVectors as error:
-        remedy = "give fewer with --terms" if name == TERMS else "describe more photos, or leave the view out"
-        raise UserError(f"{name}: {error}", remedy, EX_USAGE) from None
 
 
 def _shown_beside(catalog: Path) -> Callable[[RawObject], Display]:
