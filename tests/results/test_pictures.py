@@ -12,6 +12,7 @@ import pytest
 from tests.quality.bench.sets import RawSet, unit
 from tests.results import curves, pictures
 from tests.results.data import Task
+from tests.results.systems import bilinear
 
 CLASSES, EACH = 6, 40
 
@@ -28,7 +29,7 @@ def test_classes_that_are_never_seen_are_in_no_triplet(monkeypatch: pytest.Monke
 
     def trained(task: Task, *_: Any) -> dict[str, Any]:
         taken.append(np.unique(task.labels[task.triplets]))
-        scores = curves.bilinear(task.X)
+        scores = bilinear(task.X)
         return {row: curves_fit(scores) for row in (curves.RAW, curves.PLAIN, curves.SERVED, curves.SOFTMAX)}
 
     def curves_fit(scores: Any) -> Any:
