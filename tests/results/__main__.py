@@ -32,7 +32,7 @@ from tests.results import (
 from tests.results.cells import kept, measure
 from tests.results.data import SETS, WHITENED, given_test, parts_of
 from tests.results.systems import System
-from tests.results.tables import lines_of, replaced, table, unfinished
+from tests.results.tables import BEGIN, lines_of, replaced, table, unfinished
 
 PAGE = Path(__file__).parents[2] / "docs" / "results.md"
 SYSTEMS: tuple[System, ...] = (
@@ -66,6 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     page = PAGE.read_text(encoding="utf-8")
     for name, lines in found.items():
+        if name != "tables" and BEGIN.format(name) not in page:
+            print(f"{name} has no place on the page: add {BEGIN.format(name)}", file=sys.stderr)
+            continue
         page = replaced(page, name, lines)
     PAGE.write_text(page, encoding="utf-8")
     return 0
@@ -100,7 +103,7 @@ def missing(asked: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
     for seed in range(asked.first_seed, asked.first_seed + asked.seeds):
         for name in asked.sets:
             for system in chosen:
-                if name in system.sets and seed < system.seeds and kept(name, system.name, seed) is None:
+                if name in system.sets and seed < system.seeds and kept(name, system, seed) is None:
                     yield system.name, name, seed
 
 

@@ -45,11 +45,12 @@ class Row:
 @dataclass(frozen=True)
 class Cell:
     """rows: by name. took: seconds of a processor for all of it, choosing included. unfinished: why rows are
-    missing."""
+    missing. edition: of the system."""
 
     rows: dict[str, Row]
     took: float = 0.0
     unfinished: str = ""
+    edition: int = 1
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
@@ -75,9 +76,10 @@ def path_of(name: str, system: str, seed: int, folder: Path | None = None) -> Pa
     return (folder or CACHE) / name / system / f"{seed}.json"
 
 
-def kept(name: str, system: str, seed: int, folder: Path | None = None) -> Cell | None:
-    """The cell, if it was measured before."""
-    return Cell.read(path_of(name, system, seed, folder))
+def kept(name: str, system: System, seed: int, folder: Path | None = None) -> Cell | None:
+    """The cell, if it was measured before, and by what the system does now."""
+    found = Cell.read(path_of(name, system.name, seed, folder))
+    return found if found is not None and found.edition == system.edition else None
 
 
 def measure(
@@ -88,8 +90,7 @@ def measure(
     load: Callable[[str, int], Task] = task,
 ) -> Cell:
     """The cell, from the folder or measured now."""
-    path = path_of(name, system.name, seed, folder)
-    found = Cell.read(path)
+    found = kept(name, system, seed, folder)
     if found is None:
         given, began = load(name, seed), spent()
         try:
@@ -97,8 +98,8 @@ def measure(
         except DidNotFinish as stopped:
             rows, unfinished = {}, str(stopped)
         judged = {row: tested(given, fit) for row, fit in rows.items()}
-        found = Cell(judged, spent() - began, unfinished)
-        found.write(path)
+        found = Cell(judged, spent() - began, unfinished, system.edition)
+        found.write(path_of(name, system.name, seed, folder))
     return found
 
 
@@ -126,9 +127,11 @@ def tested(given: Task, fit: Fit) -> Row:
     )
 
 
-def seeds_of(name: str, system: str, folder: Path | None = None) -> Iterator[tuple[int, Cell]]:
+def seeds_of(name: str, system: System, folder: Path | None = None) -> Iterator[tuple[int, Cell]]:
     """What was measured of a system on a set: (seed, cell) in the order of the seeds."""
-    for path in sorted(path_of(name, system, 0, folder).parent.glob("*.json"), key=lambda one: int(one.stem)):
-        found = Cell.read(path)
+    for seed in sorted(
+        int(path.stem) for path in path_of(name, system.name, 0, folder).parent.glob("*.json")
+    ):
+        found = kept(name, system, seed, folder)
         if found is not None:
-            yield int(path.stem), found
+            yield seed, found

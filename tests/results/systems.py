@@ -52,7 +52,8 @@ Fits: TypeAlias = Mapping[str, Fit]
 class System:
     """One or several rows of a table that are made together. rows: their names. fit: gives a `Fit` for each.
     sets: those it makes sense for; why: what they have that others lack. seeds: over how many it is
-    measured. needs: a package without which it is left out.
+    measured. needs: a package without which it is left out. edition: of what it does; cells of another one
+    are made again.
     """
 
     name: str
@@ -62,6 +63,7 @@ class System:
     why: str = ""
     seeds: int = 5
     needs: str = ""
+    edition: int = 1
 
 
 def validate(task: Task, scores: Scorer) -> float:

@@ -58,15 +58,15 @@ def _oasis(C: float) -> Make:
     return lambda dim: OasisDiagonal(dim, OasisDiagonalConfig(C=C))
 
 
-TG = {f"eta = {eta:g}, lambda = {lam:g}": _tg(eta, lam) for eta in (0.1, 1.0, 10.0) for lam in (1e-5, 1e-3)}
+TG = {f"eta = {eta:g}, lambda = {lam:g}": _tg(eta, lam) for eta in (1.0, 10.0, 100.0) for lam in (1e-5, 1e-3)}
 DA = {
     f"gamma = {gamma:g}, rho = {rho:g}": _da(gamma, rho)
-    for gamma in (1e-4, 1e-3, 1e-2)
+    for gamma in (1e-5, 1e-4, 1e-3)
     for rho in (1.0, 10.0)
 }
-OASIS = {f"C = {C:g}": _oasis(C) for C in (0.01, 0.1, 1.0)}
+OASIS = {f"C = {C:g}": _oasis(C) for C in (0.1, 1.0, 10.0, 100.0)}
 ROWS = {"OASIS-diagonal": OASIS, "SOML-TG": TG, "SOML-DA": DA}
 SYSTEMS = tuple(
-    System(row.lower(), (row, f"{row}, served"), partial(diagonal, row, settings))
+    System(row.lower(), (row, f"{row}, served"), partial(diagonal, row, settings), edition=2)
     for row, settings in ROWS.items()
 )

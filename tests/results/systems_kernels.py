@@ -117,7 +117,8 @@ class Supports:
             strict=True,
         )
         for steps, direct, before, behind in seen:
-            yield direct + np.asarray((steps.T @ before.T).T) @ behind
+            through = np.asarray((steps.T @ before.T).T, np.float32)
+            yield np.asarray(direct + through @ behind, np.float32)
 
 
 def weighed(space: Space, supports: Supports, theta: npt.NDArray[np.float64]) -> Scorer:
@@ -177,8 +178,9 @@ def by_theta(rule: Rule, row: str, task: Task) -> Fits:
             found = trained(task, space, learner, {row: form}, MOST, f"C = {C:g}")
             if row == SHARED:  # of one rule: its scores take most of the time
                 whole = measured(task, formed(space, learner.form()), f"C = {C:g}")
-                known = {"triplets": int(learner.counts[0]), "seconds": found[row].seconds}
-                found[SHARED_SERVED] = replace(whole, **known)
+                found[SHARED_SERVED] = replace(
+                    whole, triplets=int(learner.counts[0]), seconds=found[row].seconds
+                )
             yield found
 
     return best_by_row(settings())

@@ -45,7 +45,7 @@ def lines_of(name: str, systems: Sequence[System], folder: Path | None = None) -
     """The rows of a set that were measured, in the order of the systems."""
     out = []
     for system in systems:
-        cells = dict(seeds_of(name, system.name, folder))
+        cells = dict(seeds_of(name, system, folder))
         for row in system.rows:
             found = {seed: cell.rows[row] for seed, cell in cells.items() if row in cell.rows}
             if found:
@@ -56,7 +56,7 @@ def lines_of(name: str, systems: Sequence[System], folder: Path | None = None) -
 def unfinished(name: str, systems: Sequence[System], folder: Path | None = None) -> Iterator[str]:
     """Systems that gave up on a set."""
     for system in systems:
-        reasons = {cell.unfinished for _, cell in seeds_of(name, system.name, folder) if cell.unfinished}
+        reasons = {cell.unfinished for _, cell in seeds_of(name, system, folder) if cell.unfinished}
         for reason in sorted(reasons):
             yield f"{', '.join(system.rows)}: {reason}."
 

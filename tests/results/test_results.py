@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -210,7 +212,9 @@ def test_a_cell_is_measured_once(tmp_path):
     counted = Counted()
     first = measure(counted.system, "blobs", 0, tmp_path, load)
     assert (
-        measure(counted.system, "blobs", 0, tmp_path, load) == first == kept("blobs", "cosine", 0, tmp_path)
+        measure(counted.system, "blobs", 0, tmp_path, load)
+        == first
+        == kept("blobs", counted.system, 0, tmp_path)
     )
     assert counted.fits == 1
     measure(counted.system, "blobs", 1, tmp_path, load)
@@ -224,6 +228,16 @@ def test_a_cell_of_another_meaning_is_measured_again(tmp_path):
     path.write_text(path.read_text().replace('"version": ', '"version": 9'))
     measure(counted.system, "blobs", 0, tmp_path, load)
     assert counted.fits == 2
+
+
+def test_a_cell_of_another_edition_is_measured_again_and_in_no_table(tmp_path):
+    counted = Counted()
+    measure(counted.system, "blobs", 0, tmp_path, load)
+    changed = replace(counted.system, edition=2)
+    assert lines_of("blobs", [changed], tmp_path) == []
+    measure(changed, "blobs", 0, tmp_path, load)
+    assert counted.fits == 2
+    assert len(lines_of("blobs", [changed], tmp_path)) == 1
 
 
 def test_what_did_not_finish_is_said_and_not_tried_again(tmp_path):
