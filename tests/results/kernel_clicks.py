@@ -20,7 +20,7 @@ from tests.quality.bench.sets import Floats, Ints, RawSet, load, unit
 from tests.quality.bench.static import own_lists
 from tests.quality.bench.users import Users, split
 
-SEEDS = 2
+SEEDS = 1
 SET, LISTS, QUERIES, COMPONENTS = "photos", 1_000, 200, 50
 CS = (0.1, 1.0)
 
