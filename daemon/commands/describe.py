@@ -37,8 +37,8 @@ def describe(
         str,
         typer.Option(
             metavar="NAMES",
-            help="With commas: terms (visual terms), nine, five, text, or single views of the nine and five.",
-            show_default="terms of photos, text of tables",
+            help="With commas: five, terms (visual terms), nine, text, or single views of the five and nine.",
+            show_default="five of photos, text of tables",
         ),
     ] = "",
     with_: Annotated[
@@ -87,10 +87,10 @@ def describe(
     from daemon.describe.describing import DescribeSettings, describe_to
     from daemon.describe.fit import DescriberFit
     from daemon.describe.tables import TableColumns, is_text_table, raw_source
-    from daemon.describe.views import TERMS, TEXT, named_views
+    from daemon.describe.views import TEXT, named_views
 
     fitted = None if with_ is None else DescriberFit.load(with_)
-    asked = views or (TEXT if is_text_table(source) else TERMS)
+    asked = views or (TEXT if is_text_table(source) else "five")
     names = named_views(asked.replace(",", " ").split()) if fitted is None else fitted.views
     settings = DescribeSettings(
         names,
