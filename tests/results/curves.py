@@ -243,10 +243,37 @@ def unseen(name: str, seed: int) -> Found:
     }
 
 
+RANKERS = 5
+RANKED = (1_000, 4_000, 16_000, 64_000)
+ALONE, TOGETHER, SYMMETRY = "one ranker", f"the mean of {RANKERS}", "symmetry"
+
+
+def rankers(name: str, seed: int) -> Found:
+    """Rankers that learn from triplets of their own, and the mean of their matrices (JMLR 11 (2010), fig. 7);
+    and how symmetric one is, ||sym(W)||^2 / ||W||^2 (section 6.1)."""
+    task = new_task(name, seed)
+    space = task.space
+    found: Found = {"counts": list(RANKED), ALONE: [], TOGETHER: [], SYMMETRY: []}
+    every = [oasis_of(space) for _ in range(RANKERS)]
+    own = [triplets(task.data, task.parts.train, RANKED[-1], 1_000 + seed + one) for one in range(RANKERS)]
+    done = 0
+    for count in RANKED:
+        for learner, rows in zip(every, own, strict=True):
+            learner.learn_many(*(space.rows(one) for one in rows[:, done:count]))
+        done = count
+        found[ALONE].append(float(np.mean([of_test(task, raw(one, space)[0]) for one in every])))
+        mean = np.mean([one.W for one in every], axis=0)
+        found[TOGETHER].append(of_test(task, bilinear(space.dense, mean)))
+        W = every[0].W.astype(np.float64)
+        found[SYMMETRY].append(float(np.sum(((W + W.T) / 2) ** 2) / np.sum(W**2)))
+    return found
+
+
 STUDIES: Mapping[str, Study] = {
     "steps": steps,
     "schedules": schedules,
     "sizes": sizes,
+    "rankers": rankers,
     "ratios": ratios,
     "distractors": distractors,
     "unseen": unseen,
@@ -256,6 +283,7 @@ SETS_OF: Mapping[str, Sequence[str]] = {
     "steps": ("photos", "tfidf", "sentences", "fashion"),
     "schedules": ("photos", "sentences"),
     "sizes": ("photos", "sentences", "fashion"),
+    "rankers": ("photos", "sentences", "fashion"),
     "ratios": ("photos",),
     "distractors": ("fashion",),
     "unseen": ("photos", "tfidf", "sentences", "fashion"),

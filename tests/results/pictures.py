@@ -9,7 +9,20 @@ from typing import Any
 import numpy as np
 
 from tests.results import curves
-from tests.results.curves import ALIKE, BEST, COSINE, HEDGE, JOINED, ONCE, RAW, SCHEDULES, SERVED
+from tests.results.curves import (
+    ALIKE,
+    ALONE,
+    BEST,
+    COSINE,
+    HEDGE,
+    JOINED,
+    ONCE,
+    RAW,
+    SCHEDULES,
+    SERVED,
+    SYMMETRY,
+    TOGETHER,
+)
 
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "results.svg"
 MOST_SEEDS = 3
@@ -41,6 +54,7 @@ def lines() -> Iterator[str]:
     yield from _steps(found)
     yield from _schedules(found)
     yield from _sizes(found)
+    yield from _rankers(found)
     yield from _ratios(found)
     yield from _distractors(found)
     yield from _unseen(found)
@@ -113,6 +127,18 @@ def _sizes(found: Studies) -> Iterator[str]:
         cells = [*cells[:-1], *[""] * (len(most) - len(cells)), cells[-1]]
         yield f"| {name} | {' | '.join(cells)} |"
     yield ""
+
+
+def _rankers(found: Studies) -> Iterator[str]:
+    yield (
+        "**Rankers that learn apart** (JMLR 11 (2010), figure 7), each from triplets of its own: mAP of "
+        "q^T W p, and the symmetry of one of them, ||sym(W)||² / ||W||² (section 6.1):"
+    )
+    yield ""
+    for name in curves.SETS_OF["rankers"]:
+        every = found["rankers", name]
+        rows = {told: _mean(every, told) for told in (ALONE, TOGETHER, SYMMETRY)}
+        yield from _table(name, [f"{one:,}" for one in every[0]["counts"]], rows)
 
 
 def _ratios(found: Studies) -> Iterator[str]:

@@ -73,7 +73,15 @@ def test_tables_are_means_of_the_seeds_that_were_kept(
 def made_up(study: str, value: float) -> dict[str, Any]:
     """What a study could have found."""
     rows = (curves.RAW, curves.SERVED, "validation", curves.COSINE, curves.ONCE, *curves.SCHEDULES)
-    rows += (curves.JOINED, curves.HEDGE, curves.ALIKE, curves.BEST)
+    rows += (
+        curves.ALONE,
+        curves.TOGETHER,
+        curves.SYMMETRY,
+        curves.JOINED,
+        curves.HEDGE,
+        curves.ALIKE,
+        curves.BEST,
+    )
     if study == "unseen":
         every = (curves.COSINE, curves.RAW, curves.PLAIN, curves.SERVED, curves.SOFTMAX, curves.RIDGE)
         return {row: {"seen": value, "unseen": value} for row in every}
