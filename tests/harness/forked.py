@@ -177,4 +177,6 @@ def _seen_by_imports(environment: Mapping[str, str]) -> dict[str, str]:
     told = {name: value for name, value in environment.items() if name.startswith(SEEN_BY_IMPORTS)}
     if told.get("PYTHONPATH", str(ROOT)) in (str(ROOT), _BEFORE.get("PYTHONPATH")):
         told.pop("PYTHONPATH", None)
-    return told
+    # OpenCV puts a folder of its own there when it is imported, for its windows
+    libraries = [one for one in told.pop("LD_LIBRARY_PATH", "").split(":") if one and "/cv2/" not in one]
+    return {**told, "LD_LIBRARY_PATH": ":".join(libraries)}

@@ -119,6 +119,7 @@ def test_a_double_submit_counts_once(address: str, scene: Scene) -> None:
         ({"rater": "a", "query": "object-10", "relevant": [1]}, 422, "bad_value", "relevant[0]"),
         (b" " * 70_000, 413, "body_too_large", "Content-Length"),
     ],
+    ids=lambda one: str(one)[:30],
 )
 def test_what_is_wrong_is_told_and_not_kept(
     address: str, scene: Scene, body: Any, status: int, code: str, field: str
