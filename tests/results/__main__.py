@@ -130,7 +130,8 @@ def tables(names: Sequence[str]) -> Iterator[str]:
         yield f"### {name}"
         yield ""
         yield described(name)
-        yield f"By `python -m tests.results --sets {name} --seeds {SEEDS}`."
+        seeds = 1 + max(seed for line in lines for seed in line.rows)
+        yield f"By `python -m tests.results --sections --sets {name} --seeds {seeds} --write`."
         yield ""
         yield from table(lines)
         yield ""
