@@ -34,14 +34,16 @@ Act = Literal["die", "die late", "freeze"]
 LATE_SECONDS = 0.5
 FREEZER = """
 import os, signal, sqlite3, sys, time
-log, pid = sys.argv[1], int(sys.argv[2])
-connection = sqlite3.connect(log, timeout=10, isolation_level=None)
-connection.execute("BEGIN IMMEDIATE")
+pid, logs = int(sys.argv[1]), sys.argv[2:]
+connections = [sqlite3.connect(log, timeout=10, isolation_level=None) for log in logs]
+for connection in connections:
+    connection.execute("BEGIN IMMEDIATE")
 os.kill(pid, signal.SIGSTOP)
 while open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "T":
     time.sleep(0.001)
-connection.execute("ROLLBACK")
-connection.close()
+for connection in connections:
+    connection.execute("ROLLBACK")
+    connection.close()
 """
 
 
@@ -82,13 +84,14 @@ class Fuse:
 
 
 def freeze_while_nobody_writes(log: str) -> None:
-    """Freeze this process while none of its threads is writing to the embedded log.
+    """Freeze this process while none of its threads is writing to the embedded log or to that of its steps.
 
-    Frozen amid a write it would hold the log's lock, and everybody else would wait for it.
+    Frozen amid a write it would hold a log's lock, and everybody else would wait for it.
 
-    Another process takes the lock, stops this one and lets go: no thread here can begin to write in between.
+    Another process takes the locks, stops this one and lets go: no thread here can begin to write in between.
     """
-    subprocess.run([sys.executable, "-S", "-c", FREEZER, log, str(os.getpid())], check=True)
+    logs = [one for one in (log, f"{log}.steps") if Path(one).exists()]
+    subprocess.run([sys.executable, "-S", "-c", FREEZER, str(os.getpid()), *logs], check=True)
 
 
 class FusedDisk:
