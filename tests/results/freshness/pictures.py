@@ -39,17 +39,18 @@ def draw(
     import matplotlib.pyplot as plt
 
     count = len(sets)
-    figure, axes = plt.subplots(2, count + 1, figsize=(4.1 * (count + 1), 6.8), squeeze=False)
+    figure, axes = plt.subplots(
+        2, count + 1, figsize=(4.1 * (count + 1), 6.8), squeeze=False, layout="constrained"
+    )
     for column, (data, seeds) in enumerate(sets.items()):
         _costs(axes[0][column], data, seeds)
         _learned(axes[1][column], data, seeds)
     axes[0][0].set_ylabel(f"clicks lost, % (of {FRESH})")
     axes[1][0].set_ylabel(f"mAP of {SHOWN}")
     axes[0][0].legend(loc="upper left", fontsize=8, frameon=False, title="age of the model", title_fontsize=8)
-    axes[1][0].legend(loc=(0.52, 0.6), fontsize=8, frameon=False, title="age of the model", title_fontsize=8)
+    axes[1][0].legend(loc="lower right", fontsize=7.5, frameon=False)
     _corrections(axes[0][count], obeyed)
     _later(axes[1][count], later)
-    figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 
@@ -108,7 +109,7 @@ def _corrections(axis: Any, obeyed: Mapping[str, Mapping[int, float]]) -> None:
 
 def _later(axis: Any, later: Mapping[str, tuple[float, float]]) -> None:
     places = np.arange(len(later))[::-1]
-    for number, (name, alpha) in enumerate((("at once", 1.0), ("a day later", 0.4))):
+    for number, (name, alpha) in enumerate((("at first", 1.0), ("a day later", 0.4))):
         values = [100 * one[number] for one in later.values()]
         axis.barh(places + 0.19 - 0.38 * number, values, 0.36, color=RED, alpha=alpha, label=name)
     axis.set_yticks(places, [one.replace(", ", ",\n") for one in later], fontsize=8)
