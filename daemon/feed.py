@@ -18,7 +18,7 @@ from rich.markup import escape
 
 from daemon.config import Config
 from daemon.exits import EX_DATAERR, EX_OK, EX_TEMPFAIL, EX_USAGE, UserError
-from daemon.feeding import catalog_of_feed, decider_of, events_of, prepare_both, stream_address
+from daemon.feeding import catalog_of_feed, decider_of, prepare_both, stream_address
 from daemon.retries import RetryingSink
 from daemon.topics.retention import retain_after_feed
 from streams.catalog import Catalog
@@ -28,7 +28,7 @@ from streams.feed.formats import read_sources
 from streams.feed.items import NO_SECRET, PROVED, TOO_LATE, FeedError, Placed, remedy
 from streams.feed.options import LABELS, ReaderOptions
 from streams.feed.run import Account, FeedRun, NoOutlet, SinkOutlet
-from streams.open import open_sink
+from streams.open import open_sink, records_given
 from streams.source import Address
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> Fed:
                 sinks, partitions = _open(address, config, stack, interrupts, report)
             outlet = SinkOutlet(*sinks) if sinks else NoOutlet()
             # what is skipped is decided again, and counted by that
-            fed = 0 if job.dry_run or job.skip else events_of(address)
+            fed = 0 if job.dry_run or job.skip else records_given(address)
             decider = decider_of(config, catalog, partitions, job.options.now_ms, fed=fed)
             run = FeedRun(decider, outlet, report.observe, interrupts.shield, job.skip)
             with report:

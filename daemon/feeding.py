@@ -20,7 +20,7 @@ from streams.feed.kinds import HeldOutKinds
 from streams.feed.options import FeedSettings, ListProof
 from streams.feed.position_weights import ExaminationCurve, PositionWeights
 from streams.feed.triplets import CatalogCandidates, SeenCandidates
-from streams.open import open_sink, open_source, prepare_topic
+from streams.open import open_sink, prepare_topic
 from streams.source import Address
 
 
@@ -69,12 +69,6 @@ def _partitions(address: Address, config: Config) -> int:
         with suppress(TopicMissing), closing(open_sink(address)) as sink:
             return sink.identity().partitions
     return config.stream.partitions
-
-
-def events_of(topic: Address) -> int:
-    """How many events a topic was ever given, also those that retention removed. Raises StreamUnavailable."""
-    with closing(open_source(topic)) as source:
-        return sum(end for _, end in source.bounds().values())
 
 
 def _proof(config: Config, now_ms: int) -> ListProof | None:

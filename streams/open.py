@@ -139,6 +139,22 @@ def open_source(address: Address) -> Source:
     return LogSource(address.path, address.topic)
 
 
+def records_given(address: Address) -> int:
+    """How many records a topic was ever given, those included that retention removed.
+
+    Who may write to a Kafka topic may ask this, too. Raises TopicMissing, StreamRefused or StreamUnavailable.
+    """
+    if address.scheme == "kafka":
+        from streams.kafka.admin import Admin
+
+        with closing(Admin(address)) as admin:
+            bounds = admin.bounds(admin.identity().partitions)
+    else:
+        with closing(open_source(address)) as source:
+            bounds = source.bounds()
+    return sum(end for _, end in bounds.values())
+
+
 def open_sink(address: Address, *, durable: bool = True) -> Sink:
     """Open a topic for writing; raises TopicMissing, LogFileError, StreamRefused or StreamUnavailable.
 

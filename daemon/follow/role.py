@@ -13,7 +13,7 @@ import structlog
 
 from daemon.config.schema import Config
 from daemon.exits import EX_CANTCREAT, EX_CONFIG, EX_OK, EX_TEMPFAIL, EX_USAGE, UserError
-from daemon.feeding import catalog_of_feed, decider_of, events_of, prepare_both, stream_address
+from daemon.feeding import catalog_of_feed, decider_of, prepare_both, stream_address
 from daemon.follow.follower import ClickFollower, FollowPlan
 from daemon.follow.metrics import FollowMetrics
 from daemon.follow.outlet import FeedOutlet
@@ -29,6 +29,7 @@ from streams.feed.follow.registry import SchemaRegistry
 from streams.feed.follow.schemas import SchemaDecoder
 from streams.feed.items import FeedError
 from streams.feed.mapping.mapping import load_mapping
+from streams.open import records_given
 from streams.source import Quiet
 
 REST_SECONDS, LONGEST_REST_SECONDS = 0.02, 0.25
@@ -68,7 +69,7 @@ def run(
         partitions = retry(lambda: prepare_both(address, config))
         outlet = retry(lambda: FeedOutlet(address, stack))
         now_ms = int(time.time() * 1000)
-        fed = retry(lambda: events_of(address))
+        fed = retry(lambda: records_given(address))
         follower = ClickFollower(
             plan,
             open_intake=lambda places: _intake(plan, places, config, schemas),

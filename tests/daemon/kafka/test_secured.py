@@ -10,6 +10,8 @@ import pytest
 
 from daemon.cli import main
 from daemon.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE
+from streams.open import TopicLimits, create_topics
+from streams.source import parse_address
 from tests.harness.kafka.control import fresh_topic
 from tests.harness.kafka.fixtures import ONE_AT_A_TIME
 from tests.harness.kafka.secured import MECHANISM, PASSWORD, USER, Secured
@@ -86,6 +88,14 @@ def test_with_the_right_settings_everything_works(place: Place) -> None:
     assert (code, finding["grade"], finding["key"]) == (EX_OK, "note", "stream.kafka.client_id")
     code, (finding,) = place.findings("--set", "stream.kafka.client=confluent")
     assert (code, finding["grade"]) == (EX_CONFIG, "error")
+
+
+def test_who_may_only_write_may_feed(place: Place) -> None:
+    create_topics(parse_address(place.secured.cluster.address(place.topic)), 1, TopicLimits())
+    for name in (place.topic, f"{place.topic}.holdout"):
+        place.secured.allow("WRITE", topic=name)
+    code, said = place.run("feed", str(place.clicks))
+    assert (code, "1 read" in said) == (EX_OK, True), said
 
 
 @pytest.mark.parametrize(
