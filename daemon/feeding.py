@@ -111,7 +111,9 @@ def negative_falls_from(config: Config) -> int:
     if given != BY_SPACE:
         return given
     by_oasis = len(config.space.views) > 1 and config.learner.algorithm == "oasis"
-    return FALLS_FROM if by_oasis and config.origin_of("feed.negative_weight") == "default" else 0
+    # a new key has few clicks, however many the stream holds
+    of_one_model = by_oasis and not config.keys.slots
+    return FALLS_FROM if of_one_model and config.origin_of("feed.negative_weight") == "default" else 0
 
 
 def decider_of(

@@ -592,8 +592,8 @@ class FeedConfig(Section):
         BY_SPACE,
         ge=BY_SPACE,
         description="from so many events of the stream on random negatives weigh less and less, down to 0.15"
-        " of negative_weight; 0 never; -1 as the space needs it: 1,500 for several views that oasis learns,"
-        " where negative_weight is not set, else never",
+        " of negative_weight; 0 never; -1 as the space needs it: 1,500 for several views that oasis learns"
+        " as one model, where negative_weight is not set, else never",
     )
     position_weights: str = Field(
         "",

@@ -22,8 +22,7 @@ from daemon.describe.fit import FORMAT, DescriberFit
 from daemon.describe.merge import PartFile, add_parts, frequencies
 from daemon.describe.pictures import LONGEST
 from daemon.describe.pool import done_by
-from daemon.describe.run_folder import DescribedFiles, remove_run, run_folder, write_file
-from daemon.describe.settings import settings_text
+from daemon.describe.run_folder import DescribedFiles, remove_run, run_folder, settings_text, write_file
 from daemon.describe.sources import PhotoList, RawObject, RawSource
 from daemon.describe.texts import add_counts, chosen_words
 from daemon.describe.views import OF_PHOTOS, TERMS, TEXT, VIEWS, codebook_sizes

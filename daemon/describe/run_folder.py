@@ -1,5 +1,5 @@
 """The folder of a run: what was done so far, beside what it will write, so that a run that was killed goes
-on."""
+on; and the configuration that is among the latter."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from daemon.exits import EX_CANTCREAT, EX_TEMPFAIL, EX_USAGE, UserError
+from streams.event import SpaceSpec
 
 _PLAN = "plan.json"
 _LOCK = "lock"
@@ -130,3 +131,25 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 def remove_run(folder: Path) -> None:
     """What was done has been written."""
     shutil.rmtree(folder)
+
+
+def settings_text(catalog: str, space: SpaceSpec, model: str) -> str:
+    """TOML with the space and the catalog, by its name beside the configuration; all else has its default.
+
+    model: folder of the text model by which `serve` can embed queries in words, "" without one.
+    """
+    views = "\n".join(
+        f'[space.views.{view.name}]\nkind = "{view.kind}"\ndim = {view.dim}\n' for view in space.views
+    )
+    texts = f"[embeddings]\nfolder = {json.dumps(os.path.abspath(model))}\n\n" if model else ""
+    return f"""# What `tripletd describe` wrote beside {catalog}; every other key: docs/configuration.md.
+[stream]
+address = "log:clicks.log"
+
+{views}
+[catalog]
+path = {json.dumps(catalog)}
+
+{texts}[checkpoints]
+path = "checkpoints"
+"""

@@ -53,6 +53,7 @@ IMAGES, TEXTS = "[space.views.image]\ndim = 64\n", "[space.views.text]\ndim = 64
         (IMAGES + TEXTS + '[learner]\nalgorithm = "omks-maps"\n', 0),
         (IMAGES + TEXTS + "[feed]\nnegative_weight = 1.0\n", 0),
         (IMAGES + TEXTS + "[feed]\nnegative_falls_from = 0\n", 0),
+        (IMAGES + TEXTS + "[keys]\nslots = 3\n", 0),
         (IMAGES + "[feed]\nnegative_falls_from = 7\n", 7),
     ],
 )

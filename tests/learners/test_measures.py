@@ -98,6 +98,7 @@ def test_labels_judge_each_query_over_all_others():
     np.testing.assert_allclose(found.ap_at, [1 / 4, 0, np.nan])
     np.testing.assert_allclose(found.precision, [1 / 2, 0, np.nan])
     assert found.labels == ("dog", "cat", "hen")
+    assert found.map_at == pytest.approx(1 / 8)
     assert found.map == found.macro_map == pytest.approx((7 / 12 + 1 / 5) / 2)
     with pytest.raises(ValueError, match="ties 'fair'"):
         judge_by_labels(lambda rows: table[rows], labels, np.array([0]), ties="fair")
