@@ -179,6 +179,9 @@ def unseal(data: bytes, place: str) -> dict[str, Any]:
 FORMAT = 2
 WITHOUT_LINE = 1
 """The format before versions had a line."""
+OF_A_SHARD = 3
+"""The format of versions that learn a part of the partitions, from a merged version on; others stay at
+FORMAT."""
 
 ScheduleEntry = tuple[int, int, int] | dict[str, Any]
 
@@ -220,7 +223,8 @@ class VersionMeta:
     `learner` {name, config, config_digest}; `map` {id, spec}; `stream` {log_id, topic, topic_id,
     partitions}; `schedule` [partition, from_offset, to_offset) runs and control entries {"control": ...}
     applied since `parent`; `counters` numbers by name; `watermark` newest event time applied, ms;
-    `runtime` {packages, cpu_level}.
+    `runtime` {packages, cpu_level}. `shard`: of a version that one of several learners wrote, which one it is
+    and the merged version that it began from or took over last; empty for all others.
     """
 
     learner: dict[str, Any] = field(default_factory=dict)
@@ -235,6 +239,7 @@ class VersionMeta:
     counters: dict[str, int | float] = field(default_factory=dict)
     watermark: int | None = None
     runtime: dict[str, Any] = field(default_factory=dict)
+    shard: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,7 +271,7 @@ class Manifest(VersionMeta):
         """Sealed JSON of this manifest. ValueError for values that JSON cannot carry."""
         return seal(
             {
-                "format": self.format,
+                "format": OF_A_SHARD if self.shard else self.format,
                 "kind": self.kind,
                 "number": self.number,
                 "parent": self.parent,
@@ -294,6 +299,7 @@ class Manifest(VersionMeta):
                 ],
                 "state_hash": self.state_hash,
                 "runtime": self.runtime,
+                **({"shard": self.shard} if self.shard else {}),
             }
         )
 
@@ -301,9 +307,9 @@ class Manifest(VersionMeta):
     def from_json(data: bytes, place: str) -> Manifest:
         """Strict inverse of `to_json`. Raises FutureFormat, or Damaged naming place and field."""
         record = unseal(data, place)
-        known = (WITHOUT_LINE, FORMAT)
+        known = (WITHOUT_LINE, FORMAT, OF_A_SHARD)
         if record.get("format") not in known or isinstance(record.get("format"), bool):
-            raise FutureFormat(place, record.get("format"), f"manifest formats {known[0]} and {known[1]}")
+            raise FutureFormat(place, record.get("format"), f"manifest formats {known[0]} to {known[-1]}")
         return _parse(RecordFields(record, place))
 
 
@@ -342,6 +348,7 @@ def _parse(at: RecordFields) -> Manifest:
         ),
         state_hash=at.text("state_hash"),
         runtime=at.mapping("runtime"),
+        shard=at.mapping("shard") if version == OF_A_SHARD else {},
     )
     at.nothing_left()
     return manifest

@@ -31,10 +31,11 @@ from streams.limits import MAX_MAP_ENTRIES, MAX_TEXT_BYTES
 if TYPE_CHECKING:
     from streams.event import SpaceSpec
 
-ROLE_PORTS = ("learn_port", "validate_port", "serve_port", "up_port", "feed_port")
+ROLE_PORTS = ("learn_port", "validate_port", "serve_port", "up_port", "feed_port", "merge_port")
 """The key of each process' port, in the order in which they are listed."""
 UP_PORT = 9104
 FEED_PORT = 9105
+MERGE_PORT = 9106
 _HOST_NAME = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 LEAST_TOKEN = 16
 """Characters of the shortest token that is taken: a shorter one can be guessed."""
@@ -65,6 +66,10 @@ class HttpConfig(Section):
     serve_port: Port = Field(9103, description="port of serve; 0 any free port, printed")
     up_port: Port = Field(UP_PORT, description="port of up itself; 0 any free port, printed")
     feed_port: Port = Field(FEED_PORT, description="port of feed --follow; 0 any free port, printed")
+    merge_port: Port = Field(MERGE_PORT, description="port of merge; 0 any free port, printed")
+    shard_ports: Port = Field(
+        9110, description="port of shard 0 under `up`, the next ones follow; 0 any free ports, printed"
+    )
     hosts: Names = Field([], description="host names that serve answers to, besides addresses and localhost")
     token: SecretStr = Field(
         SecretStr(""),
@@ -87,9 +92,14 @@ class HttpConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _room_for_younger_ones(cls, given: Any) -> Any:
-        """Configurations from before `up` and `feed` had ports may have given the usual ones to a role."""
+        """Configurations from before `up`, `feed` and `merge` had ports may have given the usual ones to a
+        role."""
         if isinstance(given, dict):
-            for name, port in (("up_port", UP_PORT), ("feed_port", FEED_PORT)):
+            for name, port in (
+                ("up_port", UP_PORT),
+                ("feed_port", FEED_PORT),
+                ("merge_port", MERGE_PORT),
+            ):
                 if name not in given and port in given.values():
                     given = {**given, name: 0}
         return given
@@ -525,6 +535,18 @@ class CheckpointsConfig(Section):
         return self
 
 
+MOST_SHARDS = 1_000
+
+
+class ShardsConfig(Section):
+    """[shards]: several learners over one topic, whose versions are merged."""
+
+    count: int = Field(
+        0, ge=0, le=MOST_SHARDS, description="learners over one topic; 0: one, without shards and merges"
+    )
+    merge_every: PositiveSeconds = Field(10.0, description="least time between two merged versions")
+
+
 class FollowConfig(Section):
     """[feed.follow]: click logs that never end, read by `feed --follow`."""
 
@@ -783,6 +805,7 @@ class Config:
     keys: KeysConfig
     caps: CapsKeys
     checkpoints: CheckpointsConfig
+    shards: ShardsConfig
     steps: StepsConfig
     feed: FeedConfig
     serving: ServingConfig
@@ -829,6 +852,7 @@ SECTIONS: dict[str, type[Section]] = {
     "keys": KeysConfig,
     "caps": CapsKeys,
     "checkpoints": CheckpointsConfig,
+    "shards": ShardsConfig,
     "steps": StepsConfig,
     "feed": FeedConfig,
     "serving": ServingConfig,
