@@ -72,7 +72,7 @@ for _panel, _module, _names in (
     ("Start here", describe, "describe"),
     ("Start here", check, "check"),
     ("Run", feed, "feed"),
-    ("Run", run, "up learn validate serve resume"),
+    ("Run", run, "up learn merge validate serve resume"),
     ("Look", look, "status curves deadletters"),
     ("Look", replay, "replay"),
 ):

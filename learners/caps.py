@@ -8,7 +8,7 @@ Learn a batch under caps: any learner that honours weights, whose step a weight 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -153,6 +153,31 @@ class StepWindow:
         window._admitted = admitted
         count(window._window, window._salt, min(admitted, config.window))
         return window
+
+
+def united_steps(
+    config: CapsConfig, base: Mapping[str, NDArray[Any]], windows: Sequence[Mapping[str, NDArray[Any]]]
+) -> dict[str, NDArray[Any]]:
+    """The arrays of one window of what several learners that continued from `base` let in: the base's events,
+    then each one's since, in turns by age. Raises StateError for what is no window of `config`."""
+    whole = StepWindow(config)
+    if not config.any:
+        return {}
+    first = _checked(whole, base)
+    before, room = first[2], config.window
+    news = []
+    for window in windows:
+        names, spent, admitted = _checked(whole, window)
+        numbers = np.arange(max(before, admitted - room), admitted) % room
+        news.append((names[numbers], spent[numbers]))
+    total = before + sum(int(window["admitted"]) - before for window in windows)
+    rows = [(first[0][n % room], first[1][n % room]) for n in range(max(0, before - room), before)]
+    for age in range(max((len(spent) for _, spent in news), default=0), 0, -1):
+        rows += [(names[-age], spent[-age]) for names, spent in news if len(spent) >= age]
+    names, spent = whole.arrays()["names"].copy(), whole.arrays()["spent"].copy()
+    for back, (name, steps) in enumerate(reversed(rows[-room:]), start=1):
+        names[(total - back) % room], spent[(total - back) % room] = name, steps
+    return {"names": names, "spent": spent, "admitted": np.array(total, np.int64)}
 
 
 def _checked(

@@ -187,6 +187,31 @@ class IdWindow:
         return window
 
 
+def united_ids(
+    capacity: int, base: Mapping[str, NDArray[Any]], windows: Sequence[Mapping[str, NDArray[Any]]]
+) -> dict[str, NDArray[Any]]:
+    """The arrays of one window that knows what several know which continued from `base`: the base's ids, then
+    what each admitted since, in turns by age, the newest last. Raises StreamError for what is no window."""
+    whole = IdWindow.from_arrays(capacity, base)
+    if not capacity:
+        return {}
+    news = [_since(capacity, base, one) for one in windows]
+    longest = max(map(len, news), default=0)
+    for age in range(longest, 0, -1):
+        turn = [ids[-age] for ids in news if len(ids) >= age]
+        whole.admit(np.array(turn, np.uint64))
+    return {name: np.array(array) for name, array in whole.arrays().items()}
+
+
+def _since(capacity: int, base: Mapping[str, NDArray[Any]], window: Mapping[str, NDArray[Any]]) -> UInt64s:
+    """The ids that a window admitted after `base`, as far as it still knows them, in order."""
+    ids, admitted = _checked(capacity, window)
+    before = int(base["admitted"]) if base else 0
+    numbers = np.arange(max(before, admitted - len(ids)), admitted)
+    found: UInt64s = ids[numbers % capacity]
+    return found
+
+
 def _checked(capacity: int, arrays: Mapping[str, NDArray[Any]]) -> tuple[UInt64s, int]:
     """(ids, admitted) of arrays whose types and lengths fit each other and the capacity."""
     expected = {"ids": (np.uint64, 1), "admitted": (np.int64, 0)}

@@ -30,6 +30,9 @@ def replay(
     verify: Annotated[
         bool, flag("--verify", "Compare every version kept on the way; report the first difference.")
     ] = False,
+    shard: Annotated[
+        int | None, typer.Option(metavar="NUMBER", min=0, help="Of the line of this shard of [shards].")
+    ] = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     json: JsonOption = False,
@@ -39,9 +42,11 @@ def replay(
 
     effective = load(config, set_)
     versions, _, entries = opened(effective)
+    if shard is not None:
+        versions = _line_of(effective, shard)
     kept = versions.versions()
     numbers = number_of(from_, kept, entries), number_of(to, kept, entries)
-    result = _replay(effective, versions, *numbers, verify)
+    result = _replay(effective, versions, *numbers, verify, is_shard=shard is not None)
     if json:
         common.write_json({"from": numbers[0], "to": numbers[1], "equal": result.equal, **asdict(result)})
     else:
@@ -51,19 +56,47 @@ def replay(
     return EX_OK
 
 
-def _replay(config: Config, versions: VersionStore, from_: int, to: int, verify: bool) -> ReplayResult:
+def _line_of(config: Config, number: int) -> VersionStore:
+    """The versions of a shard. Raises UserError for one that is not configured."""
+    from daemon.versions.shards import address_of
+    from daemon.versions.storage import open_existing
+    from streams.shards import Shard
+
+    count = config.shards.count
+    if number >= count:
+        raise UserError(
+            f"--shard {number}: [shards] count is {count}", "name one of these shards, counted from 0"
+        )
+    address = address_of(config.checkpoints.path, Shard(number, count))
+    return open_existing(address, ", so this shard has learned nothing yet", "start it first").versions
+
+
+def _replay(
+    config: Config, versions: VersionStore, from_: int, to: int, verify: bool, *, is_shard: bool
+) -> ReplayResult:
     from threadpoolctl import threadpool_limits
 
     from daemon.catalogs import learner_catalog
     from daemon.learn.compatible import refuse_other_stream
     from daemon.learn.replay.replay import replay as recompute
+    from daemon.learn.replay.rerun import Lines
+    from daemon.versions.shards import address_of
+    from daemon.versions.storage import open_store
     from streams.open import open_source
 
     catalog = learner_catalog(config)
     with closing(open_source(config.stream.to_address())) as source, threadpool_limits(limits=1):
         refuse_other_stream(versions.manifest(to), asdict(source.identity()), source.bounds())
         with _progress() as on_progress:
-            return recompute(versions, source, catalog, from_, to, verify=verify, on_progress=on_progress)
+            path = config.checkpoints.path
+            lines = Lines(
+                versions,
+                open_store(path).versions if is_shard else None,
+                lambda one: open_store(address_of(path, one)).versions,
+            )
+            return recompute(
+                versions, source, catalog, from_, to, verify=verify, on_progress=on_progress, lines=lines
+            )
 
 
 @contextmanager

@@ -1,8 +1,7 @@
-"""`tripletd learn`, `validate`, `serve`, `up` and `resume`: the commands that run roles."""
+"""`tripletd learn`, `merge`, `validate`, `serve`, `up` and `resume`: the commands that run roles."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -74,6 +73,15 @@ def learn(
         bool,
         flag("--take-over", "Start although another learner on this host has the folder: that one stops."),
     ] = False,
+    shard: Annotated[
+        int | None,
+        typer.Option(
+            envvar="TRIPLETD_SHARD",
+            metavar="NUMBER",
+            min=0,
+            help="Which of the learners of [shards] this one is, counted from 0.",
+        ),
+    ] = None,
 ) -> int:
     """Learn from the stream and write numbered versions."""
     if jump and start == "checkpoint":
@@ -82,7 +90,7 @@ def learn(
             "name the place with --start, such as --start earliest",
             EX_USAGE,
         )
-    effective = start_role("learn", config, set_)
+    effective = start_role("learn" if shard is None else f"learn-{shard}", config, set_)
     with loading():
         from checkpoints.entries import MOST_DIGITS
         from daemon.learn.resume.origin import LearnOptions
@@ -100,7 +108,38 @@ def learn(
         again,
         restart_name=restart_from if number is None else None,
         take_over=take_over,
+        shard=shard,
     )
+    return run(effective, options, partial(load, config, set_))
+
+
+def merge(
+    *,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    exit_when_caught_up: Annotated[
+        bool, flag("--exit-when-caught-up", "Leave when the shards have learned everything and it is merged.")
+    ] = False,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--start",
+            metavar="POSITION",
+            help="Where to begin without a version: earliest, latest, ts=TIME, last=1h, offset={...}.",
+        ),
+    ] = "checkpoint",
+    take_over: Annotated[
+        bool,
+        flag("--take-over", "Start although another process on this host has the folder: that one stops."),
+    ] = False,
+    beside_learn: Annotated[bool, typer.Option("--beside-learn", hidden=True)] = False,
+) -> int:
+    """Make one version of those of the shards, again and again."""
+    effective = start_role("merge", config, set_)
+    with loading():
+        from daemon.learn.merger import MergeOptions, run
+
+    options = MergeOptions(exit_when_caught_up, start, take_over, beside_learn)
     return run(effective, options, partial(load, config, set_))
 
 
@@ -139,11 +178,19 @@ def up(
     exit_when_caught_up: Annotated[
         bool, flag("--exit-when-caught-up", "End when all is learned and judged.")
     ] = False,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="Learners over the topic, and merge beside them: shards.count."
+        ),
+    ] = None,
 ) -> int:
     """Run learn, validate and serve together, and feed where something is followed; restart what crashes.
 
     A role that cannot continue stays down alone.
     """
+    if shards is not None:
+        set_ = [*(set_ or ()), f"shards.count={shards}"]
     with loading():
         effective = load(config, set_)  # a mistake in the file is reported once, not by every role
         from daemon.runtime.doors import open_doors
@@ -153,42 +200,60 @@ def up(
         from daemon.up.restarts import WITH_AN_END, RestartPolicy
         from daemon.up.role_process import RoleProcess
         from daemon.up.supervisor import (
+            AtWork,
             RoleSpec,
             Supervisor,
             UpHealth,
             anything_to_answer_with,
             check_ports,
+            shard_ports,
         )
 
     http = effective.http
     doors = open_doors(effective)
     follows = bool(effective.feed.follow.sources) and not exit_when_caught_up
     served = () if exit_when_caught_up else (http.serve_port, *((http.feed_port,) if follows else ()))
-    check_ports(http.host, (http.learn_port, http.validate_port, *served))
+    count = effective.shards.count
+    learning_ports = shard_ports(http, count) if count else [http.learn_port]
+    merging_ports = [http.merge_port] if count else []
+    check_ports(http.host, (*learning_ports, *merging_ports, http.validate_port, *served))
     log_format = effective.log.format
     prefix = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     configure(effective.log.level, "console" if prefix else "json", "up")
     shared = _arguments(common.config_file(config), set_, exit_when_caught_up)
     # When caught up, validate continues until it has judged what learn wrote last.
     ends_all = effective.validate.on_stop == "exit" and not exit_when_caught_up
-    reader, writer = os.pipe()
     with ExitStack() as stack:
         signals = stack.enter_context(Signals())
-        learning, at_work = stack.enter_context(open(reader, "rb")), stack.enter_context(open(writer, "wb"))
         health = UpHealth(stack, http, effective.checkpoints.path, get_logger(), doors)
-        specs = [
-            # However long learn takes, validate waits: its stdin ends when learn has finished.
-            RoleSpec("learn", ("learn", *shared), ends_all, finished=at_work.close),
-            RoleSpec("validate", ("validate", *shared, "--beside-learn")),
-        ]
+        # However long learn takes, validate waits: its stdin ends when learn has finished, or with shards
+        # when merge has, whose own ends when all of these have.
+        written, learned = AtWork(stack), AtWork(stack, count)
+        if count:
+            specs = [
+                RoleSpec("merge", ("merge", *shared, "--beside-learn"), finished=written.one_less),
+                *(
+                    RoleSpec(
+                        f"learn-{number}",
+                        ("learn", *shared, "--shard", str(number), "--set", f"http.learn_port={port}"),
+                        ends_all,
+                        finished=learned.one_less,
+                    )
+                    for number, port in enumerate(learning_ports)
+                ),
+            ]
+        else:
+            specs = [RoleSpec("learn", ("learn", *shared), ends_all, finished=written.one_less)]
+        specs.append(RoleSpec("validate", ("validate", *shared, "--beside-learn")))
         if not exit_when_caught_up:  # such a run has an end, and nobody to be served
             specs.append(RoleSpec("serve", ("serve", *shared)))
         if follows:
             specs.append(RoleSpec("feed", ("feed", "--follow", *shared)))
 
         def start(spec: RoleSpec) -> RoleProcess:
+            waits = {"validate": written, "merge": learned}.get(spec.name)
             return RoleProcess(
-                spec.name, spec.arguments, prefix, stdin=learning if spec.name == "validate" else None
+                spec.name, spec.arguments, prefix, stdin=None if waits is None else waits.stdin
             )
 
         return Supervisor(

@@ -21,6 +21,7 @@ from daemon.exits import EX_CONFIG, EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
 from daemon.learn.state import Entry, Snapshot, caps, gap, partitions, times
 from daemon.versions.algorithms import ADDED_LATER, CAPS, KEYS, LEFT_OUT, caps_in, caps_of, keys_of
 from daemon.versions.contents import MAX_FUTURE, max_future_of, watermark_of
+from daemon.versions.shards import ShardRecord
 from learners.kernels.cpu import CPU_LEVEL
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
@@ -155,30 +156,33 @@ class Description:
     def __init__(self, run: Expected, fitted: FittedSpaceMap) -> None:
         settings = dict(run.learner_config)
         self._learner = {"name": run.learner, "config": settings, "config_digest": digest_of(settings)}
-        self._run = run
+        self.run = run
+        self.partitions = int(run.stream["partitions"])
+        """Of the topic; who notices that some were added says so here."""
         self._map = {"id": fitted.id, "spec": fitted.spec()}
-        self._runtime = runtime()
+        self.runtime = runtime()
 
     def __call__(self, snapshot: Snapshot, parent: int | None) -> VersionMeta:
         """The meta of a version for this snapshot."""
         return VersionMeta(
             learner=self._learner,
-            space=self._run.space,
+            space=self.run.space,
             map=self._map,
-            catalog_digest=self._run.catalog_digest,
+            catalog_digest=self.run.catalog_digest,
             seed=0,  # no learner draws from it; the field stays for the format
             parent=parent,
             positions=snapshot.positions,
-            stream={**self._run.stream, "partitions": self._partitions(snapshot)},
+            stream={**self.run.stream, "partitions": self._partitions(snapshot)},
             schedule=snapshot.entries,
             counters=snapshot.counters,
             watermark=snapshot.watermark,
-            runtime=self._runtime,
+            runtime=self.runtime,
+            shard=snapshot.shard,
         )
 
     def _partitions(self, snapshot: Snapshot) -> int:
         """As many as were there at the start, and those added since."""
-        return max(int(self._run.stream["partitions"]), len(snapshot.positions))
+        return max(self.partitions, len(snapshot.positions))
 
 
 ACCEPT_LOG = (
@@ -307,7 +311,10 @@ def grown(manifest: Manifest, stream: Mapping[str, Any]) -> Entry | None:
     except TypeError:
         return None
     now = TopicIdentity(**stream)
-    return partitions(before.partitions, now.partitions) if now.grew_from(before) else None
+    if not now.grew_from(before):
+        return None
+    mine = ShardRecord.of(manifest)
+    return partitions(before.partitions, now.partitions, mine.shard if mine else None)
 
 
 def _more_of_unknown(manifest: Manifest, stream: Mapping[str, Any]) -> bool:

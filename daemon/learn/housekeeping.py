@@ -33,6 +33,8 @@ class VersionCleanup:
     """What is done after a version is durable, by the housekeeper, with a store and a ledger of its own.
 
     The version stands whatever happens here: what fails is a warning, and the next version makes up for it.
+    also_kept: versions that others still need. retains: whether records may go; of a topic that several
+    learn from, one alone decides that.
     """
 
     versions: VersionStore
@@ -43,6 +45,8 @@ class VersionCleanup:
     stream: StreamConfig
     retain_steps: Callable[[], None]
     pulse: Pulse
+    also_kept: Callable[[], set[int]] = set
+    retains: bool = True
 
     def __call__(self, version: Manifest, source: Source) -> None:
         """Prune versions, retain records, commit the position (nothing ever resumes from it).
@@ -52,8 +56,9 @@ class VersionCleanup:
         self.fold()
         with self.pulse.patient("pruning"):
             learned = self._prune(version)
-            retain_topics(self.address, self.stream, learned, log.warning)
-            self.retain_steps()
+            if self.retains:
+                retain_topics(self.address, self.stream, learned, log.warning)
+                self.retain_steps()
         self.pulse.beat("noting the position")
         try:
             # The note tells a later start what this folder must have: see "Lines of history" in FORMAT.md.
@@ -95,7 +100,7 @@ class VersionCleanup:
         """What aliases point at, one step back included. Damaged while an entry cannot be read: it may point
         at any.
         """
-        return protected(self.ledger.whole())
+        return protected(self.ledger.whole()) | self.also_kept()
 
 
 BOUNDS_EVERY_S = 1.0

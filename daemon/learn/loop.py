@@ -20,10 +20,13 @@ import structlog
 
 from checkpoints import PAUSE, Ledger, LedgerEntry, VersionStore, is_pause, new_line, stop_in_force
 from checkpoints.store import CheckpointError
+from daemon.config.learners import LearnerConfig
 from daemon.dead_letters import DeadLetterWriter
 from daemon.exits import EX_DATAERR, EX_OK, EX_TEMPFAIL, UserError
+from daemon.learn.adopting import MergeWatch
 from daemon.learn.compatible import Gap, records_gone
 from daemon.learn.housekeeping import Housekeeper
+from daemon.learn.merges import take_over
 from daemon.learn.observe import Observer
 from daemon.learn.publishing import PlaceWatch, Publishing
 from daemon.learn.reader import Growth, Reader
@@ -34,6 +37,7 @@ from daemon.learn.steplog.publisher import StepPublisher
 from daemon.runtime.runtime import RoleRuntime
 from daemon.runtime.watchdog import BackgroundThread, end_all
 from daemon.versions.contents import POISON, REJECTED, counted, records_of
+from daemon.versions.shards import ShardRecord
 from streams.errors import OffsetExpired
 from streams.partitions import end_of_transaction
 from streams.poison import DeadLetter
@@ -53,7 +57,8 @@ class LearnLoop:
     """Events in, versions out. Only the thread in `run` touches the state, the progress and the publishing.
 
     steps: writes the step log, None where there is none. topic: what is learned, as dead letters name it.
-    exits_on_stop: whether a STOP of the validator ends the run; otherwise it waits for a RESUME.
+    exits_on_stop: whether a STOP of the validator ends the run; otherwise it waits for a RESUME. merges: of a
+    shard, brings the merged versions. config: the learner's settings.
     """
 
     runtime: RoleRuntime
@@ -68,6 +73,8 @@ class LearnLoop:
     place: PlaceWatch
     topic: str
     exits_on_stop: bool
+    merges: MergeWatch | None
+    config: LearnerConfig
 
     def start(self) -> None:
         """Start the threads that read, ask, and write dead letters and steps."""
@@ -112,6 +119,7 @@ class LearnLoop:
                 self._advance(ready, done)  # 4
             with self.runtime.pulse.patient("capturing a version"):
                 self.publishing.tick(asked=signals.take_checkpoint_request() or is_new_line)  # 5, 6, 7
+            self._adopt()
             all_learned = ready is None and until_caught_up and self.observer.readiness.caught_up()
             if all_learned:
                 break
@@ -175,10 +183,21 @@ class LearnLoop:
 
     def _grow(self, growth: Growth) -> None:
         """Partitions were added to the topic: their first records come next."""
-        progress = self.origin.progress
-        had = len(progress.positions)
-        progress.control(partitions(had, growth.partitions))
+        progress, describe = self.origin.progress, self.origin.describe
+        had, describe.partitions = describe.partitions, growth.partitions
+        shard = ShardRecord.read(progress.shard, "what is learned").shard if progress.shard else None
+        progress.control(partitions(had, growth.partitions, shard))
         log.warning("partitions were added; they are learned from offset 0", had=had, has=growth.partitions)
+
+    def _adopt(self) -> None:
+        """Go on from a merged version where one has come, with what was learned since on top of it."""
+        adoption = None if self.merges is None else self.merges.take()
+        if adoption is None:
+            return
+        with self.runtime.pulse.patient("taking over a merged version"):
+            take_over(self.origin.state, adoption.merged, adoption.held, self.config)
+        self.origin.progress.control(adoption.entry)
+        log.info("a merged version is taken over", merged=adoption.merged.manifest.name)
 
     def _deliver(self, letters: list[DeadLetter]) -> bool:
         """Make dead letters durable, if there are any; False when they are not although a stop came.

@@ -20,11 +20,13 @@ from checkpoints.versions import VersionStore
 from daemon.catalogs import learner_catalog
 from daemon.config.schema import Config
 from daemon.dead_letters import open_dead
+from daemon.exits import EX_CONFIG, UserError
 from daemon.learn.publishing import Cadence
 from daemon.learn.state import Progress
 from daemon.learn.step import ReadyBatch
 from daemon.retries import RETRY_SECONDS
 from daemon.runtime.watchdog import BackgroundThread, Pulse
+from daemon.versions.shards import address_of
 from daemon.versions.storage import open_store
 from learners.block import TripletBatch
 from streams.catalog import Catalog
@@ -32,6 +34,7 @@ from streams.catalog_cache import Tell
 from streams.decode import BatchDecoder, DecodedBatch
 from streams.errors import PartitionsAdded, StreamUnavailable
 from streams.open import open_source, prepare_topic
+from streams.shards import Shard, ShardSource
 from streams.source import (
     UNKNOWN,
     Address,
@@ -47,7 +50,8 @@ from streams.source import (
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """Opened once per run. `identity`: of the topic then. `control` is used at the start, afterwards by the
-    housekeeper alone. `place`: the checkpoint folder.
+    housekeeper alone. `place`: the checkpoint folder. `shard`: None where all partitions are learned here;
+    then `merged` are the versions that this shard's are merged to, whose ledger halts and resumes it.
     """
 
     address: Address
@@ -59,6 +63,8 @@ class Inputs:
     place: str
     versions: VersionStore
     ledger: Ledger
+    shard: Shard | None = None
+    merged: VersionStore | None = None
 
     @property
     def catalog_digest(self) -> str | None:
@@ -78,9 +84,11 @@ class Inputs:
         return source
 
 
-def open_inputs(stack: ExitStack, config: Config, tell: Tell | None = None) -> Inputs:
+def open_inputs(
+    stack: ExitStack, config: Config, tell: Tell | None = None, shard: Shard | None = None
+) -> Inputs:
     """Open everything; `stack` closes it. tell: receives the progress of reading objects; by default a log
-    line. Raises the errors of streams and checkpoints."""
+    line. Raises the errors of streams and checkpoints, and UserError for a shard without a partition."""
     space = config.space_spec()
     catalog = learner_catalog(config, tell)
     address = config.stream.to_address()
@@ -89,10 +97,20 @@ def open_inputs(stack: ExitStack, config: Config, tell: Tell | None = None) -> I
         stack.callback(_close, opening)
         if address.scheme != "kafka":  # whose topics have to exist, which opening them finds out
             prepare_topic(address, config.stream.partitions)
-        control = GrowingSource(lambda: open_source(address))
-        stack.callback(control.close)
+        whole = GrowingSource(lambda: open_source(address))
+        stack.callback(whole.close)
         dead = opening.result()
+    control: Source = whole if shard is None else ShardSource(whole, shard)
     stored = open_store(config.checkpoints.path)
+    if shard is not None and not shard.among(range(control.identity().partitions)):
+        raise UserError(
+            f"{address}: has {control.identity().partitions} partitions, so there is none for shard "
+            f"{shard.number} of {shard.of}",
+            "set shards.count to at most as many, or add partitions to the topic",
+            EX_CONFIG,
+        )
+    place = config.checkpoints.path if shard is None else address_of(config.checkpoints.path, shard)
+    own = stored if shard is None else open_store(place)
     largest, keyed = config.stream.max_record_bytes, config.keys.slots > 0
     bound = round(1000 * config.stream.max_future)
     decoder = BatchDecoder(space, catalog, address.topic, largest, keyed, max_future_ms=bound)
@@ -103,9 +121,11 @@ def open_inputs(stack: ExitStack, config: Config, tell: Tell | None = None) -> I
         dead,
         catalog,
         decoder,
-        config.checkpoints.path,
-        stored.versions,
+        place,
+        own.versions,
         stored.ledger,
+        shard,
+        None if shard is None else stored.versions,
     )
 
 
@@ -171,6 +191,7 @@ class Reader(BackgroundThread):
         pulse: of this thread.
         clock: monotonic, in seconds.
         known: sha256 (hex) of the record right before each position, where it is known.
+        shard: whose partitions alone are read; None reads all.
     """
 
     name = "reader"
@@ -185,9 +206,10 @@ class Reader(BackgroundThread):
         pulse: Pulse,
         clock: Callable[[], float],
         known: Mapping[int, str] = UNKNOWN,
+        shard: Shard | None = None,
     ) -> None:
         super().__init__()
-        self._open_source = open_source
+        self._open_source, self._shard = open_source, shard
         self._positions = dict(positions)
         self._known = dict(known)
         self._assemble = assemble
@@ -263,8 +285,9 @@ class Reader(BackgroundThread):
             source.close()
 
     def _grow(self, partitions: int) -> bool:
-        """Have all partitions of the topic read; False when `stop` came meanwhile."""
-        if added := [partition for partition in range(partitions) if partition not in self._positions]:
+        """Have all partitions of the topic read, or of the shard; False when `stop` came meanwhile."""
+        mine = range(partitions) if self._shard is None else self._shard.among(range(partitions))
+        if added := [partition for partition in mine if partition not in self._positions]:
             if not self._offer(Growth(partitions)):
                 return False
             self._positions |= dict.fromkeys(added, 0)

@@ -6,14 +6,17 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
+from typing import TypeAlias
 
 import structlog
 
+from checkpoints import Manifest, VersionStore
 from checkpoints.commit import WriterLock
 from checkpoints.publisher import AsyncPublisher, Published
 from daemon.config.schema import Config
 from daemon.dead_letters import DeadLetterWriter
 from daemon.exits import EX_OK
+from daemon.learn.adopting import MergeWatch, versions_merged
 from daemon.learn.housekeeping import Housekeeper, VersionCleanup
 from daemon.learn.loop import Halts, LearnLoop, PoisonGate, remember_poison
 from daemon.learn.observe import Observer, StreamReadiness
@@ -21,7 +24,8 @@ from daemon.learn.publishing import Cadence, Fence, PlaceWatch, Publishing, take
 from daemon.learn.reader import Inputs, PollSize, Reader, learned_up_to, open_inputs
 from daemon.learn.resume.fitting import Fitted, fit_map
 from daemon.learn.resume.origin import LearnOptions, RunOrigin, find_origin
-from daemon.learn.state import Snapshot
+from daemon.learn.resume.seeding import begin_shard, no_shards
+from daemon.learn.state import LearnState, Progress, Snapshot
 from daemon.learn.step import Assembler
 from daemon.learn.steplog.publisher import StepPublisher, step_publisher
 from daemon.retries import RETRY_SECONDS
@@ -31,8 +35,13 @@ from daemon.telemetry import LearnMetrics
 from daemon.telemetry.metrics import add_place
 from daemon.topics.retention import retain_steps
 from daemon.versions.algorithms import as_made
+from daemon.versions.shards import ShardRecord
 from daemon.versions.storage import open_store
 from learners.keyed import Keyed
+from streams.shards import Shard
+
+MERGED_SECONDS = 0.5
+"""Between two looks of a shard whether there is a version to begin with."""
 
 log = structlog.get_logger("tripletd.learn")
 
@@ -42,6 +51,8 @@ def run(config: Config, options: LearnOptions, load: Callable[[], Config] | None
 
     `load` reads the configuration again, for SIGHUP.
     """
+    if (refused := no_shards(config.shards.count, options.shard)) is not None:
+        raise refused
     metrics = LearnMetrics()
     add_place(metrics.registry, config.checkpoints.path)
     with ExitStack() as stack:
@@ -61,37 +72,59 @@ def build(
     What was opened is closed by `stack` when anything fails, and by the threads that own it afterwards.
     """
     with ExitStack() as opened:
-        runtime.health.starting("reading objects and opening the log")
-        inputs = open_inputs(opened, config, runtime.starting)
-        runtime.health.starting("looking for where to begin")
-
-        def fit(offsets: Mapping[int, int]) -> Fitted | None:
-            waiting, all_there_is = partial(_warming_up, runtime), options.exit_when_caught_up
-            try:
-                return fit_map(config, inputs, offsets, all_there_is, waiting, pulse=runtime.pulse)
-            finally:
-                runtime.pulse.rest()
-
-        store, take_over = inputs.versions.store, options.take_over
-        lock = take_place(stack, store, inputs.place, take_over, runtime.signals.wait)
-        if runtime.signals.stopping:
+        begun = begin(stack, opened, config, options, runtime)
+        if begun is None:
             return None
-        config = as_made(config, inputs.versions.newest_manifest())
-        origin = find_origin(config, options, inputs, fit)
-        if origin is None:
-            return None
+        config, inputs, origin, lock = begun
         learner = origin.state.learner
         runtime.health.starting("compiling kernels for this machine, where they are not in its cache")
         inputs.decoder.queries = origin.state.fitted.queries
         inputs.decoder.warm_up()
         learner.warm_up(origin.state.fitted.sparse)
         if isinstance(learner, Keyed):
-            metrics.keys.follow(learner.config.slots, learner.directory.__len__)
+            metrics.keys.follow(learner.config.slots, partial(_keys_held, origin.state))
         loop = _loop(stack, config, runtime, metrics, inputs=inputs, origin=origin, lock=lock)
         opened.pop_all()
     stack.push(loop.leave)
     loop.start()
     return loop
+
+
+Begun: TypeAlias = tuple[Config, Inputs, RunOrigin, WriterLock | None]
+"""The configuration as its folder was made, what was opened, where the run begins, the lock of the folder."""
+
+
+def begin(
+    stack: ExitStack, opened: ExitStack, config: Config, options: LearnOptions, runtime: RoleRuntime
+) -> Begun | None:
+    """Open everything, and find where to begin; None when a stop came meanwhile.
+
+    stack: releases the lock of the folder. opened: closes what was opened.
+    """
+    runtime.health.starting("reading objects and opening the log")
+    inputs = open_inputs(opened, config, runtime.starting, shard_of(config, options))
+    runtime.health.starting("looking for where to begin")
+
+    def fit(offsets: Mapping[int, int]) -> Fitted | None:
+        waiting, all_there_is = partial(_warming_up, runtime), options.exit_when_caught_up
+        try:
+            return fit_map(config, inputs, offsets, all_there_is, waiting, pulse=runtime.pulse)
+        finally:
+            runtime.pulse.rest()
+
+    def wait(waiting_for: str) -> bool:
+        runtime.started()
+        runtime.health.set_ready(waiting_for)
+        runtime.pulse.rest()
+        return not runtime.signals.wait(MERGED_SECONDS)
+
+    store, take_over = inputs.versions.store, options.take_over
+    lock = take_place(stack, store, inputs.place, take_over, runtime.signals.wait)
+    if runtime.signals.stopping or (inputs.shard is not None and not begin_shard(inputs, wait)):
+        return None
+    config = as_made(config, inputs.versions.newest_manifest())
+    origin = find_origin(config, options, inputs, fit)
+    return None if origin is None else (config, inputs, origin, lock)
 
 
 def _loop(
@@ -116,11 +149,16 @@ def _loop(
         pulse=watch("the reader thread"),
         clock=clock,
         known=progress.last_digests(),
+        shard=inputs.shard,
     )
     steps = step_publisher(config, inputs.address, origin, metrics, clock)
     fence = Fence(inputs.versions, origin.epoch)
     place = PlaceWatch(fence, lock, origin.base)
-    housekeeper = _housekeeper(config, inputs, place, steps, watch("the housekeeping thread"))
+    pulse = watch("the housekeeping thread")
+    merges = _merge_watch(inputs, origin.base, pulse)
+    housekeeper = _housekeeper(
+        config, inputs, place, steps, pulse=pulse, look=partial(_look, place, merges, progress)
+    )
     letters = DeadLetterWriter(inputs.dead, fence.check_if_readable, watch("the dead-letter thread"))
     learned = partial(learned_up_to, progress, reader)
     readiness = StreamReadiness(reader, housekeeper, learned, clock, inputs.address.topic)
@@ -137,6 +175,8 @@ def _loop(
     def published(result: Published) -> None:
         observer.published(result)
         place.published(result.manifest)
+        if merges is not None:
+            merges.published(result.manifest)
         if steps is not None:
             steps.published(result.manifest)
         housekeeper.published(result.manifest)
@@ -167,11 +207,43 @@ def _loop(
         place,
         topic=inputs.address.topic,
         exits_on_stop=config.validate.on_stop == "exit",
+        merges=merges,
+        config=config.learner,
     )
 
 
+def shard_of(config: Config, options: LearnOptions) -> Shard | None:
+    """The shard that is asked for; None for one learner of all partitions."""
+    return None if options.shard is None else Shard(options.shard, config.shards.count)
+
+
+def _merge_watch(inputs: Inputs, newest: Manifest, pulse: Pulse) -> MergeWatch | None:
+    if inputs.merged is None:
+        return None
+    own, merges = VersionStore(inputs.versions.store), VersionStore(inputs.merged.store)
+    return MergeWatch(own, merges, newest, pulse)
+
+
+def _look(place: PlaceWatch, merges: MergeWatch | None, progress: Progress) -> None:
+    """Once a second: at the folder, and of a shard for merged versions."""
+    place()
+    if merges is not None:
+        merges(ShardRecord.read(progress.shard, "what is learned"))
+
+
+def _keys_held(state: LearnState) -> int:
+    """How many keys have a model now."""
+    return len(state.learner.directory) if isinstance(state.learner, Keyed) else 0
+
+
 def _housekeeper(
-    config: Config, inputs: Inputs, place: PlaceWatch, steps: StepPublisher | None, pulse: Pulse
+    config: Config,
+    inputs: Inputs,
+    place: PlaceWatch,
+    steps: StepPublisher | None,
+    *,
+    pulse: Pulse,
+    look: Callable[[], None],
 ) -> Housekeeper:
     """With a store and a ledger of its own: each remembers what it has read, and is of one thread."""
 
@@ -179,7 +251,9 @@ def _housekeeper(
         if steps is not None:
             retain_steps(inputs.address, config.steps, steps.floor, log.warning)
 
-    own = open_store(config.checkpoints.path)
+    own = open_store(inputs.place)
+    shard, merges = inputs.shard, inputs.merged
+    kept = partial(versions_merged, merges, shard) if shard is not None and merges is not None else set
     cleanup = VersionCleanup(
         own.versions,
         own.ledger,
@@ -189,8 +263,10 @@ def _housekeeper(
         config.stream,
         retain,
         pulse,
+        also_kept=kept,
+        retains=shard is None,
     )
-    return Housekeeper(inputs.control, cleanup, pulse, time.monotonic, watch=place, first=cleanup.fold)
+    return Housekeeper(inputs.control, cleanup, pulse, time.monotonic, watch=look, first=cleanup.fold)
 
 
 def _halts(config: Config, inputs: Inputs, origin: RunOrigin) -> Halts:

@@ -20,6 +20,8 @@ next:
 | `dedupe` | from here on the newest `window` event ids are known, none at first |
 | `caps` | from here on these `caps` hold; what was done before counts for none of them |
 | `times` | from here on event times up to `max_future_ms` past arrival are taken; `watermark`: set to this |
+| `adopt` | a shard goes on from a merged version: see `daemon.versions.shards` and `daemon.learn.merges` |
+| `merge` | the version is merged of those of the shards; no event was learned here |
 
 A `seek` that goes back in any partition asks to learn events again: it forgets the event ids known so far and
 what counts for caps.
@@ -50,17 +52,32 @@ from daemon.versions.contents import (
     pack,
     window_arrays,
 )
+from daemon.versions.shards import ADOPT, MERGE
 from learners.base import Learner
 from learners.caps import CapsConfig, StepWindow
 from learners.maps import FittedSpaceMap
 from streams.errors import StreamError
 from streams.ids import IdWindow
+from streams.shards import Shard
 
 Entry = dict[str, Any]
 Positions = dict[int, PartitionPosition]
 
 TIMES = "times"
-KINDS = ("branch", "seek", "gap", "damaged", "partitions", "line", "log", "dedupe", "caps", TIMES)
+KINDS = (
+    "branch",
+    "seek",
+    "gap",
+    "damaged",
+    "partitions",
+    "line",
+    "log",
+    "dedupe",
+    "caps",
+    TIMES,
+    ADOPT,
+    MERGE,
+)
 
 
 def branch(from_version: int, start: str, name: str | None = None) -> Entry:
@@ -89,9 +106,10 @@ def line(known: str, to: str, why: str) -> Entry:
     return {"control": "line", "from": known, "to": to, "why": why}
 
 
-def partitions(had: int, has: int) -> Entry:
-    """The entry of partitions that were added to the topic."""
-    return {"control": "partitions", "from": had, "to": has}
+def partitions(had: int, has: int, shard: Shard | None = None) -> Entry:
+    """The entry of partitions that were added to the topic; of a shard, `added` names those that are its."""
+    added = {} if shard is None else {"added": shard.among(range(had, has))}
+    return {"control": "partitions", "from": had, "to": has, **added}
 
 
 def other_log(start: str, old: Mapping[str, Any], new: Mapping[str, Any], to: Mapping[int, int]) -> Entry:
@@ -130,7 +148,8 @@ def moved(entry: Entry, positions: Positions) -> Positions:
     if kind == "seek":
         return {**positions, **_positions(entry["to"])}
     if kind == "partitions":
-        return {**{p: PartitionPosition(0) for p in range(int(entry["from"]), int(entry["to"]))}, **positions}
+        added = entry.get("added", range(int(entry["from"]), int(entry["to"])))
+        return {**{int(p): PartitionPosition(0) for p in added}, **positions}
     return _positions(entry["positions"]) if kind == "log" else positions
 
 
@@ -228,28 +247,34 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Progress at one event boundary, as a version records it. `entries`: the schedule since its parent."""
+    """Progress at one event boundary, as a version records it. `entries`: the schedule since its parent.
+    `shard`: as `Manifest.shard`."""
 
     positions: dict[int, PartitionPosition]
     entries: tuple[ScheduleEntry, ...]
     counters: dict[str, int | float]
     watermark: int | None
+    shard: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Progress:
-    """Positions, schedule since the last durable version, counters since version 0, newest event time."""
+    """Positions, schedule since the last durable version, counters since version 0, newest event time; of a
+    shard, where it stands to the merged versions."""
 
     positions: dict[int, PartitionPosition]
     counters: dict[str, int | float] = field(default_factory=dict)
     watermark: int | None = None
+    shard: dict[str, Any] = field(default_factory=dict)
     _entries: list[ScheduleEntry] = field(default_factory=list)
     _sealed: int = 0  # runs before this index belong to a captured snapshot: never extended
 
     @classmethod
     def of_version(cls, manifest: Manifest) -> Self:
         """The progress that a version records."""
-        return cls(dict(manifest.positions), dict(manifest.counters), manifest.watermark)
+        return cls(
+            dict(manifest.positions), dict(manifest.counters), manifest.watermark, dict(manifest.shard)
+        )
 
     @property
     def records(self) -> int:
@@ -294,11 +319,14 @@ class Progress:
         self._sealed = len(self._entries)
         self.positions = moved(entry, self.positions)
         self.watermark = entry.get("watermark", self.watermark)
+        self.shard = entry.get("shard", self.shard)
 
     def snapshot(self) -> Snapshot:
         """What a version records now. Later runs are kept apart from the captured ones, for `published`."""
         self._sealed = len(self._entries)
-        return Snapshot(dict(self.positions), tuple(self._entries), dict(self.counters), self.watermark)
+        return Snapshot(
+            dict(self.positions), tuple(self._entries), dict(self.counters), self.watermark, self.shard
+        )
 
     def published(self, snapshot: Snapshot) -> None:
         """The snapshot is durable: it is the parent now, and its part of the schedule is forgotten."""

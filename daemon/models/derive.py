@@ -13,20 +13,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from checkpoints import Manifest, Version, VersionMeta, VersionStore
+from checkpoints import Manifest, Version, VersionStore
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_USAGE, UserError
 from daemon.models.compare import MappedCatalog, load_version
 from daemon.versions.algorithms import ALGORITHMS, those_that
-from daemon.versions.contents import MAP_PREFIX, MAX_FUTURE, average_entry, learner_arrays, watermark_of
+from daemon.versions.contents import (
+    MAP_PREFIX,
+    MAX_FUTURE,
+    average_entry,
+    learner_arrays,
+    meta_like,
+    watermark_of,
+)
 from daemon.versions.forms import MatrixForms
 from daemon.versions.restore import choice_of, learner_of
+from daemon.versions.shards import summed
 from daemon.versions.storage import open_store
 from learners import average_states
 from learners.block import row_blocks, times
@@ -95,26 +103,16 @@ def _write_average(
     fields = {
         "parent": FIRST,
         "schedule": (average_entry(manifests, weights),),
-        "counters": _summed([one.counters for one in manifests]),
+        "counters": summed([one.counters for one in manifests]),
         "watermark": max(filter(None, map(watermark_of, manifests)), default=None),
     }
     written = versions.publish(epoch, {**first.arrays, **mean}, meta_like(manifests[0], **fields))
     return AverageResult(written.number, str(into), int(mean["events"]))
 
 
-def meta_like(manifest: Manifest, **changes: Any) -> VersionMeta:
-    """What a version says of itself, but for these fields, for another one that is made of it."""
-    return VersionMeta(**({one.name: getattr(manifest, one.name) for one in fields(VersionMeta)} | changes))
-
-
 def _of_w(manifest: Manifest) -> dict[str, Any]:
     """The settings that give the numbers their meaning: which times were taken is not one of them."""
     return {name: value for name, value in manifest.learner.get("config", {}).items() if name != MAX_FUTURE}
-
-
-def _summed(counters: Sequence[Mapping[str, int | float]]) -> dict[str, int | float]:
-    names = sorted({name for one in counters for name in one})
-    return {name: sum(one.get(name, 0) for one in counters) for name in names}
 
 
 def _load_source(source: AverageSource, number: int) -> Version:

@@ -22,9 +22,8 @@ from checkpoints.local import LocalStore
 from daemon.catalogs import learner_catalog
 from daemon.config import Config
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
-from daemon.models.derive import meta_like
 from daemon.versions.algorithms import map_of
-from daemon.versions.contents import MAP_PREFIX, QUERIES
+from daemon.versions.contents import MAP_PREFIX, QUERIES, meta_like
 from daemon.versions.storage import open_for_reading
 from learners.block import Float32s
 from learners.errors import MapError

@@ -17,7 +17,7 @@ TYPE_CHECKING = False  # that of `typing` costs a millisecond more
 if TYPE_CHECKING:
     from threading import Thread
 
-ROLES = frozenset({"learn", "validate", "serve", "up"})
+ROLES = frozenset({"learn", "merge", "validate", "serve", "up"})
 
 
 def leave_on_signals() -> None:
@@ -94,3 +94,13 @@ def end(code: int) -> None:
                 stream.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def learner_is_running() -> bool:
+    """Whether a learner started along with this role has not finished: their starter holds stdin open."""
+    import select
+
+    try:
+        return not select.select([sys.stdin], [], [], 0.0)[0]
+    except (OSError, ValueError, TypeError):  # no stdin at all
+        return False

@@ -47,6 +47,7 @@ from daemon.up.role_process import RoleProcess
 from daemon.versions.storage import open_for_reading
 from streams.source import Quiet
 
+LAST_PORT = 65_535
 _POLL_S, _IDLE_POLL_S = 0.05, 0.25
 """Between two looks at the roles: after one of them changed, and after long silence."""
 
@@ -246,6 +247,31 @@ def check_ports(host: str, ports: Sequence[int]) -> None:
     """
     for port in filter(None, ports):
         listen(host, port).close()
+
+
+def shard_ports(http: HttpConfig, count: int) -> list[int]:
+    """The port of each shard under `up`; 0, any free one, for all where the configuration says so. Raises
+    UserError where that is more than there are."""
+    first = http.shard_ports
+    if first and first + count - 1 > LAST_PORT:
+        raise UserError(f"http.shard_ports: {first} and {count} shards go beyond port {LAST_PORT}")
+    return [first + number if first else 0 for number in range(count)]
+
+
+class AtWork:
+    """Tells a process, by its stdin, when `count` others have finished: it then comes to its end."""
+
+    def __init__(self, stack: ExitStack, count: int = 1) -> None:
+        reader, writer = os.pipe()
+        self.stdin = stack.enter_context(open(reader, "rb"))  # noqa: SIM115  the stack closes it
+        self._writer = stack.enter_context(open(writer, "wb"))  # noqa: SIM115
+        self._left = count
+
+    def one_less(self) -> None:
+        """One of them has finished."""
+        self._left -= 1
+        if self._left <= 0:
+            self._writer.close()
 
 
 _LABELS = ("of_role", "state", "exit", "reason")

@@ -5,8 +5,6 @@ A run that is to leave once caught up leaves when all is done, or when nothing m
 
 from __future__ import annotations
 
-import select
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -16,6 +14,7 @@ import structlog
 
 from daemon.config.schema import Config
 from daemon.exits import EX_OK, EX_TEMPFAIL, UserError
+from daemon.runtime.leaving import learner_is_running
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime
 from daemon.telemetry import ValidateMetrics
 from daemon.telemetry.metrics import add_place
@@ -29,14 +28,6 @@ WAIT_LIMIT_SECONDS = 30.0
 START_LEARN = "is learn running? run `tripletd learn` first, or both with `tripletd up`"
 
 log = structlog.get_logger("tripletd.validate")
-
-
-def learner_is_running() -> bool:
-    """Whether the learner started with this validator has not finished: its starter holds stdin open."""
-    try:
-        return not select.select([sys.stdin], [], [], 0.0)[0]
-    except (OSError, ValueError, TypeError):  # no stdin at all
-        return False
 
 
 class WaitLimit:

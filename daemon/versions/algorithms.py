@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
 from checkpoints.manifest import Manifest
@@ -47,8 +48,28 @@ from learners.keyed import CLOCK, KEY_ARRAYS, Keyed, KeyedConfig, repeated
 from learners.lego_pairs import LegoPairs, LegoPairsConfig
 from learners.maps import FittedSpaceMap
 from learners.maps.base import OwnRanking, first_diagonal
+from learners.merge import Arrays, Merge, Rule, State
+from learners.merge_keys import KeyedMerge
+from learners.merge_rules import (
+    OF_A_DIAGONAL,
+    OF_A_MATRIX,
+    OF_A_SOFTMAX,
+    OF_DUAL_AVERAGING,
+    OF_TRUNCATED_GRADIENT,
+    all_shrunk,
+    all_shrunk_goes_on,
+    averaged_goes_on,
+    averaged_sums,
+    last_violated,
+    of_maps,
+    settle,
+    softmax_goes_on,
+    softmax_memory,
+    violated_goes_on,
+)
 from learners.multikernel import Omks, OmksConfig, ViewKernels, support_bytes
 from learners.multikernel.form import form_bytes
+from learners.multikernel.merge import merge_supports
 from learners.oasis import Oasis, OasisConfig
 from learners.oasis_diagonal import OasisDiagonal, OasisDiagonalConfig
 from learners.oasis_softmax import OasisSoftmax, OasisSoftmaxConfig
@@ -58,6 +79,7 @@ from learners.softmax import state_bytes
 from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.tether import TetherConfig, Tethered, untethered
 
+Settled: TypeAlias = Callable[[State], Arrays]
 Columns: TypeAlias = Mapping[str, range]
 """View, or kernel of a view, -> its columns in the mapped vectors, in their order."""
 NO_VIEWS: Columns = {}
@@ -85,6 +107,7 @@ class Algorithm:
     does not fold, with what it keeps of so many items; None for other forms.
     full_step: keys of [learner] -> the largest tau of an event of weight 1; None where an event's tau says
     less of what it did than its weight.
+    merge: (what settles a state, settings) -> how states of several are merged; see `merge_of`.
     """
 
     settings: Callable[..., Any]
@@ -98,11 +121,12 @@ class Algorithm:
     by_block: bool = False
     form_bytes: Callable[[Any, Columns, int, int], int] | None = None
     full_step: Callable[[Any], float] | None = None
+    merge: Callable[[Settled, Any], Any] = lambda settled, _settings: Merge(settled, OF_A_MATRIX)
 
     @property
     def averages(self) -> bool:
         """Whether versions of several learners can be averaged: the state is one matrix W."""
-        return self.followed == OF_A_MATRIX
+        return self.followed == ONE_MATRIX
 
     @property
     def factors(self) -> bool:
@@ -110,7 +134,7 @@ class Algorithm:
         return isinstance(self.forms, MatrixForms)
 
 
-OF_A_MATRIX = ("W", TAU, PAIRS)
+ONE_MATRIX = ("W", TAU, PAIRS)
 """What the state of a learner of one matrix holds besides counters."""
 KEYS = "keys"
 """Their name among the learner's settings in a manifest, which has none where there is one model."""
@@ -285,7 +309,7 @@ def _of_a_matrix(
         restore=lambda arrays, settings: made_by(settings).from_state(arrays, settings, copy=False),
         forms=MatrixForms(distance=distance),
         state_bytes=matrices(1),
-        followed=OF_A_MATRIX,
+        followed=ONE_MATRIX,
         added_later=lambda settings, dim: made_by(settings).added_later(settings, dim),
         full_step=full_step,
     )
@@ -296,6 +320,8 @@ def _diagonal(
     config: type[Any],
     arrays: int,
     full_step: Callable[[Any], float] | None = None,
+    *,
+    merge: Callable[[Settled, Any], Merge],
 ) -> Algorithm:
     """A diagonal metric of so many arrays: SOML, served as the cosine plus what was learned; OASIS's."""
     settings, made_by = _pulled(same_names(config), learner)
@@ -306,6 +332,7 @@ def _diagonal(
         forms=UnstoredForms(lambda made, serving: untethered(made).form(serving.score != "raw")),
         state_bytes=vectors(arrays),
         full_step=full_step,
+        merge=merge,
     )
 
 
@@ -327,7 +354,13 @@ def _omks_maps() -> Algorithm:
         ),
         by_block=True,
         full_step=_aggressiveness,
+        merge=lambda settled, settings: Merge(settled, of_maps(_inner(settings).hedge.rule == "margins")),
     )
+
+
+def _inner(settings: Any) -> Any:
+    """The settings of the learner itself, whether it is pulled back or not."""
+    return settings.learner if isinstance(settings, TetherConfig) else settings
 
 
 def _over_supports(settings: Callable[..., OmksConfig]) -> Algorithm:
@@ -342,6 +375,7 @@ def _over_supports(settings: Callable[..., OmksConfig]) -> Algorithm:
         by_block=True,
         form_bytes=lambda keys, columns, dim, items: form_bytes(dim, settings(keys, columns), items),
         full_step=_aggressiveness,
+        merge=lambda _settled, settings: merge_supports(settings),
     )
 
 
@@ -355,13 +389,34 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         added_later=Averaged.added_later,
         state_bytes=matrices(2),
         full_step=_aggressiveness,
+        merge=lambda settled, _settings: Merge(
+            settled, OF_A_MATRIX | {"sums": Rule.OWN}, averaged_sums, averaged_goes_on
+        ),
     ),
-    "oasis-diagonal": _diagonal(OasisDiagonal, OasisDiagonalConfig, 1, _aggressiveness),
+    "oasis-diagonal": _diagonal(
+        OasisDiagonal,
+        OasisDiagonalConfig,
+        1,
+        _aggressiveness,
+        merge=lambda settled, _settings: Merge(settled, OF_A_DIAGONAL),
+    ),
     "dissim-oasis": _of_a_matrix(Dissim, DissimConfig, _aggressiveness, distance=True),
     "lego": _of_a_matrix(Lego, LegoConfig, distance=True),
     "lego-pairs": _of_a_matrix(LegoPairs, LegoPairsConfig, distance=True),
-    "soml-tg": _diagonal(SomlTg, SomlTgConfig, 2),
-    "soml-da": _diagonal(SomlDa, SomlDaConfig, 1),
+    "soml-tg": _diagonal(
+        SomlTg,
+        SomlTgConfig,
+        2,
+        merge=lambda settled, _settings: Merge(
+            settled, OF_TRUNCATED_GRADIENT, all_shrunk, all_shrunk_goes_on
+        ),
+    ),
+    "soml-da": _diagonal(
+        SomlDa,
+        SomlDaConfig,
+        1,
+        merge=lambda settled, _settings: Merge(settled, OF_DUAL_AVERAGING, last_violated, violated_goes_on),
+    ),
     "oasis-softmax": Algorithm(
         settings=same_names(OasisSoftmaxConfig),
         make=lambda settings, dim, _sample: OasisSoftmax(dim, settings),
@@ -370,11 +425,43 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         state_bytes=lambda keys, columns, dim: (
             state_bytes(keys.memory, dim) + matrices(1)(keys, columns, dim)
         ),
+        merge=lambda settled, _settings: Merge(
+            settled, OF_A_MATRIX | OF_A_SOFTMAX, softmax_memory, softmax_goes_on
+        ),
     ),
     "omks-maps": _omks_maps(),
     "oks": _over_supports(oks_settings),
     "omks": _over_supports(omks_settings),
 }
+
+
+def merge_of(
+    config: LearnerConfig,
+    columns: Columns = NO_VIEWS,
+    keys: KeysConfig = ONE_MODEL,
+    *,
+    own: OwnRanking | None = None,
+) -> Any:
+    """How states of learners that began alike are merged: `states` and `rebased`, as `learners.merge.Merge`
+    has them; config, columns, own: as in `untrained`. Raises ConfigError."""
+    algorithm = ALGORITHMS[config.algorithm]
+    settings = algorithm.settings(config, columns, first_of(config, own))
+
+    def settled(state: State) -> Arrays:
+        learner = algorithm.restore({name: np.array(array) for name, array in state.items()}, settings)
+        settle(learner)
+        return learner.state()
+
+    one = algorithm.merge(settled, settings)
+    if not keys.slots:
+        return one
+
+    def untrained_model(state: State) -> Arrays:
+        model = {name: array[0] for name, array in state.items() if name not in KEY_ARRAYS}
+        dim = algorithm.restore({name: np.array(array) for name, array in model.items()}, settings).dim
+        return algorithm.make(settings, dim, None).state()
+
+    return KeyedMerge(one, untrained_model, keys.slots)
 
 
 def those_that(can: Callable[[Algorithm], bool]) -> str:

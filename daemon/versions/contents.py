@@ -7,13 +7,14 @@ the window of known event ids, `caps.` the window of steps by name.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
 import numpy.typing as npt
 from xxhash import xxh3_128
 
-from checkpoints.manifest import ArraySpec, Manifest
+from checkpoints.manifest import ArraySpec, Manifest, VersionMeta
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -81,7 +82,9 @@ RECORDS = "records"
 """Records passed since version 0, poison included: the position that the step log and every curve share."""
 LOSS_SUM = "loss_sum"
 """Hinge losses of the applied events, added up."""
-APPLIED = ("updated", "passive", "degenerate")
+UPDATED = "updated"
+"""Events that changed the state."""
+APPLIED = (UPDATED, "passive", "degenerate")
 """Outcomes of the events that the step could take."""
 REJECTED = "rejected"
 """Events that the step refused: a dead letter each, as those counted by POISON."""
@@ -119,6 +122,11 @@ def max_future_of(manifest: Manifest) -> int | None:
     """The bound on event times that a version was learned under; None where any time was taken."""
     found: int | None = manifest.learner.get("config", {}).get(MAX_FUTURE)
     return found
+
+
+def meta_like(manifest: Manifest, **changes: Any) -> VersionMeta:
+    """What a version says of itself, but for these fields, for another one that is made of it."""
+    return VersionMeta(**({one.name: getattr(manifest, one.name) for one in fields(VersionMeta)} | changes))
 
 
 def written_ms(manifest: Manifest) -> int | None:

@@ -172,10 +172,10 @@ def rewrite(root: Path, **changes: object) -> None:
 
 
 def test_a_future_manifest_format_is_refused_by_name(root: Path) -> None:
-    rewrite(root, format=3)
+    rewrite(root, format=4)
     error = refused(root)
     assert isinstance(error, FutureFormat)
-    assert "format 3" in str(error)
+    assert "format 4" in str(error)
     assert "upgrade" in str(error)
 
 

@@ -23,7 +23,7 @@ from daemon.learn.replay.difference import (
     other_position,
     other_record,
 )
-from daemon.learn.replay.rerun import OnRecords, OutOfLine, Rerun, Runs
+from daemon.learn.replay.rerun import Lines, OnRecords, OutOfLine, Rerun, Runs
 from daemon.learn.state import LearnState
 from daemon.learn.step import ReadyBatch, learn, names_of
 from daemon.versions.storage import Link, line
@@ -134,19 +134,23 @@ def replay(
     *,
     verify: bool = True,
     on_progress: Progressed = lambda done, total: None,
+    lines: Lines | None = None,
 ) -> ReplayResult:
     """Apply to `from_version` every run recorded on the way to `to_version`: its hash, and with `verify`
     whether every version kept on the way has the state, position and counters that come out.
 
-    Settings, maps and space are those the versions recorded. Raises UserError when `to_version` does not
-    descend from `from_version`, its records are no longer in the log, or the catalog is another one.
+    Settings, maps and space are those the versions recorded. lines: where versions are that schedules name.
+    Raises UserError when `to_version` does not descend from `from_version`, its records are no longer in the
+    log, or the catalog is another one.
     """
     target = versions.manifest(to_version)
     _check_catalog(target, catalog)
     links = line(versions, from_version, to_version)
     _check_one_log(links, from_version)
     check_kept(links, source.bounds(), from_version)
-    whole = _Replay(versions, Runs(source), catalog, target=target, links=links, on_progress=on_progress)
+    whole = _Replay(
+        versions, Runs(source), catalog, target=target, links=links, on_progress=on_progress, lines=lines
+    )
     return whole.run(from_version, verify)
 
 
@@ -162,12 +166,13 @@ class _Replay:
         target: Manifest,
         links: Sequence[Link],
         on_progress: Progressed,
+        lines: Lines | None = None,
     ) -> None:
         self._versions = versions
         self._runs = runs
         self._catalog = catalog
         self._target = target
-        self._links = links
+        self._links, self._lines = links, lines
         self._on_progress = on_progress
         self._total = sum(e[2] - e[1] for link in links for e in link.schedule if not isinstance(e, dict))
         self._records = 0
@@ -192,12 +197,14 @@ class _Replay:
                 if found is not None:
                     break
                 since, segment = link.number, []
+            if link.manifest is not None:
+                rerun.stands_at(link.manifest)
         digest = "" if found is not None else state_hash(rerun.state.arrays())
         within = self._tolerance if verify else None
         return ReplayResult(digest, self._target.state_hash, self._records, self._others, within, found)
 
     def _start(self, number: int) -> Rerun:
-        return Rerun(self._versions.load(number), self._target, self._catalog, self._runs)
+        return Rerun(self._versions.load(number), self._target, self._catalog, self._runs, self._lines)
 
     def _count(self, records: int) -> None:
         self._records += records

@@ -11,20 +11,28 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from checkpoints import Manifest, Version
+import numpy as np
+
+from checkpoints import Manifest, Version, VersionStore
 from checkpoints.manifest import ScheduleEntry
+from checkpoints.store import CheckpointError
 from daemon.exits import EX_DATAERR, UserError
+from daemon.learn.adopting import read_brought
 from daemon.learn.compatible import decoder_of
+from daemon.learn.merges import merge, positions_of, take_over
 from daemon.learn.state import KINDS, TIMES, Applied, Entry, LearnState, Progress
 from daemon.learn.step import Assembler, ReadyBatch, count, step
 from daemon.versions.algorithms import learner_config_of
 from daemon.versions.contents import AVERAGE, MAX_FUTURE, QUERIES, max_future_of
+from daemon.versions.shards import ADOPT, MERGE, MergedPart, MergeRecord, ShardRecord, brings
 from learners.outcome import StepInfo
 from streams.catalog import Catalog
 from streams.errors import OffsetAhead, OffsetExpired, StreamUnavailable
 from streams.poison import CORRUPT_BATCH, DeadLetter
+from streams.shards import Shard
 from streams.source import RecordBatch, Source
 
 READ_RECORDS = 4096
@@ -174,10 +182,29 @@ class OutOfLine(Exception):
     """A schedule that does not fit the positions it starts from, or the log; the message says how."""
 
 
-class Rerun:
-    """State and progress on the way from one version to a later one."""
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Where versions are found that a schedule names. own: of the line that is replayed. merges: the merged
+    ones, of a shard's line. shards: the shards' by number, of a merged line of `of` shards."""
 
-    def __init__(self, start: Version, target: Manifest, catalog: Catalog | None, runs: Runs) -> None:
+    own: VersionStore
+    merges: VersionStore | None = None
+    shard: Callable[[Shard], VersionStore] | None = None
+
+
+class Rerun:
+    """State and progress on the way from one version to a later one. lines: None where the schedule names no
+    other version."""
+
+    def __init__(
+        self,
+        start: Version,
+        target: Manifest,
+        catalog: Catalog | None,
+        runs: Runs,
+        lines: Lines | None = None,
+    ) -> None:
+        self._lines, self._base = lines, start.manifest
         self.state = LearnState.of_version(start, learner_config_of(start.manifest))
         self.progress = Progress.of_version(start.manifest)
         self._decoder = decoder_of(target, catalog)
@@ -245,11 +272,91 @@ class Rerun:
             )
         if kind == "damaged":
             self.progress.advance(_unread(self._topic, entry))
+        elif kind == ADOPT:
+            self._adopt(entry)
+        elif kind == MERGE:
+            self._merge(entry)
         else:
             self.progress.control(entry)
             self.state.obey(entry)
             if kind == TIMES:
                 self._decoder.max_future_ms = entry[MAX_FUTURE]
+
+    def stands_at(self, manifest: Manifest) -> None:
+        """What was recomputed is this version: a merge goes on from its number and name."""
+        self._base = manifest
+
+    def _adopt(self, entry: Entry) -> None:
+        """Go on from a merged version, as a shard does."""
+        lines = self._lines
+        if lines is None or lines.merges is None:
+            raise _elsewhere("a merged version")
+        record = ShardRecord.read(entry["shard"], "the schedule")
+        with _readable(f"merged version {record.base}"):
+            merged = lines.merges.load(record.base)
+            if merged.manifest.name != record.name:
+                raise OutOfLine(f"merged version {record.base} is {merged.manifest.name}, not {record.name}")
+        config = learner_config_of(merged.manifest)
+        if entry["begins"]:
+            self.state = LearnState.of_version(merged, config)
+            positions = positions_of(merged.manifest, record.shard)
+            self.progress = Progress(positions, {}, merged.manifest.watermark)
+        else:
+            before = entry.get("before")
+            kept, number = (lines.own, record.counted) if before is None else (lines.merges, int(before))
+            with _readable(f"version {number}, which the merged version {record.base} holds,"):
+                take_over(self.state, merged, kept.load(number).arrays, config)
+        self.progress.control(entry)
+
+    def _merge(self, entry: Entry) -> None:
+        """Merge what the entry names, as `tripletd merge` does."""
+        lines = self._lines
+        if lines is None or lines.shard is None:
+            raise _elsewhere("versions of shards")
+        record = MergeRecord.read(entry, self._base.number)
+        base = Version(replace(self._base, positions=self.progress.positions), self.state.arrays())
+        brought = {}
+        for part in record.parts:
+            if _is_known(self._base, record.of, part):
+                continue
+            own = lines.shard(Shard(part.shard, record.of))
+            with _readable(f"version {part.version} of shard {part.shard}"):
+                manifest = own.manifest(part.version)
+                if manifest.state_hash != part.state_hash:
+                    raise OutOfLine(f"version {part.version} of shard {part.shard} is not the one merged")
+                if brings(self._base, manifest):
+                    brought[part.shard] = read_brought(self._base, manifest, own, lines.own)
+        merged = merge(base, brought, record)
+        start = Version(self._base, {name: np.array(one) for name, one in merged.arrays.items()})
+        self.state = LearnState.of_version(start, learner_config_of(self._base))
+        self.progress = Progress(merged.positions, merged.counters, merged.watermark)
+
+
+def _is_known(base: Manifest, of: int, part: MergedPart) -> bool:
+    """Whether the version before held this of the shard already."""
+    before = MergeRecord.in_version(base)
+    known = None if before is None else before.part(Shard(part.shard, of))
+    return known is not None and (known.version, known.line) == (part.version, part.line)
+
+
+@contextmanager
+def _readable(what: str) -> Iterator[None]:
+    try:
+        yield
+    except CheckpointError as error:
+        raise UserError(
+            f"{what} cannot be read, so what follows cannot be recomputed: {error}",
+            "replay from a later version on (--from); more versions are kept with checkpoints.keep",
+            EX_DATAERR,
+        ) from error
+
+
+def _elsewhere(what: str) -> UserError:
+    return UserError(
+        f"the schedule names {what}, and it is not known where these are",
+        "replay with the configuration that they were learned with, whose [shards] count is not 0",
+        EX_DATAERR,
+    )
 
 
 def _unread(topic: str, entry: Entry) -> Applied:

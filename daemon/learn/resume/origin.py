@@ -59,7 +59,8 @@ class LearnOptions:
     leave the position of an existing version for `start`, continue with another log, branch or change the log
     again, start although another learner on this host has the checkpoint folder.
 
-    `restart_name`: latest or an alias, which stands for `restart_from` where that is None.
+    `restart_name`: latest or an alias, which stands for `restart_from` where that is None. `shard`: which of
+    the learners of [shards] this one is.
     """
 
     exit_when_caught_up: bool = False
@@ -71,6 +72,7 @@ class LearnOptions:
     again: bool = False
     restart_name: str | None = None
     take_over: bool = False
+    shard: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

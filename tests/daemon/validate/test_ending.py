@@ -8,13 +8,13 @@ import sys
 import pytest
 
 from daemon.exits import EX_TEMPFAIL, UserError
+from daemon.runtime.leaving import learner_is_running
 from daemon.runtime.runtime import Signals
 from daemon.validate.inputs import short_of_end
 from daemon.validate.role import (
     WAIT_LIMIT_SECONDS,
     ValidateOptions,
     WaitLimit,
-    learner_is_running,
     run,
 )
 from streams.open import open_sink

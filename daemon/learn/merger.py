@@ -1,0 +1,374 @@
+"""The `merge` role: makes one version of those of the shards, on a cadence, in the folder that everybody else
+works with.
+
+It begins as a learner of all partitions would, and writes version 0; from then on it learns nothing. Whoever
+judges, serves, follows or replays finds its versions like any other. See `daemon.versions.shards` for what
+versions say of each other, and `daemon.learn.merges` for what is computed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import structlog
+
+from checkpoints import Manifest, Version, VersionStore
+from checkpoints.commit import WriterLock, new_line
+from checkpoints.manifest import ScheduleEntry
+from checkpoints.store import CheckpointError, Superseded
+from daemon.config.schema import Config
+from daemon.exits import EX_OK, UserError
+from daemon.learn.adopting import read_brought
+from daemon.learn.compatible import differences
+from daemon.learn.housekeeping import Housekeeper, VersionCleanup
+from daemon.learn.merges import Brought, Merged, merge
+from daemon.learn.publishing import Fence, PlaceWatch, taken_over
+from daemon.learn.reader import Inputs
+from daemon.learn.resume.origin import LearnOptions, RunOrigin
+from daemon.learn.start import begin
+from daemon.learn.state import Snapshot
+from daemon.learn.state import line as line_entry
+from daemon.runtime.leaving import learner_is_running
+from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime
+from daemon.runtime.watchdog import end_all
+from daemon.telemetry.merging import MergeMetrics
+from daemon.telemetry.metrics import add_place
+from daemon.topics.retention import retain_steps
+from daemon.versions.contents import RECORDS, counted, written_ms
+from daemon.versions.shards import (
+    MergedPart,
+    MergeRecord,
+    address_of,
+    brings,
+    news_of,
+    record_of,
+)
+from daemon.versions.storage import open_store
+from streams.errors import StreamError
+from streams.open import open_source
+from streams.shards import Shard
+from streams.source import Address
+
+LOOK_SECONDS = 0.5
+"""Between two looks at the shards."""
+STOP_SECONDS = 10.0
+STEPS_BEFORE_MS = 10_000
+"""Steps are kept from so long before the version was written from which servers begin: see `retain_steps`."""
+
+log = structlog.get_logger("tripletd.merge")
+
+
+@dataclass(frozen=True, slots=True)
+class MergeOptions:
+    """One run: leave when the shards have ended and all of theirs is merged; where version 0 begins; whether
+    to start although another one has the folder; whether the shards were started along with it (stdin is open
+    as long as they are at work)."""
+
+    exit_when_caught_up: bool = False
+    start: str = "checkpoint"
+    take_over: bool = False
+    beside_learn: bool = False
+
+
+def run(config: Config, options: MergeOptions, load: Callable[[], Config] | None = None) -> int:
+    """Merge until a stop; the exit code. Raises UserError and the errors of the islands."""
+    if not config.shards.count:
+        raise UserError(
+            "[shards] count is 0: one learner writes the versions, and there is nothing to merge",
+            "set shards.count to the number of learners, or start `tripletd learn` alone",
+        )
+    metrics = MergeMetrics()
+    add_place(metrics.registry, config.checkpoints.path)
+    with ExitStack() as stack:
+        runtime = open_runtime(stack, config, metrics.registry, config.http.merge_port, load)
+        asked = LearnOptions(options.exit_when_caught_up, options.start, take_over=options.take_over)
+        with ExitStack() as opened:
+            begun = begin(stack, opened, config, asked, runtime)
+            if begun is None:
+                return EX_OK
+            config, inputs, origin, lock = begun
+            merger = _merger(config, options, runtime, metrics, inputs=inputs, origin=origin, lock=lock)
+            opened.pop_all()
+        stack.callback(merger.leave)
+        merger.housekeeper.start()
+        runtime.started()
+        runtime.signals.finish_first()
+        return merger.run()
+
+
+def _merger(
+    config: Config,
+    options: MergeOptions,
+    runtime: RoleRuntime,
+    metrics: MergeMetrics,
+    *,
+    inputs: Inputs,
+    origin: RunOrigin,
+    lock: WriterLock | None,
+) -> Merger:
+    path, count = config.checkpoints.path, config.shards.count
+    fence = Fence(inputs.versions, origin.epoch)
+    place = PlaceWatch(fence, lock, origin.base)
+    pulse = runtime.watchdog.watch("the housekeeping thread")
+    lines = ShardLines(path, count)
+    own = open_store(path)
+    cleanup = VersionCleanup(
+        own.versions,
+        own.ledger,
+        fence,
+        inputs.address,
+        config.checkpoints.keep,
+        config.stream,
+        partial(_retain_steps, config, inputs.address, own.versions),
+        pulse,
+        also_kept=lines.bases,
+    )
+    housekeeper = Housekeeper(inputs.control, cleanup, pulse, time.monotonic, watch=place, first=cleanup.fold)
+    return Merger(
+        config, options, runtime, metrics, inputs, origin, place, housekeeper, ShardLines(path, count)
+    )
+
+
+class ShardLines:
+    """The lines of versions of all shards, as they are looked at now and then. Of one thread."""
+
+    def __init__(self, root: str, count: int) -> None:
+        self.shards = [Shard(number, count) for number in range(count)]
+        self.stores = {shard.number: open_store(address_of(root, shard)).versions for shard in self.shards}
+        self._read: dict[int, Manifest] = {}
+
+    def newest(self) -> dict[int, Manifest]:
+        """The newest version of each shard that has one, by its number. A version that cannot be read is as
+        good as none: the one before it counts."""
+        for number, versions in self.stores.items():
+            listed = versions.listing.poll()
+            known = self._read.get(number)
+            if listed and (known is None or known.number != max(listed)):
+                found = versions.newest_manifest()
+                if found is not None:
+                    self._read[number] = found
+        return dict(self._read)
+
+    def bases(self) -> set[int]:
+        """The merged versions that the shards go on from."""
+        return {record_of(manifest).base for manifest in self.newest().values()}
+
+
+@dataclass(slots=True)
+class Merger:
+    """Looks at the shards, and merges what they have brought. One thread."""
+
+    config: Config
+    options: MergeOptions
+    runtime: RoleRuntime
+    metrics: MergeMetrics
+    inputs: Inputs
+    origin: RunOrigin
+    place: PlaceWatch
+    housekeeper: Housekeeper
+    lines: ShardLines
+    _base: Version = field(init=False)
+    _entries: tuple[ScheduleEntry, ...] = field(init=False)
+    _merged_at: float = field(init=False)
+    _trouble: str | None = field(default=None, init=False)
+    _refused: set[str] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        base, state = self.origin.base, self.origin.state
+        positions = self.origin.progress.positions  # those of the version, but for what the start changed
+        self._base = Version(replace(base, positions=positions), state.arrays())
+        self._entries = self.origin.progress.snapshot().entries
+        self._merged_at = time.monotonic()
+
+    def run(self) -> int:
+        """Merge until a stop, or until all is merged where that is asked for."""
+        signals = self.runtime.signals
+        readiness = ReadinessReporter(self.runtime.health, self.runtime.notifier, log, "merging")
+        while not signals.stopping:
+            self.runtime.reloading.when(signals.take_reload_request())
+            self.runtime.pulse.beat("looking at the shards")
+            if self.housekeeper.error is not None:
+                raise self.housekeeper.error
+            ended = self.options.exit_when_caught_up and self._have_ended()
+            newest = self._look()
+            readiness.now(self._not_ready(newest))
+            if newest is not None:
+                self._merge_if_due(newest, at_once=ended)
+                if ended and not self._bringing(newest):
+                    log.info("everything is merged", version=self._base.manifest.number)
+                    return EX_OK
+            signals.wait(LOOK_SECONDS)
+        self.runtime.notifier.stopping()
+        newest = self._look()
+        if newest is not None:
+            self._merge_if_due(newest, at_once=True)
+        return EX_OK
+
+    def leave(self) -> None:
+        """End the housekeeper."""
+        end_all([self.housekeeper], lambda _: STOP_SECONDS)
+
+    def _look(self) -> dict[int, Manifest] | None:
+        """The shards' newest versions; None where they cannot be listed."""
+        self.metrics.folder.record(self.place.how, self.place.losses)
+        try:
+            newest = self.lines.newest()
+        except CheckpointError as error:
+            self._trouble = f"the shards' versions cannot be listed: {error}"
+            return None
+        self._trouble = self.place.trouble()
+        now_ms = time.time() * 1000
+        for number, manifest in newest.items():
+            written = written_ms(manifest)
+            unmerged = counted(manifest.counters, RECORDS) - counted(self._since(manifest), RECORDS)
+            age = 0.0 if written is None else max(0.0, now_ms - written) / 1000
+            self.metrics.record_shard(number, unmerged, age)
+        return {number: one for number, one in newest.items() if self._fits(one)}
+
+    def _fits(self, manifest: Manifest) -> bool:
+        """Whether the version's numbers mean what those of the merged one mean; says once where not."""
+        base = self._base.manifest
+        run = self.origin.describe.run.as_learned(base)
+        unlike = differences(manifest, run)
+        if manifest.map.get("id") != base.map.get("id"):
+            unlike.append("it has another map")
+        if unlike and manifest.name not in self._refused:
+            self._refused.add(manifest.name)
+            shard = record_of(manifest).shard.name
+            log.error("a shard's version is not merged", shard=shard, version=manifest.name, why=unlike)
+        return not unlike
+
+    def _since(self, manifest: Manifest) -> Mapping[str, int | float]:
+        """The shard's counters where the merged version stands."""
+        mine = record_of(manifest)
+        part = news_of(self._base.manifest, mine, manifest.line)
+        return mine.since if part is None else part.counters
+
+    def _bringing(self, newest: Mapping[int, Manifest]) -> list[int]:
+        return [number for number, one in newest.items() if brings(self._base.manifest, one)]
+
+    def _not_ready(self, newest: Mapping[int, Manifest] | None) -> str | None:
+        if self._trouble is not None or newest is None:
+            return self._trouble
+        missing = [shard.name for shard in self.lines.shards if shard.number not in newest]
+        return f"no version yet of shard {', '.join(missing)}" if missing else None
+
+    def _have_ended(self) -> bool:
+        """Whether no shard learns any more, as far as can be told."""
+        if self.options.beside_learn:
+            return not learner_is_running()
+        seen, positions = self.housekeeper.seen, self._base.manifest.positions
+        if seen is None:
+            return False
+        at = {partition: position.next_offset for partition, position in positions.items()}
+        return all(at.get(partition, -1) >= end for partition, (_, end) in seen.bounds.items())
+
+    def _merge_if_due(self, newest: Mapping[int, Manifest], at_once: bool) -> None:
+        bringing = self._bringing(newest)
+        parts, news = self._parts(newest, bringing)
+        waited = time.monotonic() - self._merged_at >= self.config.shards.merge_every
+        if not news and not (bringing and (waited or at_once)):
+            return
+        began = time.monotonic()
+        try:
+            with self.runtime.pulse.patient("merging"):
+                merged = self._compute(newest, bringing, parts)
+                self._publish(merged)
+        except Superseded as error:
+            raise taken_over(error) from error
+        except CheckpointError as error:
+            self.metrics.failures.inc()
+            log.error("not merged; it is tried again", why=str(error))
+            self._merged_at = time.monotonic()
+            return
+        self._merged_at = time.monotonic()
+        self.metrics.merges.inc()
+        self.metrics.seconds.set(self._merged_at - began)
+        manifest = self._base.manifest
+        self.metrics.version.set(manifest.number)
+        if manifest.watermark is not None:
+            self.metrics.watermark.set(manifest.watermark / 1000)
+        log.info(
+            "merged",
+            version=manifest.number,
+            of=[f"{number}@{newest[number].number}" for number in bringing],
+            records=counted(manifest.counters, RECORDS),
+            seconds=round(self._merged_at - began, 3),
+        )
+
+    def _parts(
+        self, newest: Mapping[int, Manifest], bringing: Sequence[int]
+    ) -> tuple[tuple[MergedPart, ...], bool]:
+        """What the next version will hold of each shard, and whether that names one that was not named yet:
+        servers follow a shard's steps from what is named here."""
+        before = MergeRecord.in_version(self._base.manifest)
+        parts, news = [], False
+        for shard in self.lines.shards:
+            part = None if before is None else before.part(shard)
+            manifest = newest.get(shard.number)
+            if manifest is not None and shard.number in bringing:
+                updates = Brought(Version(manifest, {}), None, self._since(manifest)).updates
+                part = MergedPart.of(manifest, shard.number, updates)
+            elif manifest is not None and (part is None or part.line != manifest.line):
+                part, news = self._first(manifest), True
+            elif part is not None:
+                part = replace(part, updates=0)
+            if part is not None:
+                parts.append(part)
+        return tuple(parts), news
+
+    def _first(self, manifest: Manifest) -> MergedPart:
+        """Of a shard that has brought nothing yet: the version that it began with."""
+        mine = record_of(manifest)
+        first = self.lines.stores[mine.shard.number].manifest(mine.counted)
+        return MergedPart.of(first, mine.shard.number, 0)
+
+    def _compute(
+        self, newest: Mapping[int, Manifest], bringing: Sequence[int], parts: tuple[MergedPart, ...]
+    ) -> Merged:
+        brought = {}
+        for number in bringing:
+            versions, manifest = self.lines.stores[number], newest[number]
+            brought[number] = read_brought(self._base.manifest, manifest, versions, self.inputs.versions)
+        return merge(self._base, brought, MergeRecord(self.config.shards.count, parts))
+
+    def _publish(self, merged: Merged) -> None:
+        """Write the version, durably. Raises the errors of checkpoints."""
+        epoch, describe = self.origin.epoch, self.origin.describe
+        lost, entries = self.place.lost, self._entries
+        if lost is not None:
+            epoch.line = new_line()
+            entries = (*entries, line_entry(lost.name, epoch.line, "replaced"))
+            self.place.begun()
+        seen = [int(one.stream.get("partitions", 0)) for one in self.lines.newest().values()]
+        describe.partitions = max(describe.partitions, *seen)
+        snapshot = Snapshot(
+            merged.positions, (*entries, merged.record.entry()), merged.counters, merged.watermark
+        )
+        manifest = self.inputs.versions.publish(
+            epoch, merged.arrays, describe(snapshot, self._base.manifest.number)
+        )
+        self._base, self._entries = Version(manifest, merged.arrays), ()
+        self.place.published(manifest)
+        self.housekeeper.published(manifest)
+
+
+def _retain_steps(config: Config, address: Address, versions: VersionStore) -> None:
+    """Let steps go that no server needs: those of before the shards' versions that are in the last merged
+    versions but one."""
+    kept = versions.versions()[-2:]
+    written = [written_ms(versions.manifest(number)) for number in kept]
+    if len(written) < 2 or written[0] is None:
+        return
+    # What a merged version holds was written before it, at most so long as a shard had nothing to bring.
+    before = written[0] - STEPS_BEFORE_MS - round(1000 * config.checkpoints.every)
+    try:
+        with closing(open_source(address.steps)) as source:
+            floor = source.offsets_at(before)[0]
+    except StreamError:
+        return  # no steps yet, or none that can be read: the next version makes up for it
+    retain_steps(address, config.steps, floor, log.warning)

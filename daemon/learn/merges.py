@@ -1,0 +1,161 @@
+"""The merge of the shards' versions, and what a shard goes on with when a merged one arrives. Pure.
+
+With W_b the merged version before, W_k that of shard k, which went on from W_b, and u_k the updates it took
+since, the merged one is
+
+    W = W_b + sum over k of u_k / (sum of all u) (W_k - W_b)
+
+(averaged rankers, Chechik et al., JMLR 11 (2010), section 5.4); learners of another kind say in
+`learners.merge` what their states add up to. A shard has meanwhile gone on to W_now. It continues with
+
+    W_now + (W - W_k):
+
+the merged version, and on top of it what it has learned since its version k. So no shard ever waits. A
+version of a shard that had not taken over W_b yet when it was written is brought onto it in the same way.
+
+Both are functions of recorded versions alone, so a replay comes to the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from checkpoints import Manifest, Version
+from checkpoints.manifest import PartitionPosition
+from daemon.config.learners import LearnerConfig
+from daemon.learn.state import LearnState, Positions
+from daemon.versions.algorithms import (
+    caps_of,
+    columns_of,
+    keys_of,
+    learner_config_of,
+    map_of,
+    merge_of,
+    restored,
+)
+from daemon.versions.contents import (
+    UPDATED,
+    Arrays,
+    caps_arrays,
+    counted,
+    learner_arrays,
+    map_arrays,
+    pack,
+    window_arrays,
+)
+from daemon.versions.shards import ADOPT, MergeRecord, ShardRecord, added, summed
+from learners.caps import united_steps
+from streams.ids import united_ids
+from streams.shards import Shard
+
+Counters = dict[str, int | float]
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a merged version is: arrays as of a version, positions, counters, newest event time (ms), and how
+    it came about."""
+
+    arrays: Arrays
+    positions: Positions
+    counters: Counters
+    watermark: int | None
+    record: MergeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """A shard's version that is to be merged. held: the arrays of what the merged version before holds of the
+    shard (`daemon.versions.shards.standing`), None where the shard went on from just that one. since: the
+    counters there."""
+
+    version: Version
+    held: Arrays | None
+    since: Mapping[str, int | float]
+
+    @property
+    def updates(self) -> int:
+        """Updates it brings."""
+        return counted(added(self.version.manifest.counters, self.since), UPDATED)
+
+
+def merge(base: Version, brought: Mapping[int, Brought], record: MergeRecord) -> Merged:
+    """The version after `base` that holds what these shards' versions bring, by shard number.
+
+    record: what it will hold of each shard. Without any, the arrays are those of the base.
+    """
+    order = [brought[k] for k in sorted(brought)]
+    manifests = [one.version.manifest for one in order]
+    counters = [added(one.version.manifest.counters, one.since) for one in order]
+    marks = [base.manifest.watermark, *(one.watermark for one in manifests)]
+    positions: dict[int, PartitionPosition] = dict(base.manifest.positions)
+    for one in manifests:
+        positions |= one.positions
+    return Merged(
+        _arrays(base, order) if order else base.arrays,
+        positions,
+        summed([base.manifest.counters, *counters]),
+        max((mark for mark in marks if mark is not None), default=None),
+        record,
+    )
+
+
+def _arrays(base: Version, order: Sequence[Brought]) -> Arrays:
+    manifest, first = base.manifest, learner_arrays(base.arrays)
+    config = learner_config_of(manifest)
+    fitted = map_of(base)
+    algebra = merge_of(config, columns_of(fitted), keys_of(manifest), own=fitted.own)
+    states = []
+    for one in order:
+        state = learner_arrays(one.version.arrays)
+        if one.held is not None:
+            state = algebra.rebased(state, learner_arrays(one.held), first)
+        states.append(state)
+    learned = algebra.states(first, states, [one.updates for one in order])
+    all_arrays = [one.version.arrays for one in order]
+    window = united_ids(
+        config.dedupe_window, window_arrays(base.arrays), [window_arrays(one) for one in all_arrays]
+    )
+    caps = united_steps(caps_of(manifest), caps_arrays(base.arrays), [caps_arrays(one) for one in all_arrays])
+    return pack(learned, window, map_arrays(base.arrays), caps)
+
+
+def take_over(state: LearnState, merged: Version, counted_arrays: Arrays, config: LearnerConfig) -> None:
+    """Have a shard's state go on from a merged version; known ids and caps stay what they are.
+
+    counted_arrays: of the shard's own version that the merged one holds, or of the merged one before where it
+    holds nothing new of the shard. Raises StateError.
+    """
+    fitted, keys = state.fitted, keys_of(merged.manifest)
+    algebra = merge_of(config, columns_of(fitted), keys, own=fitted.own)
+    arrays = algebra.rebased(
+        state.learner.state(), learner_arrays(counted_arrays), learner_arrays(merged.arrays)
+    )
+    state.learner = restored(config, arrays, columns_of(fitted), keys, own=fitted.own)
+
+
+def first_record(merged: Manifest, shard: Shard, number: int) -> ShardRecord:
+    """Of a shard's version `number` that begins with a merged version: nothing is learned on top of it."""
+    return ShardRecord(shard, merged.number, merged.name, number, {})
+
+
+def next_record(mine: ShardRecord, merged: Manifest, own: Manifest | None) -> ShardRecord:
+    """Of a shard that takes over a merged version. own: its own version that this one holds, None where that
+    holds nothing new of it, so that all that counted for the next merge still does."""
+    if own is None:
+        return ShardRecord(mine.shard, merged.number, merged.name, mine.counted, mine.since)
+    return ShardRecord(mine.shard, merged.number, merged.name, own.number, dict(own.counters))
+
+
+def adopt_entry(record: ShardRecord, begins: bool = False, before: int | None = None) -> dict[str, Any]:
+    """The control entry of a shard that begins with a merged version, or takes one over. before: the merged
+    version that it had before, where the new one holds nothing new of the shard; None where it does."""
+    entry = {"control": ADOPT, "begins": begins, "shard": record.json()}
+    return entry if before is None else {**entry, "before": before}
+
+
+def positions_of(merged: Manifest, shard: Shard) -> Positions:
+    """Where a shard that begins with a merged version reads on."""
+    return {p: at for p, at in merged.positions.items() if shard.takes(p)}

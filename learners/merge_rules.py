@@ -1,0 +1,130 @@
+"""How the states of each kind of learner are merged: the rules of its arrays (`learners.merge`), and what
+needs more than a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.merge import Arrays, Rule, State
+from learners.pending import KIND, PAIRS, TAU
+from learners.softmax import MEMORY
+from learners.soml import SomlTg
+from learners.tether import untethered
+
+PENDING = {TAU: Rule.OWN, PAIRS: Rule.OWN, KIND: Rule.OWN}
+"""Of a settled state: no step waits, and the kind of matrix is the same for all."""
+
+OF_A_MATRIX = {"W": Rule.MEAN, "events": Rule.SUM, **PENDING}
+OF_A_DIAGONAL = {"w": Rule.MEAN, "updates": Rule.SUM, "events": Rule.SUM}
+OF_DUAL_AVERAGING = {"G": Rule.SUM, "rounds": Rule.SUM, "violated": Rule.SUM, "events": Rule.SUM}
+OF_TRUNCATED_GRADIENT = {"w": Rule.SUM, "shrunk": Rule.SUM, "violations": Rule.SUM, "events": Rule.SUM}
+
+
+def settle(learner: Any) -> None:
+    """Have a learner's state hold what it has learned in arrays that may be added up: every pending step is
+    added, every shrinking of truncated gradient is done."""
+    inner = untethered(learner)
+    if isinstance(inner, SomlTg):
+        inner.forget(0.0)
+    parts: list[Any] = [inner, getattr(inner, "learner", None), getattr(inner, "oasis", None)]
+    for part in parts:
+        if hasattr(part, "settled"):
+            part.settled()
+
+
+def all_shrunk(base: State, states: Sequence[State], _shares: Sequence[float], merged: Arrays) -> Arrays:
+    """Of SOML-TG: every coordinate is shrunk for every violating round."""
+    return {"shrunk": np.full_like(base["shrunk"], int(merged["violations"]))}
+
+
+def all_shrunk_goes_on(current: State, counted: State, merged: State, own: Arrays) -> Arrays:
+    """As `all_shrunk`."""
+    return {"shrunk": np.full_like(current["shrunk"], int(own["violations"]))}
+
+
+def last_violated(base: State, states: Sequence[State], _shares: Sequence[float], merged: Arrays) -> Arrays:
+    """Of SOML-DA, the last violating round: as long ago as that of the learner with the latest one."""
+    after = [
+        int(one["rounds"]) - int(one["violated"])
+        for one in states
+        if int(one["violated"]) > int(base["violated"])
+    ]
+    gap = min(after, default=int(merged["rounds"]) - int(base["violated"]))
+    return {"violated": np.array(int(merged["rounds"]) - gap, np.int64)}
+
+
+def violated_goes_on(current: State, counted: State, merged: State, own: Arrays) -> Arrays:
+    """Of SOML-DA, of a learner that goes on: its own last violating round, or else that of all."""
+    violated = int(current["violated"]) > int(counted["violated"])
+    gap = int(current["rounds"]) - int(current["violated"]) if violated else int(own["rounds"])
+    of_all = int(merged["rounds"]) - int(merged["violated"]) + int(current["rounds"]) - int(counted["rounds"])
+    return {"violated": np.array(int(own["rounds"]) - min(gap, of_all), np.int64)}
+
+
+def averaged_sums(base: State, states: Sequence[State], _shares: Sequence[float], merged: Arrays) -> Arrays:
+    """Of a running average: U such that the average is that over all events of all learners."""
+    every = [base, *states]
+    totals = [_whole(one) for one in every]
+    total = totals[0] + sum((one - totals[0] for one in totals[1:]), np.zeros_like(totals[0]))
+    return {"sums": _of_whole(merged, total)}
+
+
+def averaged_goes_on(current: State, counted: State, merged: State, own: Arrays) -> Arrays:
+    """Of a running average of a learner that goes on."""
+    return {"sums": _of_whole(own, _whole(current) + (_whole(merged) - _whole(counted)))}
+
+
+def _whole(state: State) -> NDArray[np.float64]:
+    """T times the average: the sum of W after each event."""
+    return int(state["events"]) * state["W"].astype(np.float64) - state["sums"].astype(np.float64)
+
+
+def _of_whole(state: State, total: NDArray[np.float64]) -> NDArray[np.float32]:
+    """U = T W - sum of W after each event."""
+    return np.asarray(int(state["events"]) * state["W"].astype(np.float64) - total, np.float32)
+
+
+OF_A_SOFTMAX = {
+    "A": Rule.MEAN,
+    "first": Rule.MOMENT,
+    "second": Rule.MOMENT,
+    **dict.fromkeys(MEMORY, Rule.OWN),
+    "pairs": Rule.SUM,
+    "steps": Rule.SUM,
+}
+"""Adam's means are convex mixtures of gradients, and so is their mean."""
+
+
+def softmax_memory(base: State, states: Sequence[State], _shares: Sequence[float], merged: Arrays) -> Arrays:
+    """The newest pairs of all learners: the base's, then what each kept since, in turns by age."""
+    kept, before, total = len(base["weights"]), int(base["pairs"]), int(merged["pairs"])
+    news = [(at, int(one["pairs"])) for at, one in enumerate(states)]
+    recent = [
+        (last - number, at, number) for at, last in news for number in range(max(before, last - kept), last)
+    ]
+    recent.sort(reverse=True)  # by age, then by learner: the oldest first
+    places: list[tuple[int | None, int]] = [(None, n) for n in range(max(0, before - kept), before)]
+    places += [(at, number) for _, at, number in recent]
+    places = places[-min(kept, total) :] if total else []
+    out = {name: np.zeros_like(base[name]) for name in MEMORY}
+    for back, (at, number) in enumerate(reversed(places), start=1):
+        source = base if at is None else states[at]
+        for name, rows in out.items():
+            rows[(total - back) % kept] = source[name][number % kept]
+    return out
+
+
+def softmax_goes_on(current: State, counted: State, merged: State, own: Arrays) -> Arrays:
+    """A learner that goes on keeps its own pairs, and counts these and its steps alone."""
+    return {name: np.array(current[name]) for name in ("pairs", "steps")}
+
+
+def of_maps(margins: bool) -> dict[str, Rule]:
+    """Of OMKS over maps: a matrix for each block, and their standing. margins: it is the weights themselves,
+    not their logarithms."""
+    return {"W": Rule.MEAN, "standing": Rule.MEAN if margins else Rule.LOG, "events": Rule.SUM, **PENDING}
