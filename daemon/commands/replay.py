@@ -31,7 +31,10 @@ def replay(
         bool, flag("--verify", "Compare every version kept on the way; report the first difference.")
     ] = False,
     shard: Annotated[
-        int | None, typer.Option(metavar="NUMBER", min=0, help="Of the line of this shard of [shards].")
+        int | None,
+        typer.Option(
+            metavar="NUMBER", min=0, help="The line of versions of this shard; by default the merged one."
+        ),
     ] = None,
     config: ConfigOption = None,
     set_: SetOption = None,

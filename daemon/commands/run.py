@@ -79,7 +79,7 @@ def learn(
             envvar="TRIPLETD_SHARD",
             metavar="NUMBER",
             min=0,
-            help="Which of the learners of [shards] this one is, counted from 0.",
+            help="Which shard this learner is, counted from 0; shards.count says how many there are.",
         ),
     ] = None,
 ) -> int:

@@ -129,9 +129,14 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Take these steps. At a cut, tell `Line.at_cut` the digest of W after them."""
+    """Take these steps. records: how many the replica has after them. whole: that state is one between two
+    records, which may be shown. compares: at the end the line's `at_cut` is told the digest of W.
+    """
 
     steps: Taken
+    records: int
+    whole: bool
+    compares: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +175,15 @@ class WriterLine:
     """Call `begin` for each loaded version, then `hear` with every segment in the order of the log.
 
     joined: segments are being taken. lost: only a version can help. Neither: the version's cut is looked for,
-    and segments are passed by.
+    and segments are passed by. compares: the replica's W is to be the writer's, to the bit; where others'
+    steps are taken as well it never is, and nothing is compared.
     """
 
-    def __init__(self) -> None:
+    relabels = True
+    """Whether a newer version may be what the replica has already."""
+
+    def __init__(self, compares: bool = True) -> None:
+        self._compares = compares
         self.joined = self.lost = False
         self._version = self._base_records = self._records = -1
         self._whole = True  # what was taken ends between two records
@@ -245,9 +255,9 @@ class WriterLine:
         if here and body.number == self._version:
             self._join(cut[1])
             return None
-        if here and mine is not None and mine.digest == body.digest:
+        if here and mine is not None and (mine.digest == body.digest or not self._compares):
             self._join(cut[1])
-            return self._relabel(body)
+            return self._relabel(body) if self._compares else None
         return self.lose("writer", body.number if body.number >= self._version else None)
 
     def _next(self, body: Body) -> SegmentMeaning:
@@ -262,7 +272,23 @@ class WriterLine:
         elif len(body) or body.project:
             self._whole = False
         self._records = body.last
-        return Apply(body)
+        if body.cut and not self._compares:
+            self._join_successor()
+        return Apply(body, body.last, self._whole, body.cut and self._compares)
+
+    def _join_successor(self) -> None:
+        """Where a later writer is known to have begun here, it is followed: what the one before wrote after
+        this version was learned again."""
+        at = self._at.place
+        later = [
+            cut
+            for cut in self._cuts.values()
+            if cut.origin is not None
+            and (cut.origin.writer, cut.origin.records) == (at.writer, self._records)
+            and cut.place.epoch > at.epoch
+        ]
+        if later:
+            self._join(max(later, key=lambda cut: cut.place.epoch))
 
     def _compare(self, base: Base) -> SegmentMeaning:
         """Whether the replica, when it stood at this version's cut, was that version."""
@@ -271,7 +297,7 @@ class WriterLine:
             return None  # of before this replica joined
         if mine.chain != base.chain:
             return self.lose("chain", base.number)
-        if base.number <= self._version or mine.digest is None:
+        if base.number <= self._version or mine.digest is None or not self._compares:
             return None
         return self._relabel(base) if mine.digest == base.digest else self.lose("digest", base.number)
 
@@ -292,6 +318,16 @@ class WriterLine:
     def _remember(self, writer: str) -> None:
         if writer not in self._writers:
             self._writers.append(writer)
+
+    @property
+    def records(self) -> int:
+        """The writer's records that were taken."""
+        return self._records
+
+    @property
+    def whole(self) -> bool:
+        """Whether what was taken ends between two records."""
+        return self._whole
 
     def lose(self, reason: str, reload: int | None = None) -> Lost:
         """Left, as where the replica failed to apply the steps or the log could not be read further."""

@@ -19,8 +19,10 @@ from daemon.catalogs import as_block
 from daemon.replica.buffer_writer import DoubleBufferWriter
 from daemon.replica.decide import Apply, Lost, Relabel, SegmentMeaning, WriterLine
 from daemon.replica.settings import OpenStepLog
+from daemon.replica.shard_lines import ShardLines
 from daemon.replica.view import ModelId
 from daemon.versions.contents import records_of, watermark_of, written_ms
+from daemon.versions.shards import MergeRecord
 from learners.block import Block, TripletBatch
 from learners.errors import LearnerError
 from learners.steps import StepBatch, Steps, TripletSteps
@@ -33,6 +35,8 @@ PARTITION = 0
 POLL_RECORDS = 64
 BACK_MS = 10_000
 """A cut is published before its version is durable; clocks of two machines may differ by seconds."""
+LONGEST_QUIET_MS = 600_000
+"""Of a shard that has written nothing for longer, steps are followed from its next version on."""
 REOPEN_S = 1.0
 
 StartPlace: TypeAlias = int | Literal["time", "earliest"]
@@ -52,7 +56,8 @@ class StepLogReader:
         self._alias, self._opened = alias, opened
         self._source: Source | None = None
         self._reopen_at = 0.0
-        self.line = WriterLine()
+        self._writer_line, self._shard_lines = WriterLine(), ShardLines()
+        self.line: WriterLine | ShardLines = self._writer_line
         """Interprets the segments; it also gets the replica's digests and failures."""
         self._joiner = Joiner()
         self._manifest: Manifest | None = None
@@ -63,12 +68,18 @@ class StepLogReader:
     @property
     def promising(self) -> bool:
         """Whether the log can be read and may bring what is newer than the version, without another load."""
-        return self._source is not None and not self.line.lost
+        return self._source is not None and self.line.relabels and not self.line.lost
 
     def begin(self, manifest: Manifest) -> None:
         """Continue from a version that was just loaded."""
         self._manifest = manifest
-        found = self.line.begin(manifest.number, records_of(manifest), manifest.writer)
+        records, merged = records_of(manifest), MergeRecord.in_version(manifest)
+        if merged is None:
+            self.line = self._writer_line
+            found = self._writer_line.begin(manifest.number, records, manifest.writer)
+        else:
+            self.line = self._shard_lines
+            found = self._shard_lines.begin(manifest.number, records, merged)
         self._go_to("time" if found is None else found)
 
     def poll(self, timeout_s: float, now: float) -> Iterator[SegmentMeaning]:
@@ -116,9 +127,10 @@ class StepLogReader:
 
     def _look_again(self) -> bool:
         """Where the cut was looked for from the version's time on, look through all there is, once."""
-        if self._begun != "time" or self._manifest is None:
+        if self._begun != "time" or self._manifest is None or self.line is not self._writer_line:
             return False
-        self.line.begin(self._manifest.number, records_of(self._manifest), self._manifest.writer)
+        version = self._manifest.number
+        self._writer_line.begin(version, records_of(self._manifest), self._manifest.writer)
         self._go_to("earliest")
         return True
 
@@ -136,7 +148,7 @@ class StepLogReader:
         if isinstance(self._place, int):
             return self._place
         if self._place == "time" and self._manifest is not None:
-            created = written_ms(self._manifest)
+            created = begun_ms(self._manifest)
             if created is not None:
                 return source.offsets_at(created - BACK_MS)[PARTITION]
         return source.bounds()[PARTITION][0]
@@ -157,6 +169,16 @@ class StepLogReader:
         if kind != self._logged_kind:
             self._logged_kind = kind
             log.warning("the step log cannot be read on", alias=self._alias, why=str(error))
+
+
+def begun_ms(manifest: Manifest) -> int | None:
+    """When what a version holds was captured, ms since the epoch, as far back as steps behind it may lie: of
+    a merged one that is when the shards wrote their versions. None where it does not say."""
+    written, merged = written_ms(manifest), MergeRecord.in_version(manifest)
+    if written is None or merged is None:
+        return written
+    parts = [part.written for part in merged.parts if written - part.written < LONGEST_QUIET_MS]
+    return min([written, *parts])
 
 
 OnFlip = Callable[[ModelId, str, NDArray[np.int64]], None]
@@ -217,7 +239,7 @@ class StepApplier:
         lost: Lost | None = None
         for meaning in self.listener.poll(timeout_s, now):
             if isinstance(meaning, Apply):
-                lost = self._take(meaning.steps)
+                lost = self._take(meaning)
             elif isinstance(meaning, Relabel):
                 self._version, self._base_records = meaning.number, meaning.records
                 self._line = self._line_of(meaning.number, self._line)
@@ -236,24 +258,24 @@ class StepApplier:
         self._discard()
         return self.listener.line.lose("error")
 
-    def _take(self, steps: Taken) -> Lost | None:
+    def _take(self, given: Apply) -> Lost | None:
+        steps = given.steps
         try:
-            batch, changes = learner_steps(steps), bool(len(steps)) or steps.project
-            if changes:
-                self._writer.take(batch)
+            if len(steps) or steps.project:
+                self._writer.take(learner_steps(steps))
         except (LearnerError, ValueError, np.linalg.LinAlgError):
             self._discard()
             return self.listener.line.lose("steps")
         self._on_steps(as_block(steps.query))
         pending = self._pending
         pending.taken = True
-        pending.times.append(self._new_times(steps))
-        if steps.last > steps.first:
-            pending.whole = True
-        elif changes:
-            pending.whole = False
-        self._total, self._watermark = steps.last, steps.watermark
-        if steps.cut:
+        pending.times.append(self._new_times(given))
+        pending.whole = given.whole
+        self._total = given.records
+        of_one = isinstance(self.listener.line, WriterLine)
+        marks = steps.watermark, None if of_one else self._watermark
+        self._watermark = max((mark for mark in marks if mark is not None), default=None)
+        if given.compares:
             self.listener.line.at_cut(self._writer.digest())
         return None
 
@@ -270,11 +292,12 @@ class StepApplier:
             self._writer.relabel(self.model)
             self._on_flip(self.model, "relabel", NO_TIMES)
 
-    def _new_times(self, steps: Taken) -> NDArray[np.int64]:
+    def _new_times(self, given: Apply) -> NDArray[np.int64]:
         """Its event times but for those of events that were shown before: after a fall back the log is read
         again from a version on, and a learner that started over learns the same events again.
         """
-        if steps.first >= self._held:
+        steps = given.steps
+        if given.records - (steps.last - steps.first) >= self._held:
             return steps.timestamps
         return steps.timestamps[steps.timestamps > self._held_ms]
 

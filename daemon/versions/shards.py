@@ -21,7 +21,7 @@ from typing import Any
 
 from checkpoints.manifest import Manifest
 from daemon.exits import EX_DATAERR, UserError
-from daemon.versions.contents import RECORDS, counted
+from daemon.versions.contents import RECORDS, counted, written_ms
 from streams.shards import Shard
 
 FOLDER = "shards"
@@ -91,7 +91,8 @@ class ShardRecord:
 class MergedPart:
     """What a merged version holds of one shard: its version, with the line and the writer of it.
 
-    counters: the shard's there. state_hash: of that version. updates: steps it brought to this merge; 0 where
+    counters: the shard's there. state_hash: of that version. written: when, ms since the
+    epoch, 0 where that is not known. updates: steps it brought to this merge; 0 where
     it brought none, and the part is that of the merge before.
     """
 
@@ -101,13 +102,14 @@ class MergedPart:
     writer: str
     counters: Mapping[str, int | float]
     state_hash: str
+    written: int
     updates: int
 
     @classmethod
     def of(cls, manifest: Manifest, shard: int, updates: int) -> MergedPart:
         """The part that a shard's version is."""
         at = (manifest.line, manifest.writer, dict(manifest.counters), manifest.state_hash)
-        return cls(shard, manifest.number, *at, updates)
+        return cls(shard, manifest.number, *at, written_ms(manifest) or 0, updates)
 
     @property
     def records(self) -> int:

@@ -251,9 +251,9 @@ def test_elsewhere_numbers_are_compared_within_a_tolerance(
 
 def test_an_unknown_control_entry_is_refused(kept: Site) -> None:
     number = kept.newest().number
-    schedule = ({"control": "merge"}, *kept.newest().schedule)
+    schedule = ({"control": "unheard-of"}, *kept.newest().schedule)
     alter_manifest(kept, number, schedule=schedule)
-    with pytest.raises(UserError, match="'merge'"):
+    with pytest.raises(UserError, match="'unheard-of'"):
         verified(kept)
     alter_manifest(kept, number, schedule=(dedupe(3), *schedule[1:]))
     assert verified(kept).difference.place.array == "dedupe.admitted"
