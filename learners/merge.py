@@ -123,7 +123,7 @@ def _merged(
         return np.array(moved[0][0])
     if base.dtype.kind == "i":
         whole = base + sum(one - base for one, _ in moved)
-        return np.asarray(whole, base.dtype)
+        return _counts(whole, base)
     out, rows = np.empty_like(base), base.reshape(len(base) if base.ndim else 1, -1)
     for part in row_blocks(len(rows), rows.shape[1]):
         first = rows[part].astype(np.float64)
@@ -142,7 +142,7 @@ def _rebased(
     if np.array_equal(current, counted):
         return np.array(merged)
     if current.dtype.kind == "i":
-        return np.asarray(current + (merged - counted), current.dtype)
+        return _counts(current + (merged - counted), current)
     out, rows = np.empty_like(current), current.reshape(len(current) if current.ndim else 1, -1)
     for part in row_blocks(len(rows), rows.shape[1]):
         now, known, of_all = (
@@ -150,6 +150,12 @@ def _rebased(
         )
         out.reshape(rows.shape)[part] = _within(rule, now + (of_all - known))
     return out
+
+
+def _counts(whole: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
+    """Counts as they are kept. None falls below 0: where a model was given up and begun again meanwhile, it
+    has counted less than before."""
+    return np.asarray(np.maximum(whole, 0), like.dtype)
 
 
 def _within(rule: Rule | None, values: NDArray[np.float64]) -> NDArray[np.float64]:

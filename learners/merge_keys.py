@@ -29,17 +29,18 @@ class KeyedMerge:
         first, each = _Keys(base), [_Keys(one) for one in states]
         fresh = self.untrained(base)
         models: dict[bytes, State] = {}
+        events: dict[bytes, int] = {}
         for key in self._kept([first, *each]):
-            before = first.events(key)
-            moved = [one for one in each if one.events(key) > before]
+            # Who gave the key up, or did so and let it in again, goes on from no model of the base.
+            known = [one for one in each if one.events(key)]
+            again = any(one.events(key) < first.events(key) for one in known)
+            before = 0 if again else first.events(key)
+            began = fresh if again else first.model(key, fresh)
+            moved = [one for one in known if one.events(key) > before]
             counts = [one.events(key) - before for one in moved]
             states_of = [one.model(key, fresh) for one in moved]
-            began = first.model(key, fresh)
             models[key] = self.one.states(began, states_of, counts) if moved else began
-        events = {
-            key: first.events(key) + sum(max(0, one.events(key) - first.events(key)) for one in each)
-            for key in models
-        }
+            events[key] = before + sum(counts)
         clock = first.clock + sum(one.clock - first.clock for one in each)
         return self._written(base, models, events, [first, *each], clock)
 
@@ -49,6 +50,10 @@ class KeyedMerge:
         fresh = self.untrained(current)
         models, events = {}, {}
         for key in self._kept([now, of_all]):
+            if now.events(key) < known.events(key):  # given up meanwhile, and perhaps let in again
+                models[key] = (now if now.events(key) else of_all).model(key, fresh)
+                events[key] = now.events(key) or of_all.events(key)
+                continue
             three = [one.model(key, fresh) for one in (now, known, of_all)]
             models[key] = self.one.rebased(three[0], three[1], three[2])
             events[key] = max(1, now.events(key) + of_all.events(key) - known.events(key))

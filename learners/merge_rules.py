@@ -55,7 +55,7 @@ def last_violated(base: State, states: Sequence[State], _shares: Sequence[float]
         if int(one["violated"]) > int(base["violated"])
     ]
     gap = min(after, default=int(merged["rounds"]) - int(base["violated"]))
-    return {"violated": np.array(int(merged["rounds"]) - gap, np.int64)}
+    return {"violated": np.array(max(0, int(merged["rounds"]) - max(0, gap)), np.int64)}
 
 
 def violated_goes_on(current: State, counted: State, merged: State, own: Arrays) -> Arrays:
@@ -63,7 +63,8 @@ def violated_goes_on(current: State, counted: State, merged: State, own: Arrays)
     violated = int(current["violated"]) > int(counted["violated"])
     gap = int(current["rounds"]) - int(current["violated"]) if violated else int(own["rounds"])
     of_all = int(merged["rounds"]) - int(merged["violated"]) + int(current["rounds"]) - int(counted["rounds"])
-    return {"violated": np.array(int(own["rounds"]) - min(gap, of_all), np.int64)}
+    gap = max(0, min(gap, of_all))
+    return {"violated": np.array(max(0, int(own["rounds"]) - gap), np.int64)}
 
 
 def averaged_sums(base: State, states: Sequence[State], _shares: Sequence[float], merged: Arrays) -> Arrays:

@@ -323,7 +323,12 @@ class Rerun:
             with _readable(f"version {part.version} of shard {part.shard}"):
                 manifest = own.manifest(part.version)
                 if manifest.state_hash != part.state_hash:
-                    raise OutOfLine(f"version {part.version} of shard {part.shard} is not the one merged")
+                    raise UserError(
+                        f"version {part.version} of shard {part.shard} is not the one that was merged: the "
+                        "shard's folder was lost since, and begun anew",
+                        "replay from a later version on (--from)",
+                        EX_DATAERR,
+                    )
                 if brings(self._base, manifest):
                     brought[part.shard] = read_brought(self._base, manifest, own, lines.own)
         merged = merge(base, brought, record)
