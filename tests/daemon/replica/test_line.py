@@ -41,6 +41,7 @@ class Log:
         self.writer = writer or writer_of(epoch)
 
     def __call__(self, body, lose=False):
+        self.last = body
         before, self.chain = self.chain, bytes([self.epoch, self.seq] + [ord(self.writer[0])] * 30)
         segment = Segment(
             ChainPosition(self.epoch, self.seq, self.run, self.writer), body, before, self.chain
