@@ -21,6 +21,7 @@ from checkpoints.entries import (
 from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from checkpoints.manifest import ArraySpec, FileEntry, Manifest, PartitionPosition, VersionMeta
+from checkpoints.object_store import ObjectSettings, ObjectStore, open_object_store
 from checkpoints.pruned import fold_history, history
 from checkpoints.publisher import AsyncPublisher, Failed, Published
 from checkpoints.retention import fold, plan, prune
@@ -35,6 +36,7 @@ from checkpoints.store import (
     MemoryStore,
     PutResult,
     Superseded,
+    Unreachable,
     WriteFailed,
 )
 from checkpoints.versions import Version, VersionStore
@@ -62,10 +64,13 @@ __all__ = [
     "Manifest",
     "Meaning",
     "MemoryStore",
+    "ObjectSettings",
+    "ObjectStore",
     "PartitionPosition",
     "Published",
     "PutResult",
     "Superseded",
+    "Unreachable",
     "Version",
     "VersionMeta",
     "VersionStore",
@@ -79,6 +84,7 @@ __all__ = [
     "meaning",
     "names",
     "new_line",
+    "open_object_store",
     "pause_in_force",
     "plan",
     "protected",

@@ -31,10 +31,14 @@ from checkpoints.store import (
     Damaged,
     KeyExists,
     KeyMissing,
+    LateListing,
     PutResult,
     Superseded,
+    WriteFailed,
     folder,
     folder_number,
+    is_there,
+    listed,
     manifest_key,
     manifest_number,
     number_in_the_way,
@@ -63,7 +67,7 @@ def numbers(store: BlobStore) -> list[int]:
 
 def _taken(store: BlobStore) -> tuple[set[int], set[int]]:
     """Numbers with a manifest; numbers in whose folder's place something else stands."""
-    keys = store.list(VERSIONS)
+    keys = listed(store, VERSIONS, manifest_key, manifest_number)
     committed = {n for n in map(manifest_number, keys) if n is not None}
     return committed, {n for n in map(number_in_the_way, keys) if n is not None}
 
@@ -101,7 +105,7 @@ class Listing:
         now, known = time.monotonic(), self._polled
         if known is not None and now - known[0] < FULL_LOOK_S:
             following = manifest_key(known[2] + 1)
-            if following not in self._store.list(following):
+            if not is_there(self._store, following):
                 return known[1]
         kinds = self._kinds()
         found = [n for n, claim in kinds.items() if not claim]
@@ -228,12 +232,17 @@ def commit(store: BlobStore, epoch: Epoch, meta: VersionMeta, state: StateFile) 
     )
     try:
         store.put_new(manifest_key(epoch.next_number), [manifest.to_json()])
-    except KeyExists:
+    except KeyExists as error:
         discard(store, state.key)
+        if _is_own(store, epoch.next_number, epoch):  # a put that had failed has arrived after all
+            remedy = "the version that it belongs to stands, the next attempt takes the next number"
+            raise WriteFailed(error.place, "an earlier attempt has arrived meanwhile", remedy) from error
         raise _superseded(store, epoch.next_number) from None
-    except (CheckpointError, ValueError):
-        # The manifest may be there all the same (only its folder's fsync failed): then the file must stay.
-        if manifest_key(epoch.next_number) not in store.list(folder(epoch.next_number)):
+    except (CheckpointError, ValueError) as error:
+        # The manifest may be there all the same (only its folder's fsync failed), or come yet where it is
+        # on its way: then the file must stay. What is left is swept at the next claim.
+        on_its_way = isinstance(store, LateListing) and isinstance(error, WriteFailed)
+        if not on_its_way and not is_there(store, manifest_key(epoch.next_number)):
             discard(store, state.key)
         raise
     epoch.next_number += 1
@@ -320,14 +329,15 @@ def _claimed_by(store: BlobStore, number: int) -> str:
 
 def _sweep_orphans(store: BlobStore, claimed: int) -> None:
     """Remove state files up to `claimed` that no manifest names: their writers are dead or superseded."""
-    keys = store.list(VERSIONS)
+    keys = listed(store, VERSIONS, manifest_key, manifest_number)
     committed = {n for n in map(manifest_number, keys) if n is not None}
     for key in keys:
         number, name = folder_number(key), key.rpartition("/")[2]
         if number is None or number > claimed or not name.startswith("state-"):
             continue
         with contextlib.suppress(CheckpointError):
-            if number not in committed or all(name != f.name for f in read_manifest(store, number).files):
+            gone = number not in committed and not is_there(store, manifest_key(number))
+            if gone or all(name != f.name for f in read_manifest(store, number).files):
                 store.delete(key)
 
 

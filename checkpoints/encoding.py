@@ -22,7 +22,7 @@ import numpy as np
 from xxhash import xxh3_128
 
 from checkpoints.manifest import ArraySpec
-from checkpoints.store import BadKey, BlobStore, Buffer, Damaged, FutureFormat, KeyMissing
+from checkpoints.store import BadKey, BlobStore, Buffer, Damaged, FutureFormat, KeyMissing, VerifyingStore
 
 FORMAT = "tripletd.arrays/1"
 ALIGN = 64
@@ -132,8 +132,19 @@ def read_arrays(
 def load_arrays(
     store: BlobStore, key: str, size: int, sha256: str, destination: Destination = fresh
 ) -> dict[str, np.ndarray]:
-    """`read_arrays` of `key` in `store`; a missing or unreadable file is Damaged too."""
+    """`read_arrays` of `key` in `store`; a missing or unreadable file is Damaged too.
+
+    A local copy of what lies elsewhere that turns out to be damaged is fetched again, once.
+    """
     try:
+        if isinstance(store, VerifyingStore):
+            try:
+                with store.open_verified(key, size, sha256) as stream:
+                    return read_arrays(stream, size, sha256, key, destination)
+            except (Damaged, OSError):
+                store.forget(sha256)
+            with store.open_verified(key, size, sha256) as stream:
+                return read_arrays(stream, size, sha256, key, destination)
         with store.open(key) as stream:
             return read_arrays(stream, size, sha256, key, destination)
     except KeyMissing:

@@ -30,6 +30,7 @@ from checkpoints.store import (
     OnDamage,
     ledger_key,
     ledger_number,
+    listed,
 )
 
 FORMAT = 1
@@ -378,7 +379,7 @@ class Ledger:
 
     def _listed(self) -> tuple[list[int], list[int], list[int]]:
         """Numbers of entries, of snapshots, and of entries written off; each ascending."""
-        keys = self._store.list(LEDGER)
+        keys = listed(self._store, LEDGER, ledger_key, _last_said)
         kinds = (ledger_number, folded_number, lost_number)
         entries, folded, lost = (sorted(n for n in map(of, keys) if n is not None) for of in kinds)
         return entries, folded, lost
@@ -409,6 +410,12 @@ class Ledger:
                 raise Damaged("mismatch", key, f"says it is entry {entry.n}", LOST)
             self._known[number] = entry
         return self._known[number]
+
+
+def _last_said(key: str) -> int | None:
+    """The number of the last entry that a key stands for."""
+    entry = ledger_number(key)
+    return folded_number(key) if entry is None else entry
 
 
 def _left(first: int, end: int, written_off: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:

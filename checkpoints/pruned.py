@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from checkpoints.manifest import TRAILER_BYTES
-from checkpoints.store import HISTORY, BlobStore, CheckpointError, Damaged, KeyExists, KeyMissing
+from checkpoints.store import HISTORY, BlobStore, CheckpointError, Damaged, KeyExists, KeyMissing, listed
 from checkpoints.thinning import by_age, seconds
 
 FORMAT = 1
@@ -50,7 +50,8 @@ def tail_key(k: int) -> str:
 
 def newest_fold(store: BlobStore) -> int:
     """The number of the newest snapshot; 0 without one."""
-    return max(_numbers(store, _FOLDED), default=0)
+    keys = listed(store, FOLDER, folded_key, _folded_number)
+    return max((n for n in map(_folded_number, keys) if n is not None), default=0)
 
 
 def add_line(store: BlobStore, line: bytes) -> None:
@@ -266,6 +267,11 @@ def _size(store: BlobStore, key: str) -> int:
             return stream.seek(0, io.SEEK_END)
     except KeyMissing:
         return 0
+
+
+def _folded_number(key: str) -> int | None:
+    match = _FOLDED.fullmatch(key)
+    return int(match[1]) if match else None
 
 
 def _numbers(store: BlobStore, name: re.Pattern[str]) -> list[int]:

@@ -7,6 +7,7 @@ CheckpointError
     FutureFormat   written by a newer release: nothing is wrong with it, this release cannot read it
   Superseded       another writer owns the store now: stop at once, write nothing more
   WriteFailed      the disk refused a write; the last good version stands, a later attempt may succeed
+  Unreachable      an object store does not answer, or refuses: nothing is said of what is stored
   KeyExists        a create-only put met an existing key
   KeyMissing       no such key
   BadKey           a key or file name that could lead outside the store
@@ -73,6 +74,13 @@ class WriteFailed(CheckpointError):
     """A write, fsync or link failed (disk full, I/O error). Learning can continue; try again later."""
 
     kind = "write_failed"
+    retriable = True
+
+
+class Unreachable(CheckpointError):
+    """A store elsewhere did not answer, or refused to. What is stored may be whole: try again later."""
+
+    kind = "unreachable"
     retriable = True
 
 
@@ -160,6 +168,31 @@ class PlacedStore(Protocol):
 def is_away(store: BlobStore) -> bool:
     """Whether the store's place is not there; False for a store that has no place."""
     return isinstance(store, PlacedStore) and not store.is_there()
+
+
+@runtime_checkable
+class LateListing(Protocol):
+    """A store whose listing may lag behind what was written, though each key can be asked for at once."""
+
+    def exists(self, key: str) -> bool:
+        """Whether `key` is there now. Raises Unreachable."""
+        ...
+
+
+@runtime_checkable
+class VerifyingStore(Protocol):
+    """A store elsewhere, that keeps what was fetched as local files."""
+
+    def open_verified(self, key: str, size: int, sha256: str) -> BinaryIO:
+        """The object of that size and hash, from a local copy where there is one; raises as `BlobStore.open`.
+
+        The hash of a copy is not taken again: who reads it does, and calls `forget` where it is another.
+        """
+        ...
+
+    def forget(self, sha256: str) -> None:
+        """Drop the local copy of that hash."""
+        ...
 
 
 class Staged(Protocol):
@@ -260,6 +293,31 @@ def ledger_number(key: str) -> int | None:
     """Inverse of `ledger_key`, None for other keys."""
     match = _LEDGER.fullmatch(key)
     return int(match.group(1)) if match else None
+
+
+def is_there(store: BlobStore, key: str) -> bool:
+    """Whether `key` is there, by one look that no listing delays."""
+    return store.exists(key) if isinstance(store, LateListing) else key in store.list(key)
+
+
+def listed(
+    store: BlobStore, prefix: str, key_of: Callable[[int], str], number_of: Callable[[str], int | None]
+) -> list[str]:
+    """Keys that start with `prefix`, ascending. Where listings lag behind, the numbers after the last one
+    listed are asked for one by one: what was written before this call is found, as long as no number between
+    has gone again.
+
+    key_of: the key of a number; number_of: the number that a key stands for, None for none.
+    """
+    keys = store.list(prefix)
+    if not isinstance(store, LateListing):
+        return keys
+    number = max((n for n in map(number_of, keys) if n is not None), default=0)
+    more = [] if keys or not store.exists(key_of(0)) else [key_of(0)]
+    while store.exists(following := key_of(number + 1)):
+        more.append(following)
+        number += 1
+    return sorted({*keys, *more})
 
 
 class MemoryStore:

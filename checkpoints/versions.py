@@ -187,17 +187,17 @@ class VersionStore:
             )
         entry = manifest.files[0]
         key = place + entry.name
-        left = set(manifest.arrays)
+        wanted, seen = set(manifest.arrays), set[ArraySpec]()
         other = Damaged("mismatch", key, "its arrays are not the names, dtypes and shapes of its manifest")
 
         def checked(spec: ArraySpec) -> np.ndarray | None:
-            if spec not in left:
+            if spec not in wanted:
                 raise other
-            left.remove(spec)
+            seen.add(spec)
             return destination(spec)
 
         arrays = load_arrays(self.store, key, entry.size, entry.sha256, checked)
-        if left:
+        if seen != wanted:
             raise other
         if manifest.state_hash != entry.sha256:
             raise Damaged("mismatch", place, "state_hash is not the sha256 of the state file")

@@ -61,6 +61,7 @@ _CODES = {
     "CatalogError": EX_DATAERR,
     "Superseded": EX_CANTCREAT,
     "WriteFailed": EX_TEMPFAIL,
+    "Unreachable": EX_TEMPFAIL,
     "CheckpointError": EX_DATAERR,
     "JudgmentsError": EX_DATAERR,
     "LearnerError": EX_CONFIG,

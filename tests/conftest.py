@@ -18,6 +18,7 @@ pytest_plugins = (
     "tests.harness.nothing_skipped",
     "tests.harness.postgres",
     "tests.harness.quick",
+    "tests.harness.s3_fixtures",
     "tests.harness.sharing",
     "tests.harness.timings",
 )

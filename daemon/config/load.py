@@ -29,6 +29,7 @@ from daemon.config.learners import (
     owner,
     owners,
 )
+from daemon.config.objects import SCHEMES, remember
 from daemon.config.schema import SECTIONS, Config, ExposedFile, SpaceConfig, ValueOrigin
 from daemon.config.services import KafkaConfig
 from daemon.config.values import POSTGRES, TOPICS, Section
@@ -340,7 +341,10 @@ def resolve_paths(config: Config) -> Config:
         "path": resolved("catalog.path", catalog.path, _split_objects),
         "ids": resolved("catalog.ids", catalog.ids, _split_plain),
     }
-    folder = resolved("checkpoints.path", checkpoints.path, _split_folder)
+    places = {
+        "path": resolved("checkpoints.path", checkpoints.path, _split_folder),
+        "cache": resolved("checkpoints.cache", checkpoints.cache, _split_plain),
+    }
     serve: dict[str, object] = {
         "catalog": resolved("serve.catalog", config.serve.catalog, _split_objects),
         "display": resolved("serve.display", config.serve.display, _split_plain),
@@ -371,7 +375,7 @@ def resolve_paths(config: Config) -> Config:
         config,
         stream=stream.model_copy(update={"address": address, "kafka": stream.kafka.model_copy(update=files)}),
         catalog=catalog.model_copy(update=objects),
-        checkpoints=checkpoints.model_copy(update={"path": folder}),
+        checkpoints=checkpoints.model_copy(update=places),
         validate=validate.model_copy(update={"judgments": judgments}),
         serve=config.serve.model_copy(update=serve),
         http=config.http.model_copy(update=http),
@@ -403,8 +407,10 @@ def _split_source(value: str) -> tuple[str, str, str]:
 
 
 def _split_objects(value: str) -> tuple[str, str, str]:
-    """A file is a path, as is what an embedded log's address holds; a database's is left as it is."""
-    return (value, "", "") if value.startswith(POSTGRES) else _split_source(value)
+    """A file is a path, as is what an embedded log's address holds; a database's and an object store's are
+    left as they are."""
+    elsewhere = (*POSTGRES, *(f"{scheme}://" for scheme in SCHEMES))
+    return (value, "", "") if value.startswith(elsewhere) else _split_source(value)
 
 
 def _split_mapping(value: str) -> tuple[str, str, str]:
@@ -460,6 +466,7 @@ def load_config(
     sections = _validated(nest(merged), origins, path)
     config = resolve_paths(Config(**sections, file=path, origins=origins, notes=tuple(notes)))  # type: ignore[arg-type]
     _refuse_unfit_kafka(config, origins, path)
+    remember(config.checkpoints)
     return replace(config, exposed=exposed_files(_holding(in_file, path, environ, config)))
 
 

@@ -523,15 +523,39 @@ class CatalogConfig(Section):
 class CheckpointsConfig(Section):
     """[checkpoints]: where versions are written and how often."""
 
-    path: str = Field("checkpoints", min_length=1, description="folder of the versions and the ledger")
+    path: str = Field(
+        "checkpoints",
+        min_length=1,
+        description="folder of the versions and the ledger; or s3://BUCKET/PREFIX, gs://..., az://...",
+    )
     every: Seconds = Field(30.0, description="time between versions; 0s by every_events alone")
     every_events: int = Field(0, ge=0, description="also after this many events; 0 by time alone")
     keep: int = Field(20, ge=2, description="newest versions kept; aliases and version 0 stay in addition")
+    endpoint: str = Field(
+        "",
+        description="URL of an object store that is not the cloud's own; empty: AWS_ENDPOINT_URL, or theirs",
+    )
+    region: str = Field("", description="region of the bucket; empty: AWS_REGION, else us-east-1")
+    timeout: PositiveSeconds = Field(
+        30.0, description="longest wait for one answer of an object store; it is asked for twice as long"
+    )
+    cache: str = Field(
+        "", description="folder of states from an object store; empty: tripletd/states in the user's cache"
+    )
+    cache_size: Bytes = Field(8 << 30, description="most bytes in it; what was used longest ago goes first")
 
     @model_validator(mode="after")
     def _written_at_some_time(self) -> CheckpointsConfig:
         if not self.every and not self.every_events:
             raise ValueError('every = "0s" without every_events writes no version; set one of the two')
+        return self
+
+    @model_validator(mode="after")
+    def _is_an_address(self) -> CheckpointsConfig:
+        if self.endpoint and not self.endpoint.startswith(("http://", "https://")):
+            raise ValueError("endpoint: expected http://HOST:PORT or https://HOST")
+        if "@" in self.endpoint:
+            raise ValueError("endpoint: an address holds no password; credentials come from the environment")
         return self
 
 

@@ -1,27 +1,56 @@
 """Opening the versions and the ledger at an address, and the line that a version descends from.
 
-An address is a folder's path, or `scheme://...` of a store in `STORES`. To add a store, implement
-`checkpoints.store.BlobStore` and name it there.
+An address is a folder's path, or `scheme://...` of a store in `STORES`; what is below it (`at`) is a store of
+its own. To add a store, implement `checkpoints.store.BlobStore` and name it there.
 This is the one place that knows which store keeps the versions. A line goes parent by parent, pruned versions
 included.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from checkpoints import BlobStore, Ledger, Manifest, VersionStore, history
+from checkpoints import BlobStore, Ledger, Manifest, ObjectSettings, VersionStore, history, open_object_store
 from checkpoints.local import LocalStore
 from checkpoints.manifest import ScheduleEntry
-from checkpoints.store import CheckpointError
+from checkpoints.store import BadKey, CheckpointError, Unreachable
 from daemon.config import Config
+from daemon.config.objects import SCHEMES, settings_of
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_UNAVAILABLE, UserError
 
-STORES: Mapping[str, Callable[[str], BlobStore]] = {"file": lambda place: LocalStore(Path(place))}
+
+def object_settings(address: str) -> ObjectSettings:
+    """How the bucket of an address is reached, as [checkpoints] says."""
+    section = settings_of(address)
+    folder = Path(section.cache) if section.cache else _user_cache()
+    return ObjectSettings(section.endpoint, section.region, section.timeout, folder, section.cache_size)
+
+
+def _user_cache() -> Path | None:
+    user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(user, "tripletd", "states") if Path(user).is_absolute() else None
+
+
+def _bucket(scheme: str, place: str) -> BlobStore:
+    address = f"{scheme}://{place}"
+    try:
+        return open_object_store(address, object_settings(address))
+    except (ValueError, BadKey) as error:
+        raise UserError(f"checkpoints: {error}", "correct checkpoints.path", EX_CONFIG) from error
+    except Unreachable as error:  # nothing was asked yet: the package or the environment
+        raise UserError(f"{error.place}: {error.problem}", error.remedy, EX_CONFIG) from error
+
+
+STORES: Mapping[str, Callable[[str], BlobStore]] = {
+    "file": lambda place: LocalStore(Path(place)),
+    **{scheme: partial(_bucket, scheme) for scheme in SCHEMES},
+}
 """Scheme of an address -> what opens the store at the rest of it. A bare path is of `file`."""
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.DOTALL)
@@ -33,6 +62,11 @@ class Checkpoints:
 
     versions: VersionStore
     ledger: Ledger
+    address: str = ""
+
+    def at(self, prefix: str) -> Checkpoints:
+        """The stores of what is below: of a folder in a folder, of a longer prefix of a bucket."""
+        return open_store(f"{self.address.rstrip('/')}/{prefix.strip('/')}")
 
 
 def open_store(address: str | Path) -> Checkpoints:
@@ -48,7 +82,7 @@ def open_store(address: str | Path) -> Checkpoints:
             EX_CONFIG,
         )
     store = STORES[scheme](place)
-    return Checkpoints(VersionStore(store), Ledger(store))
+    return Checkpoints(VersionStore(store), Ledger(store), str(address))
 
 
 def open_existing(address: str | Path, why: str, remedy: str) -> Checkpoints:

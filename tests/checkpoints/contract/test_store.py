@@ -12,8 +12,12 @@ from checkpoints import BadKey, BlobStore, KeyExists, KeyMissing, LocalStore, Me
 from tests.docs.test_skeletons import load
 
 
-@pytest.fixture(params=["local", "memory", "skeleton"])
+@pytest.fixture(params=["local", "memory", "skeleton", "bucket"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
+    if request.param == "bucket":
+        server, prefix = request.getfixturevalue("s3"), request.getfixturevalue("prefix")
+        bucket: BlobStore = server.store(prefix)
+        return bucket
     if request.param == "skeleton":
         made: BlobStore = load("store").SqliteStore(tmp_path / "objects.db")
         return made
