@@ -4,16 +4,19 @@ from what they are together.
 `base` is the state that all began from, x_k an array of learner k, u_k the updates it took since. Each array
 of a state follows one of these rules:
 
-    MEAN    base + sum_k w_k (x_k - base), w_k = u_k / sum u: what passive-aggressive steps move
+    MEAN    base + sum_k w_k (x_k - base), w_k = u_k / sum u: what passive-aggressive steps move;
+            or all w_k = 1, the sum of all steps
     SUM     base + sum_k (x_k - base): sums of gradients, and counts
     LOG     as SUM, of logarithms: the weights that Hedge keeps are multiplied
     MOMENT  as MEAN, and who goes on keeps its own: running means of gradients
     OWN     that of the learner with the most updates, and who goes on keeps its own
 
 The mean is that of averaged rankers: the hinge loss is convex in W, so on any triplets the loss of the mean
-is at most the mean of the losses (Chechik et al., JMLR 11 (2010), section 5.4). A sum of subgradients is what
-one learner would have, as far as these do not depend on what the others learned. With one learner that moved,
-the result is that learner's, bit for bit; with none, it is the base.
+is at most the mean of the losses (Chechik et al., JMLR 11 (2010), section 5.4). The sum of steps keeps what
+each learned in full; it is what one learner would have, as far as steps do not depend on what the others
+learned, so it is for short periods: a mistake that all correct is corrected once by each. The same holds for
+sums of subgradients. With one learner that moved, the result is that learner's, bit for bit; with none, it is
+the base.
 
 Who has gone on from x_k to `current`, while the others' work became `merged`, continues with
 current + (merged - x_k): its own work since, on top of everybody's.
@@ -67,15 +70,19 @@ class Merge:
         default=lambda _current, _counted, _merged, _own: {}
     )
 
-    def states(self, base: State, states: Sequence[State], updates: Sequence[int]) -> Arrays:
-        """What learners that began from `base` are together. Raises StateError for states of another kind or
-        shape."""
+    def states(
+        self, base: State, states: Sequence[State], updates: Sequence[int], summed: bool = False
+    ) -> Arrays:
+        """What learners that began from `base` are together. summed: as the sum of their steps where it would
+        be the mean. Raises StateError for states of another kind or shape."""
         first, each = self.settled(base), [self.settled(state) for state in states]
         self._check(first, each)
         shares = shares_of(updates)
+        rules = {
+            name: Rule.SUM if summed and rule is Rule.MEAN else rule for name, rule in self.rules.items()
+        }
         merged = {
-            name: _merged(self.rules.get(name), first[name], [one[name] for one in each], shares)
-            for name in first
+            name: _merged(rules.get(name), first[name], [one[name] for one in each], shares) for name in first
         }
         return merged | self.also(first, each, shares, merged)
 

@@ -24,7 +24,9 @@ class KeyedMerge:
     untrained: Callable[[State], State]
     slots: int
 
-    def states(self, base: State, states: Sequence[State], updates: Sequence[int]) -> Arrays:
+    def states(
+        self, base: State, states: Sequence[State], updates: Sequence[int], summed: bool = False
+    ) -> Arrays:
         """As `Merge.states`; a key's learners weigh by its events."""
         first, each = _Keys(base), [_Keys(one) for one in states]
         fresh = self.untrained(base)
@@ -39,7 +41,7 @@ class KeyedMerge:
             moved = [one for one in known if one.events(key) > before]
             counts = [one.events(key) - before for one in moved]
             states_of = [one.model(key, fresh) for one in moved]
-            models[key] = self.one.states(began, states_of, counts) if moved else began
+            models[key] = self.one.states(began, states_of, counts, summed) if moved else began
             events[key] = before + sum(counts)
         clock = first.clock + sum(one.clock - first.clock for one in each)
         return self._written(base, models, events, [first, *each], clock)

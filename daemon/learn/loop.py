@@ -19,7 +19,7 @@ from typing import Any
 import structlog
 
 from checkpoints import PAUSE, Ledger, LedgerEntry, VersionStore, is_pause, new_line, stop_in_force
-from checkpoints.store import CheckpointError
+from checkpoints.store import CheckpointError, Unreachable
 from daemon.config.learners import LearnerConfig
 from daemon.dead_letters import DeadLetterWriter
 from daemon.exits import EX_DATAERR, EX_OK, EX_TEMPFAIL, UserError
@@ -337,6 +337,8 @@ class PoisonGate:
 
 
 LOOK_EVERY_S = 0.3
+MOST_LOOKING = 20.0
+"""A look is followed by a rest of at least so many times its length."""
 LEARN = "learn"
 POSITIONS = "positions"
 TOPIC_ID = "topic_id"
@@ -363,12 +365,15 @@ class Halts:
         self._checked_at = float("-inf")
         self._stop: LedgerEntry | None = None
         self._pause: LedgerEntry | None = None
+        self._away = False
 
     def in_force(self) -> LedgerEntry | None:
         """The STOP or pause that the learner must obey now, or None."""
         if self._clock() - self._checked_at >= LOOK_EVERY_S:
-            self._checked_at = self._clock()
+            began = self._clock()
             self._look()
+            # A ledger that is far away takes no more than a twentieth of the loop's time.
+            self._checked_at = self._clock() + MOST_LOOKING * (self._clock() - began)
             if self._pause is not None and self._pause.n == NOT_WRITTEN:
                 self._write_pause(self._pause.reason)
         why = self._gate.too_much()
@@ -386,7 +391,14 @@ class Halts:
         return self._gate.share
 
     def _look(self) -> None:
-        entries = self._ledger.poll(after=self._seen, report=_passed_over)
+        try:
+            entries = self._ledger.poll(after=self._seen, report=_passed_over)
+        except Unreachable as error:
+            if not self._away:
+                log.warning("the ledger cannot be reached: what it said last holds", error=str(error))
+            self._away = True
+            return
+        self._away = False
         if not entries:
             return
         self._seen = entries[-1].n

@@ -25,7 +25,7 @@ from daemon.exits import EX_OK, UserError
 from daemon.learn.adopting import read_brought
 from daemon.learn.compatible import differences
 from daemon.learn.housekeeping import Housekeeper, VersionCleanup
-from daemon.learn.merges import Brought, Merged, merge
+from daemon.learn.merges import SHORT, Brought, Merged, merge
 from daemon.learn.publishing import Fence, PlaceWatch, taken_over
 from daemon.learn.reader import Inputs
 from daemon.learn.resume.origin import LearnOptions, RunOrigin
@@ -334,7 +334,9 @@ class Merger:
         for number in bringing:
             versions, manifest = self.lines.stores[number], newest[number]
             brought[number] = read_brought(self._base.manifest, manifest, versions, self.inputs.versions)
-        return merge(self._base, brought, MergeRecord(self.config.shards.count, parts))
+        by, longest = self.config.shards.merge_by, max((one.events for one in brought.values()), default=0)
+        summed = by == "sum" or (by == "auto" and longest <= SHORT)
+        return merge(self._base, brought, MergeRecord(self.config.shards.count, parts, summed))
 
     def _publish(self, merged: Merged) -> None:
         """Write the version, durably. Raises the errors of checkpoints."""

@@ -3,8 +3,9 @@
 With W_b the merged version before, W_k that of shard k, which went on from W_b, and u_k the updates it took
 since, the merged one is
 
-    W = W_b + sum over k of u_k / (sum of all u) (W_k - W_b)
+    W = W_b + sum over k of w_k (W_k - W_b),
 
+where w_k = 1, the sum of all steps, after a short period, and w_k = u_k / (sum of all u) after a long one
 (averaged rankers, Chechik et al., JMLR 11 (2010), section 5.4); learners of another kind say in
 `learners.merge` what their states add up to. A shard has meanwhile gone on to W_now. It continues with
 
@@ -36,6 +37,7 @@ from daemon.versions.algorithms import (
     restored,
 )
 from daemon.versions.contents import (
+    APPLIED,
     UPDATED,
     Arrays,
     caps_arrays,
@@ -51,6 +53,10 @@ from streams.ids import united_ids
 from streams.shards import Shard
 
 Counters = dict[str, int | float]
+
+SHORT = 5_000
+"""Events that no shard may have passed since the merged version before, for the sum of their steps to be as
+good as one learner's, of up to 8 shards; after 20,000 it no longer is (docs/shards.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,11 @@ class Brought:
         """Updates it brings."""
         return counted(added(self.version.manifest.counters, self.since), UPDATED)
 
+    @property
+    def events(self) -> int:
+        """Events it brings, whatever their steps were."""
+        return counted(added(self.version.manifest.counters, self.since), *APPLIED)
+
 
 def merge(base: Version, brought: Mapping[int, Brought], record: MergeRecord) -> Merged:
     """The version after `base` that holds what these shards' versions bring, by shard number.
@@ -94,7 +105,7 @@ def merge(base: Version, brought: Mapping[int, Brought], record: MergeRecord) ->
     for one in manifests:
         positions |= one.positions
     return Merged(
-        _arrays(base, order) if order else base.arrays,
+        _arrays(base, order, record.summed) if order else base.arrays,
         positions,
         summed([base.manifest.counters, *counters]),
         max((mark for mark in marks if mark is not None), default=None),
@@ -102,7 +113,7 @@ def merge(base: Version, brought: Mapping[int, Brought], record: MergeRecord) ->
     )
 
 
-def _arrays(base: Version, order: Sequence[Brought]) -> Arrays:
+def _arrays(base: Version, order: Sequence[Brought], summed: bool) -> Arrays:
     manifest, first = base.manifest, learner_arrays(base.arrays)
     config = learner_config_of(manifest)
     fitted = map_of(base)
@@ -113,7 +124,7 @@ def _arrays(base: Version, order: Sequence[Brought]) -> Arrays:
         if one.held is not None:
             state = algebra.rebased(state, learner_arrays(one.held), first)
         states.append(state)
-    learned = algebra.states(first, states, [one.updates for one in order])
+    learned = algebra.states(first, states, [one.updates for one in order], summed)
     all_arrays = [one.version.arrays for one in order]
     window = united_ids(
         config.dedupe_window, window_arrays(base.arrays), [window_arrays(one) for one in all_arrays]

@@ -119,10 +119,12 @@ class MergedPart:
 
 @dataclass(frozen=True, slots=True)
 class MergeRecord:
-    """The entry `merge` of a version: what it holds of each of the shards, `of` in number."""
+    """The entry `merge` of a version: what it holds of each of the shards, `of` in number. summed: it is the
+    sum of their steps, not the mean by updates."""
 
     of: int
     parts: tuple[MergedPart, ...]
+    summed: bool = False
 
     @classmethod
     def in_version(cls, manifest: Manifest) -> MergeRecord | None:
@@ -135,7 +137,8 @@ class MergeRecord:
     def read(cls, entry: Mapping[str, Any], number: int) -> MergeRecord:
         """Inverse of `entry`. Raises UserError."""
         try:
-            return cls(int(entry["of"]), tuple(MergedPart(**part) for part in entry["parts"]))
+            parts = tuple(MergedPart(**part) for part in entry["parts"])
+            return cls(int(entry["of"]), parts, bool(entry["summed"]))
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"version {number} has a record of a merge that cannot be read: {error!r}",
@@ -145,7 +148,8 @@ class MergeRecord:
 
     def entry(self) -> dict[str, Any]:
         """The control entry."""
-        return {"control": MERGE, "of": self.of, "parts": [asdict(part) for part in self.parts]}
+        parts = [asdict(part) for part in self.parts]
+        return {"control": MERGE, "of": self.of, "summed": self.summed, "parts": parts}
 
     def part(self, shard: Shard) -> MergedPart | None:
         """What it holds of this shard; None where it holds nothing of it."""

@@ -48,9 +48,11 @@ class _MergedSupports:
     config: OmksConfig
     merge: Merge
 
-    def states(self, base: State, states: Sequence[State], updates: Sequence[int]) -> Arrays:
+    def states(
+        self, base: State, states: Sequence[State], updates: Sequence[int], summed: bool = False
+    ) -> Arrays:
         """As `Merge.states`."""
-        others = self.merge.states(_others(base), [_others(one) for one in states], updates)
+        others = self.merge.states(_others(base), [_others(one) for one in states], updates, summed)
         first, shares = _read(base), shares_of(updates)
         if not any(shares):
             return others | {name: np.array(base[name]) for name in SupportSet.names()}
@@ -59,7 +61,7 @@ class _MergedSupports:
             return others | {name: np.array(only[name]) for name in SupportSet.names()}
         total = dict(first)
         for state, share in zip(states, shares, strict=True):
-            total = _added(total, _read(state), first, share)
+            total = _added(total, _read(state), first, 1.0 if summed else share)
         return others | self._written(base, total)
 
     def rebased(self, current: State, counted: State, merged: State) -> Arrays:

@@ -25,6 +25,7 @@ from tests.harness.kill.joins import kill_joins
 from tests.harness.kill.learners import Process
 from tests.harness.kill.power_loss import power_lost
 from tests.harness.kill.random_kills import Plan, random_kills
+from tests.harness.kill.shards import random_kills_of_shards
 from tests.harness.kill.site import CASES, DENSE, OTHERS, PROJECTED, SPARSE, SYMMETRIC, Case, embedded
 from tests.harness.kill.slow_disk import slow_fsync
 from tests.harness.kill.stops import BROKER_DOWN, MOMENTS, Moment, restarts, stops
@@ -75,6 +76,7 @@ def rows(asked: Arguments) -> Iterator[Row]:
         "answers": _answers,
         "faults": lambda asked, stream: iter([_faults] if stream == "kafka" else []),
         "joins": lambda asked, stream: iter([_joins]),
+        "shards": _shards,
         "codecs": lambda asked, stream: iter([_codecs] if stream == "kafka" else []),
     }
     alone: dict[str, list[Experiment]] = {
@@ -112,6 +114,16 @@ def _kills(asked: Arguments, stream: str) -> Iterator[Experiment]:
 
 def _joins(at: Place) -> list[Tally]:
     return [kill_joins(at.folder, at.stream_in, at.forks, at.asked.kills, at.asked.seed)]
+
+
+def _shards(asked: Arguments, stream: str) -> Iterator[Experiment]:
+    each = -(-asked.kills // (len(CASES) * len(asked.streams)))
+    yield from (partial(_kill_shards, case, each) for case in CASES)
+
+
+def _kill_shards(case: Case, kills: int, at: Place) -> list[Tally]:
+    address = at.stream_in(at.folder)
+    return [random_kills_of_shards(at.folder, address, case, kills, at.asked.seed)]
 
 
 def _kill(plan: Plan, at: Place) -> list[Tally]:

@@ -210,3 +210,14 @@ def test_keys_of_all_learners_are_there_up_to_the_slots() -> None:
     assert learner.events() == {"a": 5, "b": 5}
     third = learning.merge.states(empty, [with_key(name, 3) for name in "abc"], [5, 5, 5])
     assert len(restored(learning.config, third, COLUMNS, keys).names()) == 2
+
+
+@pytest.mark.parametrize("name", ["oasis", "lego", "oasis-diagonal", "omks-maps"])
+def test_or_the_sum_of_all_steps(name: str) -> None:
+    learning = Learning(name, ONE_MODEL)
+    base = learning.settled(learning.base())
+    states = [learning.learned(base, seed) for seed in (2, 3)]
+    merged = learning.merge.states(base, states, [30, 10], summed=True)
+    key = "W" if "W" in base else "w"
+    first, second = (learning.settled(one)[key].astype(float) for one in states)
+    np.testing.assert_allclose(merged[key], first + second - base[key], rtol=0, atol=1e-6)
