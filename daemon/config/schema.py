@@ -569,6 +569,9 @@ class ShardsConfig(Section):
         0, ge=0, le=MOST_SHARDS, description="learners over one topic; 0: one, without shards and merges"
     )
     merge_every: PositiveSeconds = Field(10.0, description="least time between two merged versions")
+    merge_by: Literal["auto", "sum", "updates"] = Field(
+        "auto", description="sum: all steps; updates: their mean by updates; auto: the sum of short periods"
+    )
 
 
 class FollowConfig(Section):
