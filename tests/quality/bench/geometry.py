@@ -36,13 +36,16 @@ class Space:
         return np.diag(np.ones(self.dim, np.float32) if diagonal is None else diagonal).copy()
 
 
-def mapped(data: RawSet, kind: str, **options: Any) -> Space:
-    """The set under a map of this kind over each dense view; a sparse set stays as it is."""
+def mapped(data: RawSet, kind: str, by_block: bool = False, **options: Any) -> Space:
+    """The set under a map of this kind over each dense view; a sparse set stays as it is. by_block: unit
+    length is that of each view."""
     if data.sparse:
         rows = data.joined()
         return Space(rows, np.ones(rows.shape[1], np.float32))
     chain = ViewConfig("chain", {"maps": [ViewConfig("unit"), ViewConfig(kind, options)]})
-    fitted = SpaceMap(dict.fromkeys(data.views, chain), similarity="cosine").fit(data.views)
+    fitted = SpaceMap(dict.fromkeys(data.views, chain), by_block=by_block, similarity="cosine").fit(
+        data.views
+    )
     rows = fitted.transform(data.views)
     assert isinstance(rows, DenseBlock)
     metric = np.ones(rows.dim, np.float32) if fitted.own is None else fitted.own.metric
