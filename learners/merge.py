@@ -82,7 +82,8 @@ class Merge:
             name: Rule.SUM if summed and rule is Rule.MEAN else rule for name, rule in self.rules.items()
         }
         merged = {
-            name: _merged(rules.get(name), first[name], [one[name] for one in each], shares) for name in first
+            name: merged_array(rules.get(name), first[name], [one[name] for one in each], shares)
+            for name in first
         }
         return merged | self.also(first, each, shares, merged)
 
@@ -115,9 +116,10 @@ def shares_of(updates: Sequence[int]) -> list[float]:
     return [count / total if total else 0.0 for count in updates]
 
 
-def _merged(
+def merged_array(
     rule: Rule | None, base: NDArray[Any], states: Sequence[NDArray[Any]], shares: Sequence[float]
 ) -> NDArray[Any]:
+    """One array of a state merged, as a new one; shares: w_k. Arrays of one shape and type."""
     if rule is Rule.OWN:
         return np.array(states[int(np.argmax(shares))] if any(shares) else base)
     factors = shares if rule in (Rule.MEAN, Rule.MOMENT) else [1.0] * len(states)

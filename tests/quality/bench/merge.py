@@ -1,10 +1,11 @@
 """What merging costs in quality: several learners whose versions are merged, against one that has it all.
 
 `python -m tests.quality.bench.merge SET --learner oasis --shards 2 4 8 --periods 250 1000 5000 20000 0`
-prints a row for each: mAP and P@10 of the merged version over those of one learner (`merged_map_vs_serial`), by
-labels, as served. Lists of the owner's ranking, clicks by position, `EVENTS` triplets; a query belongs to one
-shard, by a hash. Each learns `period` triplets of its own from what was merged last (0: all there are), then
-states are merged: as the sum of all steps, as their mean by updates, or as the mean of all learners alike.
+prints a row for each: mAP and P@10 of the merged version, and both over those of one learner
+(`merged_map_vs_serial`), by labels, as served. Lists of the owner's ranking, clicks by position, `EVENTS`
+triplets; a query belongs to one shard, by a hash. Each learns `period` triplets of its own from what was
+merged last (0: all there are), then states are merged: as the sum of all steps, as their mean by updates, or
+as the mean of all learners alike.
 """
 
 from __future__ import annotations
