@@ -21,6 +21,7 @@ from checkpoints.entries import (
 from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from checkpoints.manifest import ArraySpec, FileEntry, Manifest, PartitionPosition, VersionMeta
+from checkpoints.object_files import fetch_files
 from checkpoints.object_store import ObjectSettings, ObjectStore, open_object_store
 from checkpoints.pruned import fold_history, history
 from checkpoints.publisher import AsyncPublisher, Failed, Published
@@ -77,6 +78,7 @@ __all__ = [
     "WriteFailed",
     "aliases",
     "array_digest",
+    "fetch_files",
     "fold",
     "fold_history",
     "history",

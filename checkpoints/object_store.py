@@ -28,6 +28,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
@@ -53,6 +54,8 @@ AT_ONCE = 4
 """Parts on their way at the same time."""
 TRIES = 8
 """Of a put that only creates, and of a line that is added, before it counts as failed."""
+ANSWERS_S = 2.0
+"""How long a bucket that answered is taken to be there."""
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 5.0
 
@@ -117,6 +120,7 @@ class ObjectStore:
     def __init__(self, bucket: str, prefix: str, settings: ObjectSettings) -> None:
         self._bucket, self._prefix, self._settings = bucket, prefix, settings
         self._api, self._client = _client(os.getpid(), bucket, settings)
+        self._answered_at = -ANSWERS_S
         self._cache = None
         if settings.cache is not None:
             self._cache = StateCache(settings.cache, settings.cache_bytes)
@@ -226,11 +230,32 @@ class ObjectStore:
                 return
             except (WriteFailed, Unreachable, _Changed, KeyExists) as error:
                 last = error
+                if not _is_passing(error):
+                    break
                 time.sleep(pause)
         raise WriteFailed(f"{self.place}/{key}", f"cannot be added to: {_why(last)}", _remedy(str(last)))
 
+    def below(self, path: str) -> dict[str, tuple[int, str]]:
+        """Size and ETag of the object at a path of the bucket and of all in the folder of that name, by path;
+        `path` need not be a key. Raises Unreachable.
+        """
+
+        def listed() -> dict[str, tuple[int, str]]:
+            found = [meta for page in self._api.list(self._client, prefix=path or None) for meta in page]
+            with suppress(FileNotFoundError):
+                found.append(self._api.head(self._client, path))
+            return {meta["path"]: (meta["size"], str(meta["e_tag"])) for meta in found if meta["size"]}
+
+        return self._asked(path, listed)
+
+    def pieces(self, path: str, size: int) -> Iterator[bytes]:
+        """The bytes of the object at a path of the bucket, in order. Raises KeyMissing, Unreachable."""
+        return self._fetch(path, size)
+
     def is_there(self) -> bool:
-        """Whether the bucket answers now."""
+        """Whether the bucket answers now, or did a moment ago."""
+        if time.monotonic() - self._answered_at < ANSWERS_S:
+            return True
         try:
             self.get("versions/is-the-bucket-there")
         except KeyMissing:
@@ -320,7 +345,10 @@ class ObjectStore:
             named = {"e_tag": meta["e_tag"], "version": meta["version"]}
             return bytes(found.bytes()), {name: value for name, value in named.items() if value is not None}
 
-        return self._asked(path, read)
+        try:
+            return self._asked(path, read)
+        except (_Taken, _Changed) as error:  # no answer to a question
+            raise Unreachable(error.place, error.problem, _remedy("")) from error
 
     def _fetch(self, path: str, size: int) -> Iterator[bytes]:
         """The object in parts, in order, a few of them on their way; also what is longer than `size`."""
@@ -343,17 +371,20 @@ class ObjectStore:
         """The answer of the server. Raises KeyMissing, Unreachable, _Taken, _Changed."""
         errors = self._api.exceptions
         try:
-            return call()
+            answer = call()
         except FileNotFoundError as error:
             if _NO_BUCKET.search(str(error)):
                 raise _unreachable(self._told(path), error) from error
+            self._answered_at = time.monotonic()
             raise KeyMissing(self._told(path), "there is no such object") from None
         except errors.AlreadyExistsError as error:
-            raise _Taken(self._told(path), "is taken") from error
+            raise _Taken(self._told(path), _why(error) or "is taken") from error
         except errors.PreconditionError as error:
-            raise _Changed(self._told(path), "was changed meanwhile") from error
+            raise _Changed(self._told(path), _why(error) or "was changed meanwhile") from error
         except (errors.BaseError, OSError) as error:
             raise _unreachable(self._told(path), error) from error
+        self._answered_at = time.monotonic()
+        return answer
 
 
 class _Taken(KeyExists):

@@ -11,8 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import structlog
 
+from checkpoints import CheckpointError, KeyMissing, fetch_files
+from checkpoints.store import BadKey
 from daemon.config import Config
+from daemon.config.objects import is_object_address
 from daemon.config.values import POSTGRES, TOPICS
+from daemon.versions.storage import object_settings
 from learners.block import Block, DenseBlock, SparseBlock, concatenate
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
@@ -20,10 +24,13 @@ from streams.catalog_cache import CatalogSource, Tell, derived_arrays, open_cata
 from streams.event import Column, DenseColumn, SpaceSpec
 from streams.objects.catalog_file import Arrays
 from streams.objects.columns import ObjectColumns, SparsePair, VectorColumns
-from streams.objects.rows import LivePlace
+from streams.objects.rows import CatalogAway, CatalogError, LivePlace
 
 FOLDER = "catalogs"
 """Of the checkpoint folder: where what was read is kept."""
+
+OBJECTS = "objects"
+"""Of the user's cache: where files of object stores are fetched to."""
 
 LEAST_NUMBERS = 1 << 20
 """Objects times dimensions: fewer are mapped in less time than a file takes."""
@@ -73,8 +80,22 @@ def catalog_without_space(config: Config, tell: Tell | None = None) -> Catalog |
 
 
 def _source(config: Config, path: str, ids: str, space: SpaceSpec | None, pinned: str = "") -> CatalogSource:
-    place = Path(path) if (live := _live(config, path)) is None else live
-    return CatalogSource(place, Path(ids) if ids else None, object_columns(config), space, pinned)
+    place = _file(path) if (live := _live(config, path)) is None else live
+    return CatalogSource(place, _file(ids) if ids else None, object_columns(config), space, pinned)
+
+
+def _file(path: str) -> Path:
+    """A file or folder, or a local copy of one in an object store. Raises CatalogAway, CatalogError."""
+    if not is_object_address(path):
+        return Path(path)
+    user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(user, "tripletd", OBJECTS)
+    try:
+        return fetch_files(path, object_settings(path), folder)
+    except (KeyMissing, BadKey) as error:
+        raise CatalogError(f"{error.place}: {error.problem}") from error
+    except CheckpointError as error:
+        raise CatalogAway(str(error)) from error
 
 
 def _live(config: Config, path: str) -> LivePlace | None:
@@ -107,6 +128,8 @@ def folders(config: Config) -> list[Path]:
 
 def _keeps_versions(config: Config) -> bool:
     """Whether there are versions, or the configuration means to have some."""
+    if is_object_address(config.checkpoints.path):
+        return True
     named = config.file is not None or config.origin_of("checkpoints.path") != "default"
     return named or Path(config.checkpoints.path, "versions").is_dir()
 

@@ -14,7 +14,7 @@ from typing import Any
 import tripletd
 from checkpoints.entries import LATEST
 from checkpoints.manifest import Manifest
-from checkpoints.store import CheckpointError
+from checkpoints.store import CheckpointError, KeyExists
 from daemon.config import Config
 from daemon.config.learners import (
     DissimKeys,
@@ -26,6 +26,7 @@ from daemon.config.learners import (
     SomlTgKeys,
     SupportKeys,
 )
+from daemon.config.objects import is_object_address
 from daemon.config.schema import ROLE_PORTS
 from daemon.exits import CheckFinding, UserError, as_user_error
 from daemon.text import size
@@ -72,9 +73,10 @@ def _secrets(config: Config) -> Iterator[CheckFinding]:
 
 def _newest(config: Config) -> Manifest | None:
     """The newest version of the checkpoint folder, by which it is learned on; None where none can be read."""
-    folder = Path(config.checkpoints.path)
+    path = config.checkpoints.path
     with suppress(CheckpointError, OSError):
-        return open_store(folder).versions.newest_manifest() if folder.is_dir() else None
+        is_there = is_object_address(path) or Path(path).is_dir()
+        return open_store(path).versions.newest_manifest() if is_there else None
     return None
 
 
@@ -232,6 +234,9 @@ def _clicks_decide(config: Config) -> Iterator[CheckFinding]:
 
 
 def _checkpoints(config: Config) -> Iterator[CheckFinding]:
+    if is_object_address(config.checkpoints.path):
+        yield _bucket(config.checkpoints.path)
+        return
     folder = Path(config.checkpoints.path)
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not existing.is_dir():
@@ -244,6 +249,28 @@ def _checkpoints(config: Config) -> Iterator[CheckFinding]:
         yield CheckFinding("checkpoints.path", "ok", f"{folder}: will be created")
     else:
         yield CheckFinding("checkpoints.path", "ok", str(folder))
+
+
+def _bucket(address: str) -> CheckFinding:
+    """Whether versions can be listed, and an object put once and not twice; nothing is left behind."""
+    key, name = "checkpoints.path", f"check-{os.urandom(4).hex()}"
+    try:
+        store = open_store(address).versions.store
+        count, twice = len(store.list("versions/")), False
+        store.put_new(name, [b"first"])
+        try:
+            store.put_new(name, [b"second"])
+            twice = True
+        except KeyExists:
+            pass
+        finally:
+            store.delete(name)
+    except CheckpointError as error:
+        return CheckFinding(key, "error", f"{error.place}: {error.problem}", error.remedy)
+    if twice:
+        text = f"{address}: a put that only creates has replaced an object: learners would not see each other"
+        return CheckFinding(key, "error", text, "use a server that honours If-None-Match")
+    return CheckFinding(key, "ok", f"{address}: {count:,} objects of versions; it can be written")
 
 
 def _serve(config: Config) -> Iterator[CheckFinding]:

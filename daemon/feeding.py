@@ -8,6 +8,7 @@ from pathlib import Path
 
 from daemon.catalogs import catalog_without_space, learner_catalog
 from daemon.config import Config
+from daemon.config.objects import is_object_address
 from daemon.config.schema import BY_SPACE
 from daemon.config.values import LIVE
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, EX_USAGE, UserError
@@ -37,7 +38,8 @@ def catalog_of_feed(config: Config, tell: Callable[[str], None]) -> Catalog | No
     """The catalog, checked against the space where views are configured."""
     if not config.catalog.path:
         return None
-    if not config.catalog.path.startswith(LIVE) and not Path(config.catalog.path).exists():
+    elsewhere = config.catalog.path.startswith(LIVE) or is_object_address(config.catalog.path)
+    if not elsewhere and not Path(config.catalog.path).exists():
         raise UserError(
             f"the catalog {config.catalog.path} does not exist",
             "correct --catalog or catalog.path",

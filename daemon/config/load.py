@@ -339,7 +339,7 @@ def resolve_paths(config: Config) -> Config:
     }
     objects = {
         "path": resolved("catalog.path", catalog.path, _split_objects),
-        "ids": resolved("catalog.ids", catalog.ids, _split_plain),
+        "ids": resolved("catalog.ids", catalog.ids, _split_objects),
     }
     places = {
         "path": resolved("checkpoints.path", checkpoints.path, _split_folder),

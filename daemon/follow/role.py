@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import structlog
 
+from daemon.config.objects import is_object_address
 from daemon.config.schema import Config
 from daemon.exits import EX_CANTCREAT, EX_CONFIG, EX_OK, EX_TEMPFAIL, EX_USAGE, UserError
 from daemon.feeding import catalog_of_feed, decider_of, prepare_both, stream_address
@@ -156,6 +157,12 @@ def plan_of(config: Config) -> FollowPlan:
 
 
 def _checkpoints(config: Config) -> FeedCheckpoints:
+    if not config.feed.follow.path and is_object_address(config.checkpoints.path):
+        raise UserError(
+            "feed.follow.path: what feeds for ever keeps a checkpoint of its own, in a local folder",
+            "set feed.follow.path to a folder that outlasts a restart",
+            EX_CONFIG,
+        )
     folder = Path(config.feed.follow.path or Path(config.checkpoints.path, FOLDER))
     try:
         return FeedCheckpoints(folder)

@@ -16,6 +16,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from daemon.config.objects import is_object_address
 from daemon.config.schema import Config
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_UNAVAILABLE, UserError
 from daemon.ratings.study import MOST_RATERS, Rating, Study, same_rater
@@ -193,7 +194,12 @@ class RatingsFile:
 
 
 def ratings_path(config: Config) -> Path:
-    """Where the ratings of this configuration are kept."""
+    """Where the ratings of this configuration are kept. Raises UserError where that is in no folder."""
+    if not config.serve.ratings.file and is_object_address(config.checkpoints.path):
+        raise UserError(
+            "serve.ratings.file: ratings are kept in a local file, and checkpoints.path is no folder",
+            "set serve.ratings.file",
+        )
     return Path(config.serve.ratings.file or Path(config.checkpoints.path, FILE))
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from checkpoints.store import Unreachable
 from daemon.config.schema import Config
 from daemon.exits import EX_OK, EX_TEMPFAIL, UserError
 from daemon.runtime.leaving import learner_is_running
@@ -24,6 +25,8 @@ from streams.errors import StreamUnavailable
 from streams.source import Quiet
 
 TELL_SECONDS = 2.0
+AWAY_SECONDS = 1.0
+"""Between two tries to reach versions that do not answer."""
 WAIT_LIMIT_SECONDS = 30.0
 START_LEARN = "is learn running? run `tripletd learn` first, or both with `tripletd up`"
 
@@ -120,11 +123,19 @@ def _loop(validator: Validator, runtime: RoleRuntime, limit: WaitLimit | None) -
 
     while not signals.stopping:
         runtime.reloading.when(signals.take_reload_request())
-        fresh = validator.read(0.0, give_up, lambda: pulse.beat("reading the holdout stream"))
-        with pulse.patient("judging"):
-            validator.watch_drift(fresh)
-            judged = validator.judge_next()
-        validator.look_at_folder()
+        try:
+            fresh = validator.read(0.0, give_up, lambda: pulse.beat("reading the holdout stream"))
+            with pulse.patient("judging"):
+                validator.watch_drift(fresh)
+                judged = validator.judge_next()
+            validator.look_at_folder()
+        except Unreachable as error:
+            away = f"the versions cannot be reached: {error}"
+            readiness.now(away)
+            if limit is not None:
+                limit.wait_for(away, None, remedy=error.remedy)
+            signals.wait(AWAY_SECONDS)
+            continue
         readiness.now(validator.not_ready())
         if limit is not None:
             missing = _unfinished(validator)

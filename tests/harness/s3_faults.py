@@ -7,6 +7,7 @@ that it fits, each as often as it says, and counts how often it did.
 from __future__ import annotations
 
 import http.client
+import random
 import re
 import threading
 import time
@@ -62,6 +63,23 @@ class Fault:
     struck: int = field(default=0, compare=False)
 
 
+def _any(asked: Asked) -> bool:
+    return True
+
+
+NOISES = (
+    Fault(_any, answer=BROKEN),
+    Fault(_any, answer=SLOW_DOWN),
+    Fault(_any, answer=BROKEN, after=True),
+    Fault(_any, after=True),
+    Fault(_any, part=0.5),
+    Fault(_any, part=0.5, after=True),
+    Fault(_any, delay_s=0.3),
+    Fault(_any, answer=CONFLICT, after=True),
+)
+"""What a noisy network and server do, each as often as the others."""
+
+
 class S3Proxy:
     """A running proxy."""
 
@@ -70,7 +88,10 @@ class S3Proxy:
         self._lock = threading.Lock()
         self._faults: list[Fault] = []
         self._hidden: set[str] | None = None
+        self._noise: random.Random | None = None
+        self._share = 0.0
         self.asked: list[Asked] = []
+        self.noises = 0
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -99,6 +120,11 @@ class S3Proxy:
         """No fault strikes any more, and listings are whole again."""
         with self._lock:
             self._faults, self._hidden = [], None
+
+    def make_noise(self, share: float, seed: int) -> None:
+        """From now on this share of all requests meets some fault; 0: none."""
+        with self._lock:
+            self._noise, self._share = random.Random(seed), share
 
     def hide_new(self) -> None:
         """From now on listings lack what is written from now on."""
@@ -156,6 +182,9 @@ class S3Proxy:
                 if fault.struck < fault.times and fault.fits(asked):
                     fault.struck += 1
                     return fault
+            if self._noise is not None and self._noise.random() < self._share:
+                self.noises += 1
+                return self._noise.choice(NOISES)
         return None
 
     def _ask(self, handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:

@@ -18,6 +18,7 @@ import numpy as np
 from prometheus_client import CollectorRegistry
 
 from checkpoints import Ledger, VersionStore
+from daemon.config.objects import SCHEMES
 from daemon.config.schema import Config
 from daemon.config.values import LIVE
 from daemon.exits import UserError
@@ -68,7 +69,8 @@ def page_sources(
 ) -> PageSources:
     """Everything the page shows. Pictures are below the folder of `serve.display`, else of the catalog."""
     places = config.serve.display, config.serve.catalog, config.catalog.path
-    listed = next((one for one in places if one and not one.startswith(LIVE)), "")
+    elsewhere = (*LIVE, *(f"{scheme}://" for scheme in SCHEMES))
+    listed = next((one for one in places if one and not one.startswith(elsewhere)), "")
     executor, budget = LowPriorityExecutor("tripletd-looking"), TimeBudget()
     objects = PageObjects(live, ImageFolder(Path(listed).parent) if listed else None, executor)
     explorer = PageExplorer(live, executor, budget)

@@ -7,7 +7,7 @@ import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from checkpoints.manifest import Manifest
 from daemon.learn.replay.replay import replay
@@ -98,9 +98,18 @@ class Killing:
 
 
 def random_kills(
-    folder: Path, address: str, plan: Plan, seed: int, start: Start, broker: Broker | None = None
+    folder: Path,
+    address: str,
+    plan: Plan,
+    seed: int,
+    start: Start,
+    broker: Broker | None = None,
+    **where: Any,
 ) -> Tally:
-    """Kill, feeding all the while; then compare with a learner that was never killed."""
+    """Kill, feeding all the while; then compare with a learner that was never killed.
+
+    where: of `make_site`, a bucket for the versions instead of a folder.
+    """
     tally = Tally(f"kill -9, {plan}")
     site = make_site(
         folder,
@@ -110,6 +119,7 @@ def random_kills(
         poll_records=plan.poll_records,
         every=plan.every,
         every_events=plan.every_events,
+        **where,
     )
     killing = Killing(site, plan, seed, start, broker)
     with Feeder(site, seed, plan.pace) as feeder:

@@ -13,6 +13,8 @@ from pathlib import Path
 from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from checkpoints.manifest import Manifest
+from checkpoints.object_store import ObjectStore
+from checkpoints.store import BlobStore
 from checkpoints.versions import VersionStore
 from streams.open import TopicLimits, create_topics, open_source
 from streams.source import Address, parse_address
@@ -78,6 +80,12 @@ class Site:
     checkpoints: Path
     case: Case
     partitions: int
+    place: ObjectStore | None = None
+    """The bucket that takes the folder's place, where it does."""
+
+    @property
+    def _store(self) -> BlobStore:
+        return LocalStore(self.checkpoints) if self.place is None else self.place
 
     @property
     def config(self) -> Path:
@@ -90,11 +98,11 @@ class Site:
 
     @property
     def versions(self) -> VersionStore:
-        return VersionStore(LocalStore(self.checkpoints))
+        return VersionStore(self._store)
 
     @property
     def ledger(self) -> Ledger:
-        return Ledger(LocalStore(self.checkpoints))
+        return Ledger(self._store)
 
     def newest(self) -> Manifest:
         versions = self.versions
@@ -129,9 +137,15 @@ def make_site(
     every_events: int = 0,
     keep: int = 100000,
     learner: Mapping[str, object] | None = None,
+    place: ObjectStore | None = None,
+    endpoint: str = "",
 ) -> Site:
-    """Create the topics where they are missing, and write a configuration; `learner` adds to its table."""
-    site = Site(folder, parse_address(address or embedded(folder)), folder / name, case, partitions)
+    """Create the topics where they are missing, and write a configuration; `learner` adds to its table.
+
+    place: a bucket for the versions, which the learner reaches at `endpoint`; by default they are in a folder.
+    """
+    site = Site(folder, parse_address(address or embedded(folder)), folder / name, case, partitions, place)
+    path = name if place is None else f'{place.place}"\nendpoint = "{endpoint}"\ntimeout = "5s'
     folder.mkdir(parents=True, exist_ok=True)
     create_topics(site.address, partitions, TopicLimits())
     more = "".join(f"{key} = {value}\n" for key, value in (learner or {}).items())
@@ -150,7 +164,7 @@ warmup_objects = 100
 {more}
 {case.sections}
 [checkpoints]
-path = "{name}"
+path = "{path}"
 every = "{every}"
 every_events = {every_events}
 keep = {keep}

@@ -1,0 +1,175 @@
+"""Crashes and rivals of learners whose versions are in a bucket, on a server that has faults of its own.
+
+The server is real, and a proxy before it loses answers, tears bodies, and says 409, 500 and 503 to some
+requests. No lock holds a second learner off there: a claim decides.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from daemon.exits import EX_CANTCREAT, EX_OK
+from tests.harness.kill.forks import Forks
+from tests.harness.kill.learners import Learner, catch_up, wait_until
+from tests.harness.kill.random_kills import Plan, random_kills, same_effect
+from tests.harness.kill.site import DENSE, KEYED, SPARSE, SYMMETRIC, Site, make_site
+from tests.harness.kill.tally import Tally
+from tests.harness.kill.written import Written
+from tests.harness.s3_faults import Fault, S3Proxy, s3_proxy
+from tests.harness.s3_server import S3Server, s3_server
+
+NOISE = 0.03
+"""Share of requests that meet a fault."""
+PLANS = (
+    Plan(1, SPARSE, poll_records=50),
+    Plan(1, DENSE, poll_records=7),
+    Plan(1, SYMMETRIC, every="1h", every_events=97),
+    Plan(1, KEYED, poll_records=30, partitions=2),
+)
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """A server, the proxy before it, and what starts learners that have its keys."""
+
+    server: S3Server
+    proxy: S3Proxy
+    forks: Forks
+
+    def site(self, folder: Path, prefix: str, **settings: object) -> Site:
+        """A learner whose versions are below `prefix`: it goes through the proxy, the test does not."""
+        place = self.server.store(prefix)
+        return make_site(folder, place=place, endpoint=self.proxy.url, **settings)  # type: ignore[arg-type]
+
+
+@contextmanager
+def buckets(folder: Path) -> Iterator[Buckets]:
+    """A server over `folder`, and what belongs to it."""
+    with s3_server(folder) as server, s3_proxy(server.url) as proxy, Forks() as forks:
+        yield Buckets(server, proxy, forks)
+
+
+def bucket_kills(folder: Path, at: Buckets, plan: Plan, seed: int, noise: float = NOISE) -> Tally:
+    """kill -9 at random over a noisy server; nothing lost, nothing doubled, the same bits as one that was
+    never killed and learned in a folder.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    before = at.proxy.noises
+    at.proxy.make_noise(noise, seed)
+    try:
+        place = at.server.store(f"kills-{folder.name}-{plan.case}")
+        tally = random_kills(folder, "", plan, seed, at.forks, place=place, endpoint=at.proxy.url)
+    finally:
+        at.proxy.make_noise(0.0, seed)
+    tally.what = f"kill -9, versions in a bucket, {plan}"
+    tally.worst += f", {at.proxy.noises - before} requests met a fault"
+    return tally
+
+
+def all_bucket_kills(folder: Path, kills: int, seed: int) -> list[Tally]:
+    """`kills` in all, over the kinds of plans, and the rivals."""
+    with buckets(folder / "server") as at:
+        each = -(-kills // len(PLANS))
+        found = [
+            bucket_kills(folder / str(number), at, replace(plan, kills=each), seed)
+            for number, plan in enumerate(PLANS)
+        ]
+        return [*found, rivals(folder / "rivals", at, times=5)]
+
+
+def rivals(folder: Path, at: Buckets, times: int) -> Tally:
+    """Two learners at once on a bucket: one goes on, one leaves having written nothing that counts; started
+    together, one after the other, and with the first one frozen in the middle of putting its manifest.
+    """
+    tally = Tally("two learners, versions in a bucket")
+    for number in range(times):
+        for name, compete in (("together", _together), ("later", _later), ("frozen", _frozen)):
+            with tally.case(f"{name} {number}"):
+                site = at.site(folder / f"{name}-{number}", f"rivals-{name}-{number}", every="20ms")
+                compete(at, site)
+                same_effect(catch_up(site, at.forks), catch_up(site.again("whole", every="1h"), at.forks))
+    tally.worst = "one goes on, the other leaves"
+    return tally
+
+
+def _together(at: Buckets, site: Site) -> None:
+    events = Written(site)
+    for _ in range(2):  # on an empty place, and on one with versions
+        with at.forks(site) as one, at.forks(site) as other:
+
+            def ended(one: Learner = one, other: Learner = other) -> bool:
+                events.more(5)
+                return not (one.running and other.running)
+
+            wait_until(ended)
+            left, stays = (other, one) if one.running else (one, other)
+            _leaves(left)
+            _goes_on(site, events, stays)
+
+
+def _later(at: Buckets, site: Site) -> None:
+    events = Written(site)
+    events.more(50)
+    with at.forks(site) as first:
+        wait_until(lambda: site.versions.versions()[1:], first)
+        with at.forks(site) as second:
+            wait_until(lambda: not first.running)
+            _leaves(first)
+            assert f"process {second.pid}" in first.said(), first.said()
+            _goes_on(site, events, second)
+
+
+def _frozen(at: Buckets, site: Site) -> None:
+    """Its put reaches the server after the other one's claim, as after a long pause of machine or network."""
+    events = Written(site)
+    events.more(50)
+    prefix = f"/{site.place.place.rpartition('/')[2]}/"  # type: ignore[union-attr]
+    with at.forks(site) as first:
+        wait_until(lambda: site.versions.versions()[1:], first)
+        held = at.proxy.add(
+            Fault(
+                lambda asked: asked.creates and prefix in asked.path and "manifest" in asked.path, delay_s=3.0
+            )
+        )
+
+        def is_held() -> bool:
+            events.more(5)
+            return held.struck > 0
+
+        wait_until(is_held, first)
+        first.signal(signal.SIGSTOP)
+        with at.forks(site) as second:
+            wait_until(site.versions.listing.claims, second)
+            written = site.versions.versions()[-1]
+            wait_until(lambda: _wrote(site, events, written), second)
+            first.signal(signal.SIGCONT)
+            wait_until(lambda: not first.running)
+            _leaves(first)
+            _goes_on(site, events, second)
+
+
+def _wrote(site: Site, events: Written, before: int) -> bool:
+    events.more(5)
+    return site.versions.versions()[-1] > before
+
+
+def _leaves(learner: Learner) -> None:
+    code = learner.wait()
+    assert code == EX_CANTCREAT, f"{code}: {learner.said()}"
+    assert "has taken" in learner.said(), learner.said()
+
+
+def _goes_on(site: Site, events: Written, learner: Learner) -> None:
+    written = site.versions.versions()[-1]
+
+    def goes_on() -> bool:
+        events.more(5)
+        return site.versions.versions()[-1] > written + 2
+
+    wait_until(goes_on, learner)
+    learner.signal(signal.SIGTERM)
+    assert learner.wait() == EX_OK, learner.said()
