@@ -156,28 +156,42 @@ class StepWindow:
 
 
 def united_steps(
-    config: CapsConfig, base: Mapping[str, NDArray[Any]], windows: Sequence[Mapping[str, NDArray[Any]]]
+    config: CapsConfig,
+    base: Mapping[str, NDArray[Any]],
+    windows: Sequence[Mapping[str, NDArray[Any]]],
+    news: Sequence[int],
 ) -> dict[str, NDArray[Any]]:
-    """The arrays of one window of what several learners that continued from `base` let in: the base's events,
-    then each one's since, in turns by age. Raises StateError for what is no window of `config`."""
+    """The arrays of one window of what several learners let in: the base's events, then the newest `news[k]`
+    of each, in turns by age, the newest last.
+
+    news: how many events each let in since what the base holds of it; windows need not have continued from
+    the base, so their own counts do not tell. Where one forgot some of them, as many as it knows count.
+    Raises StateError for what is no window of `config`.
+    """
     whole = StepWindow(config)
     if not config.any:
         return {}
-    first = _checked(whole, base)
-    before, room = first[2], config.window
-    news = []
-    for window in windows:
-        names, spent, admitted = _checked(whole, window)
-        numbers = np.arange(max(before, admitted - room), admitted) % room
-        news.append((names[numbers], spent[numbers]))
-    total = before + sum(int(window["admitted"]) - before for window in windows)
-    rows = [(first[0][n % room], first[1][n % room]) for n in range(max(0, before - room), before)]
-    for age in range(max((len(spent) for _, spent in news), default=0), 0, -1):
-        rows += [(names[-age], spent[-age]) for names, spent in news if len(spent) >= age]
+    first, room = _checked(whole, base), config.window
+    newest, total = [], first[2]
+    for window, fresh in zip(windows, news, strict=True):
+        each = _checked(whole, window)
+        total += min(fresh, each[2])
+        newest.append(_rows(each, min(fresh, room)))
+    rows = _rows(first, room)
+    for age in range(max(map(len, newest), default=0), 0, -1):
+        rows += [one[-age] for one in newest if len(one) >= age]
     names, spent = whole.arrays()["names"].copy(), whole.arrays()["spent"].copy()
     for back, (name, steps) in enumerate(reversed(rows[-room:]), start=1):
         names[(total - back) % room], spent[(total - back) % room] = name, steps
     return {"names": names, "spent": spent, "admitted": np.array(total, np.int64)}
+
+
+def _rows(
+    window: tuple[NDArray[np.uint64], NDArray[np.int64], int], count: int
+) -> list[tuple[NDArray[np.uint64], np.int64]]:
+    """The names and the step of the last `count` events of a window, as far as it holds them, in order."""
+    names, spent, admitted = window
+    return [(names[n % len(spent)], spent[n % len(spent)]) for n in range(max(0, admitted - count), admitted)]
 
 
 def _checked(

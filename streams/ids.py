@@ -188,26 +188,32 @@ class IdWindow:
 
 
 def united_ids(
-    capacity: int, base: Mapping[str, NDArray[Any]], windows: Sequence[Mapping[str, NDArray[Any]]]
+    capacity: int,
+    base: Mapping[str, NDArray[Any]],
+    windows: Sequence[Mapping[str, NDArray[Any]]],
+    news: Sequence[int],
 ) -> dict[str, NDArray[Any]]:
-    """The arrays of one window that knows what several know which continued from `base`: the base's ids, then
-    what each admitted since, in turns by age, the newest last. Raises StreamError for what is no window."""
+    """The arrays of one window that knows what several know: the base's ids, then the newest `news[k]` of
+    each, in turns by age, the newest last.
+
+    news: how many ids each admitted since what the base holds of it; windows need not have continued from
+    the base, so their own counts do not tell. Where one forgot some of them, as many as it knows count.
+    Raises StreamError for what is no window.
+    """
     whole = IdWindow.from_arrays(capacity, base)
     if not capacity:
         return {}
-    news = [_since(capacity, base, one) for one in windows]
-    longest = max(map(len, news), default=0)
-    for age in range(longest, 0, -1):
-        turn = [ids[-age] for ids in news if len(ids) >= age]
+    newest = [_newest(capacity, one, count) for one, count in zip(windows, news, strict=True)]
+    for age in range(max(map(len, newest), default=0), 0, -1):
+        turn = [ids[-age] for ids in newest if len(ids) >= age]
         whole.admit(np.array(turn, np.uint64))
     return {name: np.array(array) for name, array in whole.arrays().items()}
 
 
-def _since(capacity: int, base: Mapping[str, NDArray[Any]], window: Mapping[str, NDArray[Any]]) -> UInt64s:
-    """The ids that a window admitted after `base`, as far as it still knows them, in order."""
+def _newest(capacity: int, window: Mapping[str, NDArray[Any]], count: int) -> UInt64s:
+    """The last `count` ids that a window admitted, as far as it still knows them, in order."""
     ids, admitted = _checked(capacity, window)
-    before = int(base["admitted"]) if base else 0
-    numbers = np.arange(max(before, admitted - len(ids)), admitted)
+    numbers = np.arange(admitted - min(count, len(ids)), admitted)
     found: UInt64s = ids[numbers % capacity]
     return found
 

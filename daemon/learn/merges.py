@@ -38,6 +38,8 @@ from daemon.versions.algorithms import (
 )
 from daemon.versions.contents import (
     APPLIED,
+    CAPPED,
+    REJECTED,
     UPDATED,
     Arrays,
     caps_arrays,
@@ -81,15 +83,19 @@ class Brought:
     held: Arrays | None
     since: Mapping[str, int | float]
 
+    def brings(self, *names: str) -> int:
+        """By how much these counters have grown since what the merged version before holds."""
+        return counted(added(self.version.manifest.counters, self.since), *names)
+
     @property
     def updates(self) -> int:
         """Updates it brings."""
-        return counted(added(self.version.manifest.counters, self.since), UPDATED)
+        return self.brings(UPDATED)
 
     @property
     def events(self) -> int:
         """Events it brings, whatever their steps were."""
-        return counted(added(self.version.manifest.counters, self.since), *APPLIED)
+        return self.brings(*APPLIED)
 
 
 def merge(base: Version, brought: Mapping[int, Brought], record: MergeRecord) -> Merged:
@@ -127,9 +133,17 @@ def _arrays(base: Version, order: Sequence[Brought], summed: bool) -> Arrays:
     learned = algebra.states(first, states, [one.updates for one in order], summed)
     all_arrays = [one.version.arrays for one in order]
     window = united_ids(
-        config.dedupe_window, window_arrays(base.arrays), [window_arrays(one) for one in all_arrays]
+        config.dedupe_window,
+        window_arrays(base.arrays),
+        [window_arrays(one) for one in all_arrays],
+        [one.brings(*APPLIED, REJECTED, CAPPED) for one in order],
     )
-    caps = united_steps(caps_of(manifest), caps_arrays(base.arrays), [caps_arrays(one) for one in all_arrays])
+    caps = united_steps(
+        caps_of(manifest),
+        caps_arrays(base.arrays),
+        [caps_arrays(one) for one in all_arrays],
+        [one.brings(*APPLIED, REJECTED) for one in order],
+    )
     return pack(learned, window, map_arrays(base.arrays), caps)
 
 

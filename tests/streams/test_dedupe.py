@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams.errors import StreamError
-from streams.ids import IdWindow
+from streams.ids import IdWindow, united_ids
 
 
 def ids_of(*numbers: int) -> np.ndarray:
@@ -150,3 +150,54 @@ def test_another_capacity_is_refused() -> None:
         IdWindow.from_arrays(5, window.arrays())
     with pytest.raises(ValueError, match="-1"):
         IdWindow(-1)
+
+
+def arrays_of(window: IdWindow) -> dict[str, Any]:
+    return {name: array.copy() for name, array in window.arrays().items()}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_what_several_know_is_known_together_round_after_round(data: st.DataObject) -> None:
+    """By the definition: of the base's ids, then of what each admitted since, in turns by age, the newest."""
+    capacity, shards = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 4))
+    began = data.draw(st.integers(0, 12))
+    base, whole = IdWindow(capacity), list(range(1, began + 1))
+    base.admit(ids_of(*whole))
+    merged, number = arrays_of(base), 100
+    windows = [IdWindow.from_arrays(capacity, merged) for _ in range(shards)]
+    for _ in range(data.draw(st.integers(1, 4))):
+        fresh = []
+        for window in windows:
+            count = data.draw(st.integers(0, 12))
+            fresh.append(list(range(number, number + count)))
+            window.admit(ids_of(*fresh[-1]))
+            number += count
+        merged = united_ids(capacity, merged, [arrays_of(one) for one in windows], list(map(len, fresh)))
+        kept = [ids[-capacity:] for ids in fresh]
+        longest = max(map(len, kept))
+        whole += [ids[-age] for age in range(longest, 0, -1) for ids in kept if len(ids) >= age]
+        again = IdWindow.from_arrays(capacity, merged)
+        assert not again.admit(ids_of(*whole[-capacity:])).any()
+        assert len(again) == min(capacity, len(whole))
+
+
+def test_one_window_goes_on_as_itself_and_none_leaves_the_base() -> None:
+    base = IdWindow(5)
+    base.admit(ids_of(1, 2, 3))
+    alone = IdWindow.from_arrays(5, arrays_of(base))
+    alone.admit(ids_of(4, 5, 6, 7))
+    united = united_ids(5, arrays_of(base), [arrays_of(alone)], [4])
+    assert {name: array.tobytes() for name, array in united.items()} == {
+        name: array.tobytes() for name, array in alone.arrays().items()
+    }
+    assert united_ids(5, arrays_of(base), [], [])["ids"].tolist() == [1, 2, 3]
+    assert united_ids(0, {}, [{}, {}], [3, 4]) == {}
+
+
+def test_a_window_that_forgot_gives_what_it_knows() -> None:
+    begun_anew = IdWindow(5)
+    begun_anew.admit(ids_of(8))
+    assert united_ids(5, {**arrays_of(IdWindow(5))}, [arrays_of(begun_anew)], [40])["ids"].tolist() == [8]
+    with pytest.raises(StreamError, match="make a window of 5"):
+        united_ids(5, arrays_of(IdWindow(5)), [{"ids": ids_of(1, 2), "admitted": np.array(9)}], [1])

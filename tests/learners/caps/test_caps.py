@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from learners.block import DenseBlock, TripletBatch, as_block
-from learners.caps import ITEM, QUERY, SOURCE, CappedInfo, CapsConfig, StepWindow, learn_capped
+from learners.caps import ITEM, QUERY, SOURCE, CappedInfo, CapsConfig, StepWindow, learn_capped, united_steps
 from learners.errors import BlockError, ConfigError, StateError
 from learners.kernels.caps import UNIT
 from learners.oasis import Oasis, OasisConfig
@@ -250,3 +250,46 @@ def test_planning_on_what_is_not_settled_ends() -> None:
     assert window.plan(names, weights, 0)[0] == 1
     with pytest.raises(RuntimeError, match="not settled"):
         window.plan(names, weights, 1)
+
+
+def taken(window: StepWindow) -> dict[str, NDArray[np.int64]]:
+    return {name: array.copy() for name, array in window.arrays().items()}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_what_several_let_in_counts_together_round_after_round(data: st.DataObject) -> None:
+    """By the definition: the newest of the base's events and of what each let in since, in turns by age."""
+    room, shards = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 3))
+    config = CapsConfig(room, query=1e6)
+    began, number = StepWindow(config), 1
+    windows = [StepWindow(config) for _ in range(shards)]
+    merged, whole = taken(began), list[int]()
+    for _ in range(data.draw(st.integers(1, 4))):
+        fresh = [data.draw(st.integers(0, 8)) for _ in windows]
+        news = []
+        for window, count in zip(windows, fresh, strict=True):
+            news.append(list(range(number, number + count)))
+            for name in news[-1]:
+                window.plan(np.full((1, 4), name, np.uint64), np.ones(1), 0)
+                window.settle(np.array([name / UNIT]))
+            number += count
+        merged = united_steps(config, merged, [taken(one) for one in windows], fresh)
+        kept = [one[-room:] for one in news]
+        longest = max(map(len, kept))
+        whole += [one[-age] for age in range(longest, 0, -1) for one in kept if len(one) >= age]
+        held = merged["spent"][merged["spent"] > 0]
+        assert sorted(held) == sorted(whole[-room:])
+        assert int(merged["admitted"]) == number - 1
+        assert merged["names"][:, 0].tolist() == merged["spent"].tolist()
+        StepWindow.from_arrays(config, merged)  # it is a window
+
+
+def test_a_window_that_was_begun_anew_gives_what_it_holds() -> None:
+    config = CapsConfig(4, item=1.0)
+    window = StepWindow(config)
+    window.plan(np.full((1, 4), 7, np.uint64), np.ones(1), 0)
+    window.settle(np.array([0.5]))
+    united = united_steps(config, taken(StepWindow(config)), [taken(window)], [30])
+    assert {n: a.tobytes() for n, a in united.items()} == {n: a.tobytes() for n, a in taken(window).items()}
+    assert united_steps(CapsConfig(), {}, [{}], [3]) == {}
