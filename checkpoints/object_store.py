@@ -72,6 +72,7 @@ _REFUSED = re.compile(
     "AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|AuthenticationFailed"
     "|401 Unauthorized|403 Forbidden"
 )
+_BROKEN_OFF = re.compile("response body")
 _STANDS = "what is stored stands, and it is tried again"
 _TOLD = 300
 """Characters of what a server says that are passed on."""
@@ -196,7 +197,7 @@ class ObjectStore:
             return [meta["path"][cut:] for page in pages for meta in page]
 
         try:
-            found = self._asked(f"{start}/", listed)
+            found = self._read_again(f"{start}/", listed)
         except KeyMissing:
             return []
         return sorted(key for key in found if key.startswith(prefix))
@@ -246,7 +247,7 @@ class ObjectStore:
                 found.append(self._api.head(self._client, path))
             return {meta["path"]: (meta["size"], str(meta["e_tag"])) for meta in found if meta["size"]}
 
-        return self._asked(path, listed)
+        return self._read_again(path, listed)
 
     def pieces(self, path: str, size: int) -> Iterator[bytes]:
         """The bytes of the object at a path of the bucket, in order. Raises KeyMissing, Unreachable."""
@@ -346,7 +347,7 @@ class ObjectStore:
             return bytes(found.bytes()), {name: value for name, value in named.items() if value is not None}
 
         try:
-            return self._asked(path, read)
+            return self._read_again(path, read)
         except (_Taken, _Changed) as error:  # no answer to a question
             raise Unreachable(error.place, error.problem, _remedy("")) from error
 
@@ -354,7 +355,7 @@ class ObjectStore:
         """The object in parts, in order, a few of them on their way; also what is longer than `size`."""
 
         def part(begin: int) -> bytes:
-            return self._asked(
+            return self._read_again(
                 path,
                 lambda: bytes(self._api.get_range(self._client, path, start=begin, length=PART_BYTES)),
             )
@@ -366,6 +367,17 @@ class ObjectStore:
                 piece = waiting.pop(0).result()
                 waiting.extend(pool.submit(part, begin) for begin in itertools.islice(begins, 1))
                 yield piece
+
+    def _read_again(self, path: str, call: Callable[[], Result]) -> Result:
+        """`_asked`, once more where an answer broke off: the client asks again only where none came."""
+        for pause in _pauses(TRIES - 1):
+            try:
+                return self._asked(path, call)
+            except Unreachable as error:
+                if not _BROKEN_OFF.search(error.problem):
+                    raise
+                time.sleep(pause)
+        return self._asked(path, call)
 
     def _asked(self, path: str, call: Callable[[], Result]) -> Result:
         """The answer of the server. Raises KeyMissing, Unreachable, _Taken, _Changed."""

@@ -6,6 +6,7 @@ requests. No lock holds a second learner off there: a claim decides.
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,7 +62,7 @@ def bucket_kills(folder: Path, at: Buckets, plan: Plan, seed: int, noise: float 
     before = at.proxy.noises
     at.proxy.make_noise(noise, seed)
     try:
-        place = at.server.store(f"kills-{folder.name}-{plan.case}")
+        place = at.server.store(f"kills-{os.urandom(4).hex()}")
         tally = random_kills(folder, "", plan, seed, at.forks, place=place, endpoint=at.proxy.url)
     finally:
         at.proxy.make_noise(0.0, seed)
@@ -89,7 +90,7 @@ def rivals(folder: Path, at: Buckets, times: int) -> Tally:
     for number in range(times):
         for name, compete in (("together", _together), ("later", _later), ("frozen", _frozen)):
             with tally.case(f"{name} {number}"):
-                site = at.site(folder / f"{name}-{number}", f"rivals-{name}-{number}", every="20ms")
+                site = at.site(folder / f"{name}-{number}", f"rivals-{name}-{os.urandom(4).hex()}", every="20ms")
                 compete(at, site)
                 same_effect(catch_up(site, at.forks), catch_up(site.again("whole", every="1h"), at.forks))
     tally.worst = "one goes on, the other leaves"

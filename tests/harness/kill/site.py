@@ -142,7 +142,7 @@ def make_site(
 ) -> Site:
     """Create the topics where they are missing, and write a configuration; `learner` adds to its table.
 
-    place: a bucket for the versions, which the learner reaches at `endpoint`; by default they are in a folder.
+    place: a bucket for the versions, reached at `endpoint`; by default they are in a folder.
     """
     site = Site(folder, parse_address(address or embedded(folder)), folder / name, case, partitions, place)
     path = name if place is None else f'{place.place}"\nendpoint = "{endpoint}"\ntimeout = "5s'
