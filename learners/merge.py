@@ -137,8 +137,9 @@ def merged_array(
     for part in row_blocks(len(rows), rows.shape[1]):
         first = rows[part].astype(np.float64)
         total = first.copy()
-        for one, by in moved:
-            total += by * (one.reshape(rows.shape)[part].astype(np.float64) - first)
+        with np.errstate(over="ignore" if rule is Rule.LOG else "warn"):  # see `_within`
+            for one, by in moved:
+                total += by * (one.reshape(rows.shape)[part].astype(np.float64) - first)
         out.reshape(rows.shape)[part] = _within(rule, total)
     return out
 

@@ -38,13 +38,22 @@ def settle(learner: Any) -> None:
 
 
 def all_shrunk(base: State, states: Sequence[State], _shares: Sequence[float], merged: Arrays) -> Arrays:
-    """Of SOML-TG: every coordinate is shrunk for every violating round."""
-    return {"shrunk": np.full_like(base["shrunk"], int(merged["violations"]))}
+    """Of SOML-TG: every coordinate is shrunk for every violating round, and none of it beyond 0."""
+    shrunk = np.full_like(base["shrunk"], int(merged["violations"]))
+    return {"shrunk": shrunk, "w": _not_beyond_zero(merged["w"], [base["w"], *(one["w"] for one in states)])}
 
 
 def all_shrunk_goes_on(current: State, counted: State, merged: State, own: Arrays) -> Arrays:
     """As `all_shrunk`."""
-    return {"shrunk": np.full_like(current["shrunk"], int(own["violations"]))}
+    shrunk = np.full_like(current["shrunk"], int(own["violations"]))
+    return {"shrunk": shrunk, "w": _not_beyond_zero(own["w"], [current["w"], merged["w"]])}
+
+
+def _not_beyond_zero(w: NDArray[Any], among: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """w where one of these is on the same side of 0, else 0: learners that each shrink a coordinate down to 0
+    have shrunk it to 0 together, and their sum would be on the other side."""
+    sides = [np.sign(one) for one in among]
+    return np.where(np.any([side == np.sign(w) for side in sides], axis=0), w, 0.0)
 
 
 def last_violated(base: State, states: Sequence[State], _shares: Sequence[float], merged: Arrays) -> Arrays:
