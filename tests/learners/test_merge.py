@@ -171,7 +171,7 @@ def test_merged_again_and_again_every_step_counts_once(data: st.DataObject) -> N
 
 
 def test_what_has_no_rule_and_what_does_not_fit_is_refused() -> None:
-    base = {"W": np.zeros(2, np.float32), "other": np.zeros(2)}
+    base: Arrays = {"W": np.zeros(2, np.float32), "other": np.zeros(2)}
     with pytest.raises(StateError, match="how the arrays other are merged is not known"):
         PLAIN.states(base, [base], [1])
     for wrong in (np.zeros(3, np.float32), np.zeros(2, np.float64)):
