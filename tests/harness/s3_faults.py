@@ -67,6 +67,10 @@ def _any(asked: Asked) -> bool:
     return True
 
 
+def _creates(asked: Asked) -> bool:
+    return asked.creates
+
+
 NOISES = (
     Fault(_any, answer=BROKEN),
     Fault(_any, answer=SLOW_DOWN),
@@ -75,9 +79,17 @@ NOISES = (
     Fault(_any, part=0.5),
     Fault(_any, part=0.5, after=True),
     Fault(_any, delay_s=0.3),
-    Fault(_any, answer=CONFLICT, after=True),
+    Fault(_creates, answer=CONFLICT),
+    Fault(_creates, answer=CONFLICT, after=True),
 )
 """What a noisy network and server do, each as often as the others."""
+
+
+class QuietServer(ThreadingHTTPServer):
+    """It says nothing of clients that were killed."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        pass
 
 
 class S3Proxy:
@@ -105,7 +117,7 @@ class S3Proxy:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = QuietServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
@@ -184,7 +196,7 @@ class S3Proxy:
                     return fault
             if self._noise is not None and self._noise.random() < self._share:
                 self.noises += 1
-                return self._noise.choice(NOISES)
+                return self._noise.choice([noise for noise in NOISES if noise.fits(asked)])
         return None
 
     def _ask(self, handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 GROUPS = (
     *("kills", "deaths", "calls", "power", "slow", "full"),
     *("damage", "frozen", "starts", "stops", "restarts", "faults", "answers", "codecs", "ages", "crowds"),
-    *("joins", "shards", "steady"),
+    *("joins", "shards", "s3", "steady"),
 )
 STREAMS = {"log": ("log",), "kafka": ("kafka",), "both": ("log", "kafka")}
 

@@ -14,6 +14,7 @@ from tests.harness.kafka.codec_cases import compressed_batches
 from tests.harness.kafka.control import fresh_topic
 from tests.harness.kill import up_answers
 from tests.harness.kill.brokers import OneNode
+from tests.harness.kill.buckets import all_bucket_kills
 from tests.harness.kill.damage import altered_bytes, learning_on
 from tests.harness.kill.deaths import Deaths, deaths
 from tests.harness.kill.events import Pace
@@ -85,6 +86,7 @@ def rows(asked: Arguments) -> Iterator[Row]:
         "slow": [_slow],
         "damage": [_damage],
         "ages": [_ages],
+        "s3": [lambda at: all_bucket_kills(at.folder, at.asked.kills, at.asked.seed)],
         "crowds": [lambda at: [crowds()]],
         "steady": [lambda at: all_at_work(at.folder, at.asked.steady)],
     }

@@ -26,10 +26,10 @@ from tests.harness.s3_server import S3Server, s3_server
 NOISE = 0.03
 """Share of requests that meet a fault."""
 PLANS = (
-    Plan(1, SPARSE, poll_records=50),
-    Plan(1, DENSE, poll_records=7),
+    Plan(1, SPARSE, every="100ms", poll_records=50),
+    Plan(1, DENSE, every="100ms", poll_records=7),
     Plan(1, SYMMETRIC, every="1h", every_events=97),
-    Plan(1, KEYED, poll_records=30, partitions=2),
+    Plan(1, KEYED, every="100ms", poll_records=30, partitions=2),
 )
 
 
@@ -90,7 +90,9 @@ def rivals(folder: Path, at: Buckets, times: int) -> Tally:
     for number in range(times):
         for name, compete in (("together", _together), ("later", _later), ("frozen", _frozen)):
             with tally.case(f"{name} {number}"):
-                site = at.site(folder / f"{name}-{number}", f"rivals-{name}-{os.urandom(4).hex()}", every="20ms")
+                site = at.site(
+                    folder / f"{name}-{number}", f"rivals-{name}-{os.urandom(4).hex()}", every="50ms"
+                )
                 compete(at, site)
                 same_effect(catch_up(site, at.forks), catch_up(site.again("whole", every="1h"), at.forks))
     tally.worst = "one goes on, the other leaves"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from checkpoints.ledger import Ledger
@@ -71,6 +72,12 @@ OTHERS = (
 CASES = (SPARSE, DENSE, SYMMETRIC, PROJECTED, CAPPED, KEYED, *OTHERS)
 
 
+@lru_cache
+def _kept(place: ObjectStore) -> VersionStore:
+    """One for a bucket: it remembers the manifests that it has read."""
+    return VersionStore(place)
+
+
 @dataclass(frozen=True)
 class Site:
     """One topic and one checkpoint folder, with the settings of the learner on them."""
@@ -98,7 +105,7 @@ class Site:
 
     @property
     def versions(self) -> VersionStore:
-        return VersionStore(self._store)
+        return _kept(self.place) if self.place is not None else VersionStore(self._store)
 
     @property
     def ledger(self) -> Ledger:
