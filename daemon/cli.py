@@ -13,6 +13,7 @@ import typer
 
 import tripletd
 from daemon.commands import (
+    backfill,
     check,
     clicks,
     demo,
@@ -72,6 +73,7 @@ for _panel, _module, _names in (
     ("Start here", describe, "describe"),
     ("Start here", check, "check"),
     ("Run", feed, "feed"),
+    ("Run", backfill, "backfill"),
     ("Run", run, "up learn merge validate serve resume"),
     ("Look", look, "status curves deadletters"),
     ("Look", replay, "replay"),

@@ -20,8 +20,10 @@ next:
 | `dedupe` | from here on the newest `window` event ids are known, none at first |
 | `caps` | from here on these `caps` hold; what was done before counts for none of them |
 | `times` | from here on event times up to `max_future_ms` past arrival are taken; `watermark`: set to this |
+| `start` | of version 0: all keys begin from the matrix and the maps of the version that `of` names |
 | `adopt` | a shard goes on from a merged version: see `daemon.versions.shards` and `daemon.learn.merges` |
 | `merge` | the version is merged of those of the shards; no event was learned here |
+| `backfill` | learned from history: see `daemon.backfill.plan`; `positions`: where the log goes on, if set |
 
 A `seek` that goes back in any partition asks to learn events again: it forgets the event ids known so far and
 what counts for caps.
@@ -64,6 +66,8 @@ Entry = dict[str, Any]
 Positions = dict[int, PartitionPosition]
 
 TIMES = "times"
+BACKFILL = "backfill"
+"""The control entry of a version that was learned from history."""
 KINDS = (
     "branch",
     "seek",
@@ -74,6 +78,7 @@ KINDS = (
     "log",
     "dedupe",
     "caps",
+    "start",
     TIMES,
     ADOPT,
     MERGE,
@@ -150,6 +155,8 @@ def moved(entry: Entry, positions: Positions) -> Positions:
     if kind == "partitions":
         added = entry.get("added", range(int(entry["from"]), int(entry["to"])))
         return {**{int(p): PartitionPosition(0) for p in added}, **positions}
+    if kind == BACKFILL:
+        return {**positions, **_positions(entry.get("positions", {}))}
     return _positions(entry["positions"]) if kind == "log" else positions
 
 

@@ -23,7 +23,7 @@ from daemon.exits import EX_DATAERR, UserError
 from daemon.learn.adopting import read_brought
 from daemon.learn.compatible import decoder_of
 from daemon.learn.merges import merge, positions_of, take_over
-from daemon.learn.state import KINDS, TIMES, Applied, Entry, LearnState, Progress
+from daemon.learn.state import BACKFILL, KINDS, TIMES, Applied, Entry, LearnState, Progress
 from daemon.learn.step import Assembler, ReadyBatch, count, step
 from daemon.versions.algorithms import learner_config_of
 from daemon.versions.contents import AVERAGE, MAX_FUTURE, QUERIES, max_future_of
@@ -262,6 +262,12 @@ class Rerun:
             raise UserError(
                 "the schedule contains a map for queries of another model: no event of this log leads to it",
                 "replay from the version that has it on (--from)",
+                EX_DATAERR,
+            )
+        if kind == BACKFILL:
+            raise UserError(
+                "the schedule contains a backfill: history that is not in this log leads to it",
+                "recompute it with `tripletd backfill --verify` and its files; replay from it on (--from)",
                 EX_DATAERR,
             )
         if kind not in KINDS:

@@ -1,0 +1,368 @@
+"""`tripletd backfill`: opens, goes on from the newest version, runs the rounds, publishes, judges.
+
+What is durable is in the versions alone. Whatever ends a run (a worker, Ray, this process), the same command
+line goes on from the newest version and comes to the same bits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from xxhash import xxh3_128
+
+from checkpoints import Version, protected, prune
+from checkpoints.encoding import state_hash
+from checkpoints.store import CheckpointError, Superseded
+from daemon.backfill.cluster import Limits, ShardsHere, ShardsOnRay, ray_running
+from daemon.backfill.judging import Verdict, judge
+from daemon.backfill.plan import Progress, Recipe, Unit, begins, goes_on, shared_out
+from daemon.backfill.rounds import Reached, Shards, ShardsLost, Told, run_rounds
+from daemon.backfill.shard import ShardJob
+from daemon.backfill.sources import units_of
+from daemon.config.schema import Config
+from daemon.exits import EX_CONFIG, EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
+from daemon.learn.publishing import Fence, take_place, taken_over
+from daemon.learn.reader import Inputs, open_inputs
+from daemon.learn.resume.fitting import Fitted, fit_map
+from daemon.learn.resume.origin import LearnOptions, RunOrigin, find_origin
+from daemon.runtime.watchdog import Pulse
+from daemon.versions.algorithms import as_made
+from daemon.versions.storage import open_store
+from streams.feed.items import FeedError
+from streams.feed.mapping.mapping import recipe_text
+
+HISTORY = "history"
+"""--from-position: where the newest event of the history stands in the topic, by its time."""
+ATTEMPTS = 5
+"""How often in a row, without a version between, a run begins again after it has lost its workers."""
+NOT_OF_W = ("follow", "prequential")
+"""Settings of [feed] that make no triplet another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillJob:
+    """What is asked for. sources: as given. from_position: where the live learner goes on, in a new folder.
+    here: in this process, without Ray. address: of a cluster. merge_events, version_events: see `Recipe`."""
+
+    sources: Sequence[str]
+    format: str | None = None
+    mapping: str | None = None
+    shards: int = 1
+    merge_events: int = 5_000
+    version_events: int = 1_000_000
+    from_position: str = "latest"
+    here: bool = False
+    address: str | None = None
+    limits: Limits = field(default_factory=Limits)
+    judged: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Backfilled:
+    """What came of it: the version, its state's hash, records and lists of this run with their seconds, how
+    often it began again, and the verdict."""
+
+    version: int
+    hash: str
+    base: int
+    records: int
+    read: int
+    dropped: dict[str, int]
+    merges: int
+    seconds: float
+    restarts: int
+    resumed: bool
+    verdict: Verdict | None
+
+
+@dataclass(slots=True)
+class Reporter:
+    """Hears what goes on. note: a line worth knowing. progress: numbers so far, and for how many seconds."""
+
+    note: Callable[[str], None] = lambda _: None
+    progress: Callable[[Told, float], None] = lambda _told, _seconds: None
+
+
+def backfill(config: Config, job: BackfillJob, report: Reporter) -> Backfilled:
+    """Learn the history into the folder of `checkpoints.path`. Raises UserError, and the errors of the
+    islands."""
+    if not config.catalog.path:
+        raise UserError(
+            "catalog.path is empty: maps are fitted and negatives drawn from the objects of a catalog, so "
+            "that every learner has the same",
+            "name the objects with catalog.path, or feed the history with `tripletd feed`",
+            EX_CONFIG,
+        )
+    units = units_of(job.sources, lambda name: report.note(f"reading {name} for its digest"))
+    if not units:
+        raise UserError("there is nothing to read", "name files, folders or a log with records", EX_USAGE)
+    with ExitStack() as stack:
+        inputs = open_inputs(stack, config, lambda _: None)
+        stack.callback(inputs.dead.close)
+        take_place(stack, inputs.versions.store, inputs.place, False, _sleep)
+        config = as_made(config, inputs.versions.newest_manifest())
+        recipe = _recipe(config, job)
+        newest = inputs.versions.newest_manifest()
+        known = None if newest is None else Progress.in_version(newest)
+        resumed = known is not None and not known.done
+        progress = None if known is None or known.done else goes_on(known, recipe, units)
+        if known is not None and known.done and _is_same(known, recipe, units):
+            raise UserError(
+                f"version {newest.number if newest else 0} holds all of this already",
+                "start `tripletd learn`; to learn it again name an empty folder with checkpoints.path",
+                EX_USAGE,
+            )
+        origin = _origin(config, job, inputs, newest is None)
+        if progress is None:
+            progress = begins(recipe, units, origin.parent)
+        else:
+            report.note(f"going on from version {origin.parent}: {progress.fed:,} records are in it")
+        publisher = _Publisher(config, inputs, origin, job.from_position == HISTORY and not origin.parent)
+        run = _Run(config, job, report, publisher)
+        run(progress, origin)
+        verdict = None
+        if job.judged and publisher.progress is not None:
+            verdict = judge(config, inputs.versions, inputs.catalog, publisher.progress, publisher.number)
+        return Backfilled(
+            publisher.number,
+            publisher.hash,
+            progress.base,
+            run.told.records,
+            run.told.read,
+            dict(run.told.dropped.most_common()),
+            run.told.merges,
+            run.seconds,
+            run.restarts,
+            resumed,
+            verdict,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """Whether learning it all again gave the version's own bits."""
+
+    version: int
+    base: int
+    hash: str
+    recorded: str
+    records: int
+
+    @property
+    def equal(self) -> bool:
+        """Bit for bit."""
+        return self.hash == self.recorded
+
+
+def verify(config: Config, job: BackfillJob, report: Reporter) -> Verified:
+    """Learn again what the newest finished backfill of the folder learned, and compare; writes nothing.
+    Raises UserError where its files are not given, have changed, or the version it began from is gone."""
+    versions = open_store(config.checkpoints.path).versions
+    for number in reversed(versions.versions()):
+        manifest = versions.manifest(number)
+        known = Progress.in_version(manifest)
+        if known is not None and known.done:
+            break
+    else:
+        raise UserError(
+            "no version of this folder was written by a backfill that came to its end",
+            "name its folder with checkpoints.path",
+            EX_USAGE,
+        )
+    config = as_made(config, manifest)
+    job = replace(
+        job,
+        shards=known.recipe.shards,
+        merge_events=known.recipe.merge_events,
+        version_events=known.recipe.version_events,
+    )
+    units = units_of(job.sources)
+    goes_on(replace(known, done=False), _recipe(config, job), units)
+    try:
+        base = versions.load(known.base)
+    except CheckpointError as error:
+        raise UserError(
+            f"version {known.base}, which the backfill began from, cannot be read: {error}",
+            "more versions are kept with checkpoints.keep",
+            EX_DATAERR,
+        ) from error
+    first = begins(known.recipe, known.units, known.base)
+    last: list[str] = []
+
+    def keep(reached: Reached, version: Version) -> Version:
+        last.append(state_hash(reached.arrays))
+        return Version(version.manifest, reached.arrays)
+
+    run = _Run(config, job, report, None)
+    run.again(first, base, keep)
+    return Verified(number, known.base, last[-1], manifest.state_hash, run.told.records)
+
+
+class _Run:
+    """The rounds, begun again from the newest version where workers are lost."""
+
+    def __init__(
+        self, config: Config, job: BackfillJob, report: Reporter, publisher: _Publisher | None
+    ) -> None:
+        self._config, self._job, self._report, self._publisher = config, job, report, publisher
+        self.told, self.seconds, self.restarts = Told(), 0.0, 0
+        self._began = time.monotonic()
+
+    def __call__(self, progress: Progress, origin: RunOrigin) -> None:
+        publisher = self._publisher
+        assert publisher is not None
+        version = Version(origin.base, origin.state.arrays())
+        failures, base = 0, origin.parent
+        while True:
+            try:
+                with self._shards(progress) as shards:
+                    run_rounds(shards, version, progress, publisher, self._tell)
+                break
+            except ShardsLost as error:
+                if publisher.number != base:
+                    base, failures = publisher.number, 0
+                failures += 1
+                if failures >= ATTEMPTS:
+                    raise UserError(
+                        f"workers were lost {ATTEMPTS} times in a row: {error}",
+                        "look at memory and at the cluster, then give the same command again",
+                        EX_TEMPFAIL,
+                    ) from error
+                self.restarts += 1
+                self._report.note(f"workers are lost ({error}); going on from version {base}")
+                if publisher.progress is not None and publisher.version is not None:
+                    version, progress = publisher.version, publisher.progress
+            except Superseded as error:
+                raise taken_over(error) from error
+        self.seconds = time.monotonic() - self._began
+
+    def again(self, first: Progress, base: Version, keep: Callable[[Reached, Version], Version]) -> None:
+        """From the beginning, without writing."""
+        at = base
+
+        def publish(reached: Reached) -> Version:
+            nonlocal at
+            at = keep(reached, at)
+            return at
+
+        with self._shards(first) as shards:
+            run_rounds(shards, base, first, publish, self._tell)
+
+    @contextmanager
+    def _shards(self, progress: Progress) -> Iterator[Shards]:
+        shares = shared_out(progress.units, progress.recipe.shards)
+        jobs = [ShardJob(self._config, progress.recipe, units) for units in shares]
+        if self._job.here:
+            yield ShardsHere(jobs, self._job.limits)
+            return
+        with ray_running(self._job.address, progress.recipe.shards):
+            shards = ShardsOnRay(jobs, self._job.limits)
+            try:
+                yield shards
+            finally:
+                shards.end()
+
+    def _tell(self, told: Told) -> None:
+        self.told = told
+        self._report.progress(told, time.monotonic() - self._began)
+
+
+class _Publisher:
+    """Makes versions of what is reached. from_history: set the positions by the newest time, at the end."""
+
+    def __init__(self, config: Config, inputs: Inputs, origin: RunOrigin, from_history: bool) -> None:
+        self._inputs, self._origin, self._from_history = inputs, origin, from_history
+        self._keep = config.checkpoints.keep
+        self._fence = Fence(inputs.versions, origin.epoch)
+        self.number, self.hash = origin.parent, origin.base.state_hash
+        self.progress: Progress | None = None
+        self.version: Version | None = None
+
+    def __call__(self, reached: Reached) -> Version:
+        progress = self._origin.progress
+        progress.counters = _summed(progress.counters, reached.counters)
+        if reached.watermark is not None:
+            progress.watermark = max(reached.watermark, progress.watermark or reached.watermark)
+        entry = reached.progress.entry()
+        if self._from_history and reached.progress.done and progress.watermark is not None:
+            offsets = self._inputs.control.offsets_at(progress.watermark)
+            entry["positions"] = {str(partition): offset for partition, offset in offsets.items()}
+        progress.control(entry)
+        snapshot = progress.snapshot()
+        meta = self._origin.describe(snapshot, self.number)
+        manifest = self._inputs.versions.publish(self._origin.epoch, reached.arrays, meta)
+        progress.published(snapshot)
+        self.number, self.hash, self.progress = manifest.number, manifest.state_hash, reached.progress
+        self.version = Version(manifest, reached.arrays)
+        prune(self._inputs.versions, self._protected, self._keep, self._fence.check)
+        return self.version
+
+    def _protected(self) -> set[int]:
+        """What aliases point at, and the version that the backfill began from, by which it is verified."""
+        assert self.progress is not None
+        return protected(self._inputs.ledger.whole()) | {self.progress.base}
+
+
+def _summed(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: one.get(name, 0) + other.get(name, 0) for name in (*one, *(n for n in other if n not in one))
+    }
+
+
+def _origin(config: Config, job: BackfillJob, inputs: Inputs, is_new: bool) -> RunOrigin:
+    start = "latest" if job.from_position == HISTORY else job.from_position
+
+    def fit(offsets: Any) -> Fitted | None:
+        return fit_map(config, inputs, offsets, True, lambda _waiting, _vain: True, pulse=Pulse("backfill"))
+
+    origin = find_origin(config, LearnOptions(start=start if is_new else "checkpoint"), inputs, fit)
+    assert origin is not None, "nobody asked it to stop"
+    return origin
+
+
+def _recipe(config: Config, job: BackfillJob) -> Recipe:
+    given = {
+        name: value for name, value in config.feed.model_dump(mode="json").items() if name not in NOT_OF_W
+    }
+    return Recipe(
+        job.shards,
+        job.merge_events,
+        job.version_events,
+        config.shards.merge_by,
+        given,
+        job.format,
+        job.mapping,
+        _mapping_digest(job.mapping),
+        int(time.time() * 1000),
+    )
+
+
+def _mapping_digest(name: str | None) -> str:
+    if name is None:
+        return ""
+    try:
+        return xxh3_128(recipe_text(name).encode()).hexdigest()
+    except FeedError:
+        pass
+    try:
+        with open(name, "rb") as file:
+            return xxh3_128(file.read()).hexdigest()
+    except OSError as error:
+        raise UserError(f"--mapping {name}: {error.strerror}", "name a mapping or a file", EX_USAGE) from None
+
+
+def _is_same(known: Progress, recipe: Recipe, units: Sequence[Unit]) -> bool:
+    try:
+        goes_on(known, recipe, units)
+    except UserError:
+        return False
+    return True
+
+
+def _sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False

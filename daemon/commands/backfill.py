@@ -1,0 +1,190 @@
+"""`tripletd backfill`: learn from months of clicks, with several processes or machines."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from daemon.commands import common
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, flag, load
+from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE, UserError
+from daemon.text import safe
+
+try:
+    from streams.feed.options import FORMATS  # light: without a reader
+except ImportError:  # another project's `streams`: the command line says so before any command runs
+    FORMATS = ()  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.status import Status
+
+    from daemon.backfill.judging import Verdict
+    from daemon.backfill.rounds import Told
+    from daemon.backfill.run import Backfilled, BackfillJob, Reporter
+    from daemon.config import Config
+
+
+def backfill(
+    *,
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="Files, patterns, folders whose files belong together, s3://..., log:..., kafka://...",
+        ),
+    ],
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="As for feed; detected if left out.")
+    ] = None,
+    mapping: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What the columns mean, as for feed: a name or a file.")
+    ] = None,
+    shards: Annotated[
+        int, typer.Option(min=1, max=1024, metavar="N", help="Learners side by side, a core each.")
+    ] = 1,
+    merge_events: Annotated[
+        int, typer.Option(min=100, metavar="N", help="Events that each learns between two merges.")
+    ] = 5_000,
+    version_events: Annotated[
+        int, typer.Option(min=1_000, metavar="N", help="Events of all between two versions.")
+    ] = 1_000_000,
+    from_position: Annotated[
+        str,
+        typer.Option(
+            metavar="POSITION",
+            help="Where the live learner goes on from, in a new folder: latest (as it is when the backfill "
+            "begins), history (by the newest event's time), or as learn --start.",
+        ),
+    ] = "latest",
+    address: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Of a Ray cluster; by default Ray runs here.")
+    ] = None,
+    here: Annotated[bool, flag("--here", "Without Ray: all learners in this process, in turn.")] = False,
+    max_events_per_second: Annotated[
+        float, typer.Option(min=0.0, metavar="N", help="Of all learners together; 0: no limit.")
+    ] = 0.0,
+    nice: Annotated[
+        int, typer.Option(min=0, max=19, metavar="N", help="By how much the learners give way.")
+    ] = 0,
+    no_judge: Annotated[bool, flag("--no-judge", "Leave out the verdict at the end.")] = False,
+    verify: Annotated[
+        bool, flag("--verify", "Learn it all again and compare with the version; writes nothing.")
+    ] = False,
+    json_: JsonOption = False,
+) -> int:
+    """Learn from click logs of months, and write a version that the live learner goes on from.
+
+    A run that was ended, whatever ended it, goes on with the same command.
+    """
+    effective = load(config, set_)
+    if format_ is not None and format_ not in FORMATS:
+        raise UserError(f"--format {format_!r} is not known", f"use one of {', '.join(FORMATS)}", EX_USAGE)
+    if here and address is not None:
+        raise UserError("--here and --address exclude each other", "leave one of them out", EX_USAGE)
+    from daemon.backfill.cluster import Limits
+    from daemon.backfill.run import BackfillJob
+    from daemon.feed import stderr_console
+    from daemon.runtime.logs import configure
+
+    configure("warning", effective.log.format, "backfill")
+    job = BackfillJob(
+        sources,
+        format_,
+        mapping,
+        shards,
+        merge_events,
+        version_events,
+        from_position,
+        here,
+        address,
+        Limits(max_events_per_second, nice),
+        not no_judge,
+    )
+    console = stderr_console()
+    status = console.status("reading") if console.is_terminal else None
+    if status is not None:
+        status.start()
+    try:
+        report = _reporter(console, status)
+        return _verify(effective, job, report, json_) if verify else _learn(effective, job, report, json_)
+    finally:
+        if status is not None:
+            status.stop()
+
+
+def _reporter(console: Console, status: Status | None) -> Reporter:
+    from daemon.backfill.run import Reporter
+
+    def note(text: str) -> None:
+        if status is not None and text.startswith("reading "):
+            status.update(safe(text))
+            return
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def progress(told: Told, seconds: float) -> None:
+        if status is not None:
+            rate = told.records / max(1e-9, seconds)
+            status.update(f"{told.records:,} events of {told.read:,} lists, {rate:,.0f} events/s")
+
+    return Reporter(note, progress)
+
+
+def _learn(config: Config, job: BackfillJob, report: Reporter, as_json: bool) -> int:
+    from daemon.backfill.run import backfill as run
+
+    done = run(config, job, report)
+    if as_json:
+        common.write_json(asdict(done))
+        return EX_OK
+    for line in _told(done, config):
+        common.say(line)
+    return EX_OK
+
+
+def _told(done: Backfilled, config: Config) -> list[str]:
+    rate = done.records / max(1e-9, done.seconds)
+    lines = [
+        f"version {done.version} in {config.checkpoints.path}: {done.records:,} events of {done.read:,} "
+        f"lists in {done.seconds:.1f} s, {rate:,.0f} events/s, {done.merges:,} merges"
+    ]
+    if done.dropped:
+        lines.append("taught nothing: " + ", ".join(f"{name} {n:,}" for name, n in done.dropped.items()))
+    if done.restarts:
+        lines.append(f"workers were lost {done.restarts} times; the bits are those of an undisturbed run")
+    if done.verdict is not None:
+        lines += _verdict(done.verdict, done.base)
+    return lines
+
+
+MEASURES = ("map_shown", "clicked_vs_random", "hop_auc", "loss")
+
+
+def _verdict(verdict: Verdict, base: int) -> list[str]:
+    why = f" ({verdict.why})" if verdict.why else ""
+    lines = [f"against version {base} on {verdict.lists:,} held-out lists: {verdict.found}{why}"]
+    for name in MEASURES:
+        if name in verdict.after and name in verdict.before:
+            lines.append(f"  {name:18s} {verdict.before[name]:.4f} -> {verdict.after[name]:.4f}")
+    return lines
+
+
+def _verify(config: Config, job: BackfillJob, report: Reporter, as_json: bool) -> int:
+    from daemon.backfill.run import verify as run
+
+    found = run(config, job, report)
+    if as_json:
+        common.write_json({**asdict(found), "equal": found.equal})
+    if not found.equal:
+        raise UserError(
+            f"version {found.version} is not what its history gives: {found.hash}, not {found.recorded}",
+            "other packages or another processor round otherwise; else its state was altered",
+            EX_DATAERR,
+        )
+    if not as_json:
+        common.say(f"version {found.version} is what {found.records:,} events make of version {found.base}")
+    return EX_OK
