@@ -162,13 +162,34 @@ def validate(
     )
 
 
-def serve(*, config: ConfigOption = None, set_: SetOption = None) -> int:
-    """Answer queries by HTTP with what is learned, swapped in while it is learned."""
-    effective = start_role("serve", config, set_)
+def serve(
+    *,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, metavar="N", help="Processes on the same port: serve.processes."),
+    ] = None,
+    shared: Annotated[str, typer.Option(hidden=True)] = "",
+) -> int:
+    """Answer queries by HTTP with what is learned, swapped in while it is learned.
+
+    Of several processes, SIGUSR1 starts one after another again, and questions are answered all the time.
+    """
+    if processes is not None:
+        set_ = [*(set_ or ()), f"serve.processes={processes}"]
+    name = f"serve-{shared.partition(',')[0]}" if shared else "serve"
+    effective = start_role(name, config, set_)
+    if effective.serve.processes > 1 and not shared:
+        with loading():
+            from daemon.up import servers
+        return servers.run(effective, common.config_file(config), set_ or ())
     with loading():
+        from daemon.serve.shared_port import SharedSockets
         from daemon.serve.start import run
 
-    return run(effective, load=partial(load, config, set_))
+    sockets = SharedSockets.inherited(shared) if shared else None
+    return run(effective, load=partial(load, config, set_), sockets=sockets)
 
 
 def up(
@@ -199,7 +220,9 @@ def up(
         from daemon.runtime.watchdog import Notifier
         from daemon.up.restarts import WITH_AN_END, RestartPolicy
         from daemon.up.role_process import RoleProcess
+        from daemon.up.servers import process_ports
         from daemon.up.supervisor import (
+            GRACE_S,
             AtWork,
             RoleSpec,
             Supervisor,
@@ -213,6 +236,8 @@ def up(
     doors = open_doors(effective)
     follows = bool(effective.feed.follow.sources) and not exit_when_caught_up
     served = () if exit_when_caught_up else (http.serve_port, *((http.feed_port,) if follows else ()))
+    if served and effective.serve.processes > 1:
+        served = (*served, *process_ports(effective))
     count = effective.shards.count
     learning_ports = shard_ports(http, count) if count else [http.learn_port]
     merging_ports = [http.merge_port] if count else []
@@ -261,6 +286,7 @@ def up(
             start,
             signals,
             get_logger(),
+            grace_s=GRACE_S + (effective.serve.drain or 0.0),
             policy=WITH_AN_END if exit_when_caught_up else RestartPolicy(),
             notifier=Notifier.of_this_process(),
             on_change=health.set_reports,

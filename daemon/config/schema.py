@@ -70,6 +70,11 @@ class HttpConfig(Section):
     shard_ports: Port = Field(
         9110, description="port of shard 0 under `up`, the next ones follow; 0 any free ports, printed"
     )
+    process_ports: Port = Field(
+        9120,
+        description="with serve.processes, port of process 0 alone, the next ones follow; 0 any free ports,"
+        " printed",
+    )
     hosts: Names = Field([], description="host names that serve answers to, besides addresses and localhost")
     token: SecretStr = Field(
         SecretStr(""),
@@ -280,6 +285,16 @@ class ServeConfig(Section):
         le=1,
         allow_inf_nan=False,
         description="least share of the exact top 10 to find; below it search is exact",
+    )
+    processes: int = Field(
+        1, ge=1, le=64, description="processes that answer on http.serve_port, each with its own replica"
+    )
+    drain: OptionalSeconds = Field(
+        None,
+        description="after SIGTERM, how long questions are still answered, not ready; empty: open ones alone",
+    )
+    behind_wait: PositiveSeconds = Field(
+        0.5, description="how long a question waits for the state that its X-Tripletd-At-Least names"
     )
     shortlist: int = Field(
         1000, ge=1, le=1_000_000, description="oks, omks: objects scored per query, the nearest by cosine"

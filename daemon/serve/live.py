@@ -339,6 +339,16 @@ class Live:
             raise QueryError("not_serving", str(error), "model", "ask again shortly", 503) from error
         return ScoreAnswers(model, [one if isinstance(one, QueryError) else next(scores) for one in found])
 
+    def current(self, alias: str) -> AnsweringModel | None:
+        """The model that answers for an alias now; None while there is none."""
+        try:
+            if self.opened is not None:
+                with self.opened.replicas[alias].read() as view:
+                    return view.model
+        except NotServing:
+            pass
+        return None
+
     def statuses(self) -> list[ReplicaStatus]:
         """How each alias stands."""
         if self.opened is None:

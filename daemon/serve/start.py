@@ -30,12 +30,20 @@ from daemon.serve.indexed import IndexSearch, StoreRecall
 from daemon.serve.interleave import Drawn, MadeList
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.live import FreshnessWatcher, Live
-from daemon.serve.metrics import FRESHNESS_EDGES, GuardMetrics, IndexMetrics, KeyAnswerMetrics, ServeMetrics
+from daemon.serve.metrics import (
+    FRESHNESS_EDGES,
+    GraphMetrics,
+    GuardMetrics,
+    IndexMetrics,
+    KeyAnswerMetrics,
+    ServeMetrics,
+)
 from daemon.serve.page.routes import page_routes
 from daemon.serve.page.sources import live_series, page_sources
 from daemon.serve.page.study import rating_sources
 from daemon.serve.query import Query
 from daemon.serve.retrieve.finding import draw
+from daemon.serve.shared_port import SharedPort, SharedSockets
 from daemon.serve.store import StoreActions
 from daemon.serve.text_model import TextModel
 from daemon.serve.writes.queue import WriteMetrics, WriteQueue
@@ -47,7 +55,10 @@ from streams.signed_lists import NONCE_BYTES, SignedList, sign_list
 from streams.source import Quiet
 
 DRAIN_S = 1.0
-"""How long open requests may take when the role ends."""
+"""How long open requests may take when the role ends, at least; at most as long as any may take."""
+HANDOVER_S = 1.0
+"""Least drain of one of several processes on a port: its connections go on to ask once more."""
+_DRAIN_TURN_S = 0.05
 
 TURN_S, IDLE_TURN_S = 0.1, 0.25
 """How soon readiness hears what happened: while that changes, and after long silence."""
@@ -55,18 +66,24 @@ TURN_S, IDLE_TURN_S = 0.1, 0.25
 log = structlog.get_logger("tripletd.serve")
 
 
-def run(config: Config, load: Callable[[], Config] | None = None) -> int:
+def run(
+    config: Config, load: Callable[[], Config] | None = None, sockets: SharedSockets | None = None
+) -> int:
     """Answer until a signal stops it; the exit code. Raises UserError and the errors of the islands.
 
-    `load` reads the configuration again, for SIGHUP.
+    `load` reads the configuration again, for SIGHUP. sockets: of the port that is shared with other
+    processes, besides that of its own.
     """
     metrics = ServeMetrics(config.serve.aliases)
     add_place(metrics.registry, config.checkpoints.path)
     with ExitStack() as stack:
         runtime = open_runtime_without_server(stack, config, load)
         parts = build(stack, config, runtime, metrics)
+        if sockets is not None:
+            parts = replace(parts, shared=SharedPort(sockets, parts.server))
         _loop(parts, runtime)
         runtime.notifier.stopping()
+        _drain(parts, runtime, config.serve.drain or 0.0)
     return EX_OK
 
 
@@ -76,6 +93,8 @@ def _loop(parts: ServeParts, runtime: RoleRuntime) -> None:
     quiet, before = Quiet(TURN_S, IDLE_TURN_S), None
     runtime.health.set_ready("being loaded")
     runtime.started()
+    if parts.shared is not None:
+        parts.shared.start()
     while not runtime.signals.stopping:
         runtime.pulse.beat("a turn of the loop")
         runtime.reloading.when(runtime.signals.take_reload_request())
@@ -85,18 +104,37 @@ def _loop(parts: ServeParts, runtime: RoleRuntime) -> None:
             runtime.signals.finish_first()
         reason = parts.live.not_ready()
         readiness.now(reason, loading=parts.live.loading())
+        if parts.shared is not None:
+            parts.shared.tell("ready" if reason is None else "not_ready")
         if reason is not None or before is not None:
             quiet.broken()
         before = reason
         runtime.signals.wait(quiet.rest_s())
 
 
+def _drain(parts: ServeParts, runtime: RoleRuntime, drain_s: float) -> None:
+    """Answer on for a while, not ready any more, so that balancers and clients go elsewhere."""
+    if parts.shared is not None:
+        drain_s = max(drain_s, HANDOVER_S)
+        parts.shared.tell("draining")
+    if drain_s <= 0:
+        return
+    runtime.health.set_ready(f"ending: answers are given for {drain_s:g} s more")
+    parts.server.drain()
+    log.info("draining", seconds=drain_s)
+    deadline = time.monotonic() + drain_s
+    while time.monotonic() < deadline and parts.server.alive():
+        runtime.pulse.beat("draining")
+        time.sleep(_DRAIN_TURN_S)
+
+
 @dataclass(frozen=True, slots=True)
 class ServeParts:
-    """The parts that the role's loop looks after."""
+    """The parts that the role's loop looks after. shared: the port of several processes, None for one."""
 
     live: Live
     server: HttpServer
+    shared: SharedPort | None = None
 
     def turn(self) -> None:
         """Open what could not be opened yet. UserError when that cannot be, or when nobody listens."""
@@ -124,6 +162,7 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
     stack.callback(live.close, series)
     page = page_sources(config, versions, ledger, live, series)
     page = replace(page, ratings=rating_sources(config, live, page.explorer))
+    GraphMetrics(metrics.registry, live.graphs)
     metrics.follow(live.statuses, live.items, watcher.waiting)
     parts = Parts(
         searcher=live,
@@ -145,6 +184,8 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
         index_threads=config.index.connections,
         embedding=_embedding(config),
         models=config.embeddings.names,
+        current=live.current,
+        behind_s=config.serve.behind_wait,
     )
     doors = runtime.doors
     server = serve(create_app(parts), config.http.host, config.http.serve_port, doors.context)
@@ -222,7 +263,7 @@ def limits_of(serve: ServeConfig) -> HttpLimits:
         queue=serve.queue,
         head_s=serve.request_timeout,
         body_s=serve.request_timeout,
-        drain_s=DRAIN_S,
+        drain_s=min(max(DRAIN_S, serve.drain or 0.0), HttpLimits().answer_s),
     )
 
 

@@ -350,8 +350,9 @@ def has_unread(descriptor: int) -> bool:
     return events == select.POLLIN
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens without blocking; port 0 takes any free port. Raises UserError."""
+def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A socket that listens without blocking; port 0 takes any free port. shared: others that say so, too,
+    may listen there, and the kernel spreads connections over all (SO_REUSEPORT). Raises UserError."""
     try:
         place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         family, kind, protocol, _, address = place
@@ -359,6 +360,8 @@ def listen(host: str, port: int) -> socket.socket:
             listening = opened.enter_context(socket.socket(family, kind, protocol))
             # Without this a restart within a minute of the last request would find its own port taken.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shared:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             listening.bind(address)
             listening.listen(BACKLOG)
             listening.setblocking(False)

@@ -36,6 +36,7 @@ class RoleProcess:
         stdin: what it reads, instead of nothing.
         log: an open file its stderr goes to instead; `prefix` must be False then.
         program: what is run with the arguments: `tripletd` by this very interpreter, whatever is on the PATH.
+        inherited: descriptors that it gets under the same numbers.
 
     Attributes:
         last_words: after `finish`, the message and remedy with which it ended; "" where it left none.
@@ -50,6 +51,7 @@ class RoleProcess:
         log: IO[bytes] | None = None,
         *,
         program: Sequence[str] = TRIPLETD,
+        inherited: Sequence[int] = (),
     ) -> None:
         self.name = name
         self._reader: threading.Thread | None = None
@@ -68,7 +70,7 @@ class RoleProcess:
                 env=environment,
                 stdin=subprocess.DEVNULL if stdin is None else stdin,
                 stderr=subprocess.PIPE if prefix else log,
-                pass_fds=(read_end, words_end),
+                pass_fds=(read_end, words_end, *inherited),
                 process_group=0,
             )
         finally:

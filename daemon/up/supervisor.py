@@ -48,6 +48,8 @@ from daemon.versions.storage import open_for_reading
 from streams.source import Quiet
 
 LAST_PORT = 65_535
+GRACE_S = 30.0
+"""How long a role may take to stop, besides serve.drain."""
 _POLL_S, _IDLE_POLL_S = 0.05, 0.25
 """Between two looks at the roles: after one of them changed, and after long silence."""
 
@@ -76,6 +78,7 @@ class _Watched:
     start_at: float | None = 0.0
     started_at: float = 0.0
     failures: list[float] = field(default_factory=list)
+    is_renewed: bool = False
 
     def runs(self) -> None:
         """From now on nothing is wrong with it."""
@@ -103,6 +106,8 @@ class Supervisor:
         reload: called when a reload is asked for, which the roles hear of too.
         at_stake: whether there may be answers to keep; while there are none, a role that is refused ends all
             at once, as a mistake in a first configuration should.
+        to_renew: the name of a role that is to be stopped and started again now, None for none; asked in
+            every turn.
     """
 
     def __init__(
@@ -113,16 +118,17 @@ class Supervisor:
         log: Any,
         *,
         policy: RestartPolicy | None = None,
-        grace_s: float = 30.0,
+        grace_s: float = GRACE_S,
         notifier: Notifier | None = None,
         on_change: Callable[[Sequence[RoleReport]], None] = lambda reports: None,
         reload: Callable[[], None] = lambda: None,
         at_stake: Callable[[], bool] = lambda: True,
+        to_renew: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._notifier = notifier or Notifier({})
         self._roles = [_Watched(spec, RoleReport(spec.name)) for spec in specs]
         self._start, self._signals, self._log, self._on_change = start, signals, log, on_change
-        self._at_stake, self._reload = at_stake, reload
+        self._at_stake, self._reload, self._to_renew = at_stake, reload, to_renew
         self._policy = policy or RestartPolicy()
         self._grace_s = grace_s
         self._known: list[RoleReport] = []
@@ -139,6 +145,7 @@ class Supervisor:
                 for role in self._roles:
                     self._look_after(role, time.monotonic())
                 self._tell_and_hand_on()
+                self._renew()
                 if all(role.process is None and role.start_at is None for role in self._roles):
                     break
                 self._signals.wait(self._quiet.rest_s())
@@ -164,6 +171,14 @@ class Supervisor:
                     role.start_at, role.failures = time.monotonic(), []
                     self._down.pop(role.spec.name, None)
             self._notifier.ready()
+
+    def _renew(self) -> None:
+        name = self._to_renew()
+        for role in self._roles:
+            if role.spec.name == name and role.process is not None:
+                role.is_renewed = True
+                role.process.terminate()
+                self._quiet.broken()
 
     def _tell_changes(self) -> None:
         reports = [role.report for role in self._roles]
@@ -193,6 +208,11 @@ class Supervisor:
 
     def _ended(self, role: _Watched, returncode: int, last_words: str, now: float) -> None:
         name, reason = role.spec.name, reason_of(returncode, last_words)
+        is_renewed, role.is_renewed = role.is_renewed, False
+        if is_renewed and returncode in (EX_OK, -signal.SIGTERM):
+            role.start_at = now
+            self._log.info("stopped, to be started again", role=name)
+            return
         match decide(returncode, role.failures, now, self._policy):
             case Finished():
                 role.report = replace(role.report, state="finished", exit=None, reason="")

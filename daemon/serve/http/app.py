@@ -24,11 +24,19 @@ from daemon.runtime.watchdog import Pulse
 from daemon.serve.http.batching import Batcher, Searching
 from daemon.serve.http.embeddings import EmbeddingEndpoints, MakingVectors, Scoring, VectorEndpoints
 from daemon.serve.http.errors import JSON, Problem, from_failure
-from daemon.serve.http.guard import AllowedHosts, AllowedOrigins, CrossOrigin, RequestGuard, TokenGuard
+from daemon.serve.http.guard import (
+    AllowedHosts,
+    AllowedOrigins,
+    CrossOrigin,
+    Draining,
+    RequestGuard,
+    TokenGuard,
+)
 from daemon.serve.http.indexed import Asking, FindingInIndex, IndexedAnswers
 from daemon.serve.http.limits import HttpLimits, HttpMetrics, RequestBodies
 from daemon.serve.http.offload import BoundedThreads
 from daemon.serve.http.openapi import Handler, document, routes
+from daemon.serve.http.pins import PinWaiter
 from daemon.serve.http.schemas import (
     Collected,
     GcRequest,
@@ -142,7 +150,8 @@ class Parts:
     pulse: sign of life of the compute thread. lists: makes lists by chance and signs them. writes: takes
     impressions and clicks, None where that is switched off. index: the store that questions go to first,
     `index_threads` at once; None asks the searcher alone. embedding: what embeds texts, None where nothing
-    does; models: its models by the names of ours.
+    does; models: its models by the names of ours. current: the model of an alias now, None while there is
+    none; behind_s: how long a question waits for a state that it names (`X-Tripletd-At-Least`).
     """
 
     searcher: Searching
@@ -164,6 +173,8 @@ class Parts:
     index_threads: int = 1
     embedding: UpstreamSettings | LocalModel | None = None
     models: Mapping[str, str] = field(default_factory=dict)
+    current: Callable[[str], AnsweringModel | None] | None = None
+    behind_s: float = 0.5
 
 
 def create_app(parts: Parts) -> Starlette:
@@ -186,7 +197,10 @@ def create_app(parts: Parts) -> Starlette:
     every = [*routes(_handlers(parts, batcher, RequestBodies(limits, metrics), texts)), *parts.page]
     paths = [route.path for route in every if isinstance(route, Route) and "{" not in route.path]
     tokens, hosts = TokenGuard(parts.gate), AllowedHosts(parts.hosts)
-    guard = Middleware(RequestGuard, metrics=metrics, hosts=hosts, tokens=tokens, routes=paths)
+    draining = Draining()
+    guard = Middleware(
+        RequestGuard, metrics=metrics, hosts=hosts, tokens=tokens, routes=paths, draining=draining
+    )
     origins = AllowedOrigins(parts.writes.origins if parts.writes else ())
     app = Starlette(
         routes=every,
@@ -195,7 +209,7 @@ def create_app(parts: Parts) -> Starlette:
         exception_handlers={HTTPException: _not_routed},
     )
     app.router.redirect_slashes = False
-    app.state.metrics, app.state.limits = metrics, limits
+    app.state.metrics, app.state.limits, app.state.draining = metrics, limits, draining
     return app
 
 
@@ -216,6 +230,7 @@ def _handlers(
         bodies,
         parts.limits,
         lists=parts.lists,
+        pins=PinWaiter(parts.current, parts.behind_s),
         kept=ImpressionLog(queue, counted, tokens, origins),
     )
     written = WriteEndpoints(

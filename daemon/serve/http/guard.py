@@ -166,6 +166,14 @@ class CrossOrigin:
             await problem.response()(scope, receive, send_with_origin)
 
 
+class Draining:
+    """Whether the server is about to end, so that each connection ends with its next answer. Set by one
+    thread, read by any."""
+
+    def __init__(self) -> None:
+        self.begun = False
+
+
 class RequestGuard:
     """ASGI middleware. A bug is answered 500 with an id under which the log has its trace.
 
@@ -173,18 +181,21 @@ class RequestGuard:
         hosts: the names under which it may be asked.
         tokens: who is let in.
         routes: paths of the application; any other is counted as "other", so that labels stay bounded.
+        draining: whether the server is about to end.
     """
 
     def __init__(
         self,
         app: ASGIApp,
+        *,
         metrics: HttpMetrics,
         hosts: AllowedHosts,
         tokens: TokenGuard,
         routes: Collection[str],
+        draining: Draining,
     ) -> None:
         self._app, self._metrics, self._hosts, self._tokens = app, metrics, hosts, tokens
-        self._routes = frozenset(routes)
+        self._routes, self._draining = frozenset(routes), draining
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -199,6 +210,8 @@ class RequestGuard:
                 headers = MutableHeaders(scope=message)
                 for name, value in NOSNIFF.items():
                     headers.setdefault(name, value)
+                if self._draining.begun:
+                    headers["Connection"] = "close"
             await send(message)
 
         try:

@@ -17,6 +17,7 @@ import re
 import socket
 import ssl
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
@@ -31,6 +32,7 @@ from uvicorn.protocols.utils import is_ssl
 
 from daemon.runtime.watchdog import BackgroundThread
 from daemon.serve.http.errors import JSON, RETRY_AFTER_S, Problem
+from daemon.serve.http.guard import Draining
 from daemon.serve.http.limits import RESERVED, HttpLimits, HttpMetrics
 from daemon.telemetry.server import BACKLOG, NOSNIFF, PAGES, ConnectionTable, client_of, has_unread, listen
 
@@ -75,6 +77,17 @@ class LimitedConnection(HttpToolsProtocol):
         else:
             self._start_timer(self._limits.head_s)
             self._tell_table()
+
+    def shutdown(self) -> None:
+        """The server ends: close, unless a request is on its way, or may be on a connection that has asked
+        nothing yet. Such a connection has `_LAST_S` for it; its answer is the last one there.
+        """
+        waits = self.cycle is None or self.cycle.response_complete
+        if self._is_over or not waits or (self.cycle is not None and not self._head and not _has_news(self)):
+            super().shutdown()
+        else:
+            self._stop_timer()
+            self._timer = self.loop.call_later(_LAST_S, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_over = True
@@ -304,6 +317,8 @@ log = structlog.get_logger("tripletd.http")
 
 _DATE_S = 1.0
 """How old the date in the header of an answer may be."""
+_LAST_S = 0.25
+"""How long a connection that was just made is waited for when the server ends."""
 
 
 class _Listening(uvicorn.Server):
@@ -316,6 +331,9 @@ class _Listening(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, handshake_s: float) -> None:
         super().__init__(config)
         self._handshake_s = handshake_s
+        self._wanted: Mapping[int, socket.socket] = {}
+        self._taken_from: dict[int, asyncio.Server] = {}
+        self._changing = asyncio.Lock()
 
     def stop(self) -> None:
         """End soon; from any thread."""
@@ -324,8 +342,67 @@ class _Listening(uvicorn.Server):
             with suppress(RuntimeError):  # it has ended
                 self._loop.call_soon_threadsafe(self._ending.set)
 
+    def accept_from(self, sockets: Mapping[int, socket.socket]) -> None:
+        """From soon on take connections of these listening sockets too, by number, and of no others; from any
+        thread. They stay open: what waits in one that is left out is for whoever takes it next.
+        """
+        self._wanted = dict(sockets)
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(self._take_wanted)
+
+    def _take_wanted(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._change())
+        self.server_state.tasks.add(task)
+        task.add_done_callback(self.server_state.tasks.discard)
+
+    async def _change(self) -> None:
+        async with self._changing:
+            wanted = {} if self.should_exit else self._wanted
+            for number in self._taken_from.keys() - wanted.keys():
+                self._taken_from.pop(number).close()
+            for number in wanted.keys() - self._taken_from.keys():
+                own = wanted[number].dup()  # closed with the server, which leaves the other descriptor open
+                self._taken_from[number] = await self._listen(own)
+
+    async def _listen(self, listening: socket.socket) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        backlog = self.config.backlog
+        taken = await loop.create_server(self._protocol, sock=listening, ssl=self.config.ssl, backlog=backlog)
+        listening.listen(BACKLOG)
+        return taken
+
+    def _protocol(self) -> asyncio.Protocol:
+        make: Any = self.config.http_protocol_class
+        made: asyncio.Protocol = make(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take what still waits to be taken, then end as uvicorn does: closing a listening socket would reset
+        those connections."""
+        await self._change()
+        for one in sockets or ():
+            await self._take_last(one)
+        await super().shutdown(sockets)
+
+    async def _take_last(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        last: list[asyncio.Task[Any]] = []
+        loop.remove_reader(listening.fileno())
+        with suppress(OSError):  # none is left
+            while len(last) < BACKLOG:
+                connection, _ = listening.accept()
+                connection.setblocking(False)
+                making = loop.connect_accepted_socket(self._protocol, connection, ssl=self.config.ssl)
+                last.append(asyncio.create_task(making))
+        if last:
+            await asyncio.wait(last, timeout=_LAST_S)
+
     async def main_loop(self) -> None:
         self._ending, self._loop = asyncio.Event(), asyncio.get_running_loop()
+        await self._change()
         while not await self.on_tick(0):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), _DATE_S)
@@ -345,8 +422,11 @@ class HttpServer(BackgroundThread):
 
     name = "http"
 
-    def __init__(self, server: _Listening, listening: socket.socket, drain_s: float) -> None:
+    def __init__(
+        self, server: _Listening, listening: socket.socket, drain_s: float, draining: Draining
+    ) -> None:
         super().__init__()
+        self._draining = draining
         self.host, self.port = listening.getsockname()[:2]
         self._server, self._listening = server, listening
         self.end_s = drain_s + _END_S
@@ -356,8 +436,17 @@ class HttpServer(BackgroundThread):
         """Whether the server's thread runs."""
         return self._thread.is_alive()
 
+    def accept_from(self, sockets: Mapping[int, socket.socket]) -> None:
+        """Besides its own port, take connections of these listening sockets, by number, and of no others."""
+        self._server.accept_from(sockets)
+
+    def drain(self) -> None:
+        """Answer on, and have every connection that asks end with its answer: its client asks elsewhere."""
+        self._draining.begun = True
+
     def stop(self) -> None:
         """Take no new connection and let open requests finish; returns at once."""
+        self.drain()
         self._server.stop()
 
     def close(self) -> None:
@@ -403,7 +492,7 @@ def serve(app: Starlette, host: str, port: int, context: ssl.SSLContext | None =
     )
     config.load()
     config.ssl = context  # not one of uvicorn's own making, which could not be loaded again
-    return HttpServer(_Listening(config, limits.head_s), listening, limits.drain_s)
+    return HttpServer(_Listening(config, limits.head_s), listening, limits.drain_s, app.state.draining)
 
 
 class _Bridge(logging.Handler):

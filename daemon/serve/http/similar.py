@@ -21,6 +21,7 @@ from daemon.serve.http.guard import check_key, grant_of
 from daemon.serve.http.indexed import Asking
 from daemon.serve.http.limits import HttpLimits, RequestBodies
 from daemon.serve.http.offload import BoundedThreads
+from daemon.serve.http.pins import Pin, PinWaiter, asked_pin, require_reached
 from daemon.serve.http.schemas import EXPLAINED, BatchRequest, Filter, Question, SimilarRequest, SparseNumbers
 from daemon.serve.http.writes import ImpressionLog
 from daemon.serve.interleave import (
@@ -251,9 +252,11 @@ class SimilarEndpoints:
         limits: HttpLimits,
         *,
         lists: ListMaker | None = None,
+        pins: PinWaiter | None = None,
         kept: ImpressionLog,
     ) -> None:
         self._lists, self._kept = lists, kept
+        self._pins = pins or PinWaiter()
         self._search, self._answered, self._aliases = search, answered, aliases
         self._bodies, self._limits = bodies, limits
         self._chance = ChanceLists(lists, self._ask, limits)
@@ -264,31 +267,36 @@ class SimilarEndpoints:
         if request.method != "POST":
             asked = SimilarRequest.of_address(request.query_params)
             check_key(grant, asked.key, "key")
-            return await self._answer(asked)
+            return await self._answer(asked, asked_pin(request.headers))
         async with self._bodies.read(request, SimilarRequest) as wanted:
             check_key(grant, wanted.key, "key")
             if wanted.log:
                 self._kept.check(request.headers, wanted.key, wanted.id is not None)
-            return await self._answer(wanted)
+            return await self._answer(wanted, asked_pin(request.headers))
 
     async def batch(self, request: Request) -> Response:
         """POST /v1/similar/batch: a query that has no answer gets its error in its place."""
         async with self._bodies.read(request, BatchRequest) as wanted:
             for place, one in enumerate(wanted.queries):
                 check_key(grant_of(request.scope), one.key, f"queries[{place}].key")
-            alias = known_alias(wanted.alias, self._aliases)
-            answers, origin = await self._ask(alias, to_queries(wanted.queries, self._limits))
+            alias, pin = known_alias(wanted.alias, self._aliases), asked_pin(request.headers)
+            queries = to_queries(wanted.queries, self._limits)
+            await self._pins.reach(pin, [alias])
+            answers, origin = await self._ask(alias, queries)
+            require_reached(pin, [origin])
             each = zip(answers.results, answers.exact, answers.by, _uses(answers), strict=True)
             found = [_entry(*one, place) for place, one in enumerate(each)]
             return _json({**origin, "answers": found})
 
-    async def _answer(self, wanted: SimilarRequest) -> Response:
+    async def _answer(self, wanted: SimilarRequest, pin: Pin | None) -> Response:
         explore = self._chance.explore if wanted.explore is None else wanted.explore
         if explore or wanted.interleave is not None:
-            return await self._made_by_chance(wanted, explore)
+            return await self._made_by_chance(wanted, explore, pin)
         alias = known_alias(wanted.alias, self._aliases)
         query = self._query(wanted)
+        await self._pins.reach(pin, [alias])
         answers, origin = await self._ask(alias, [query])
+        require_reached(pin, [origin])
         result = answers.results[0]
         if isinstance(result, QueryError):
             raise from_refusal(result)
@@ -313,10 +321,12 @@ class SimilarEndpoints:
         kept = impression is not None and await self._kept.keep(impression, query.id, shown, query.key)
         return {"impression": impression, "logged": kept}
 
-    async def _made_by_chance(self, wanted: SimilarRequest, explore: int) -> Response:
+    async def _made_by_chance(self, wanted: SimilarRequest, explore: int, pin: Pin | None) -> Response:
         """A list of two models by a team draft, or of one; with a random object where `explore` is 1."""
-        query = self._query(wanted)
-        made = await self._chance.make(self._models(wanted), query, explore)
+        query, names = self._query(wanted), self._models(wanted)
+        await self._pins.reach(pin, names)
+        made = await self._chance.make(names, query, explore)
+        require_reached(pin, made.details["models"])
         of_index = _of_index(_uses(made.answers)[0])
         details = {"exact": made.exact, **_of_key(made.answers.by[0]), **of_index, **made.details}
         if wanted.log:
