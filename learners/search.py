@@ -233,6 +233,21 @@ def checked_offset(offset: Float32s | None, rows: int) -> Float32s:
     return np.require(offset, np.float32, ["C", "A"])
 
 
+def _checked_terms(
+    scale: Float32s | None, offset: Float32s | None, rows: int, chosen: Int64s | None
+) -> tuple[Float32s, Float32s]:
+    """Scale and offset of each row as kernels take them; of a few chosen rows only theirs are looked at."""
+    if chosen is None:
+        return checked_scale(scale, rows), checked_offset(offset, rows)
+    for name, given, check in (("scale", scale, checked_scale), ("offset", offset, checked_offset)):
+        if given is not None:
+            if given.shape != (rows,) or given.dtype != np.float32:
+                raise BlockError(f"{name} is {given.dtype} {list(given.shape)}: give float32 [{rows}]")
+            check(given[chosen], len(chosen))
+    none = NONE_GIVEN
+    return none if scale is None else scale, none if offset is None else offset
+
+
 def checked_mask(allowed: Mask | None, rows: int) -> Mask:
     """The mask as kernels take it: empty for all. Raises BlockError."""
     if allowed is None:
@@ -314,7 +329,7 @@ def topk_sparse(
 
 
 def topk_dense(
-    folded: Float32s,
+    folded: Float32s | EncodedQueries,
     items: DenseItems,
     scale: Float32s | None,
     allowed: Mask | None,
@@ -323,14 +338,17 @@ def topk_dense(
     offset: Float32s | None = None,
     among: Int64s | None = None,
 ) -> TopK:
-    """As `topk_sparse`, for dense items; among: the rows to look at, each once, None for all of them."""
+    """As `topk_sparse`, for dense items; folded: may be encoded already; among: the rows to look at, each
+    once, None for all of them."""
     _require(items, DenseItems)
-    queries = checked_queries(folded, items.dim)
+    encoded = folded if isinstance(folded, EncodedQueries) else EncodedQueries.of(folded, items.dim)
+    queries, coded, weights = encoded.values, encoded.codes, encoded.weights
+    if queries.shape[1] != items.dim:
+        raise BlockError(f"folded queries have {queries.shape[1]} dimensions, the items {items.dim}")
     best = _empty(len(queries), len(items), k)
-    terms = checked_scale(scale, len(items)), checked_offset(offset, len(items))
-    mask = checked_mask(allowed, len(items))
-    coded, weights = _encoded(queries, items.codes.shape[1])
     chosen = EVERY if among is None else checked_rows(among, len(items))
+    terms = _checked_terms(scale, offset, len(items), None if among is None else chosen)
+    mask = checked_mask(allowed, len(items))
     if best[0].shape[1] and (among is None or len(chosen)):
         for first in range(0, len(queries), QUERIES):
             part = slice(first, first + QUERIES)
@@ -398,15 +416,33 @@ def _side_by_side(queries: Float32s, lengths: Float32s) -> tuple[Float32s, Float
     return side_by_side, padded
 
 
-def _encoded(queries: Float32s, width: int) -> tuple[NDArray[np.int16], NDArray[np.float64]]:
-    """Codes int16 [m, width] and weights float64 [m, 3] of queries, as `scan` takes them.
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedQueries:
+    """Folded queries as dense items are scanned with, and graphs walked.
 
-    unit = max |f| / most, with as many bits as keep a product with 8-bit codes within 32.
+    values: float32 [m, d]; codes: int16 [m, p], d padded with zeros; weights: float64 [m, 3]: what a code is
+    worth, and what the bounds of a scan need.
     """
-    coded, weights = np.empty((len(queries), width), np.int16), np.empty((len(queries), 3))
-    most = min(np.iinfo(np.int16).max, np.iinfo(np.int32).max // (127 * width))
-    encode_queries(queries, most, SLACK, UP, coded, weights)
-    return coded, weights
+
+    values: Float32s
+    codes: NDArray[np.int16]
+    weights: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, folded: Float32s, dim: int) -> EncodedQueries:
+        """Of float32 [m, dim]. A code has as many bits as keep a product with 8-bit codes within 32. Raises
+        BlockError for another shape, or numbers that are not finite."""
+        queries = checked_queries(folded, dim)
+        width = -(-dim // STRIDE) * STRIDE
+        coded, weights = np.empty((len(queries), width), np.int16), np.empty((len(queries), 3))
+        most = min(np.iinfo(np.int16).max, np.iinfo(np.int32).max // (127 * width))
+        encode_queries(queries, most, SLACK, UP, coded, weights)
+        return cls(queries, coded, weights)
+
+    def one(self, place: int) -> EncodedQueries:
+        """The query at this place alone."""
+        part = slice(place, place + 1)
+        return EncodedQueries(self.values[part], self.codes[part], self.weights[part])
 
 
 def merge_topk(parts: Sequence[TopK], k: int) -> tuple[Float32s, Int64s, Int64s]:
@@ -418,6 +454,9 @@ def merge_topk(parts: Sequence[TopK], k: int) -> tuple[Float32s, Int64s, Int64s]
     k = checked_count(k)
     if not len(parts):
         raise BlockError("there is no part to merge: give at least one")
+    if len(parts) == 1 and parts[0][0].shape[1] <= k:  # in order already
+        only, places = parts[0]
+        return only, np.where(places >= 0, 0, -1), places
     scores = np.concatenate([scores for scores, _ in parts], axis=1)
     rows = np.concatenate([rows for _, rows in parts], axis=1)
     numbers = np.repeat(np.arange(len(parts)), [part.shape[1] for _, part in parts])

@@ -278,13 +278,21 @@ class ServeConfig(Section):
     display: str = Field(
         "", description="what people see of an object (.jsonl: id, text, image); empty: none"
     )
-    ann: Literal["off", "on"] = Field("off", description='approximate search; needs "tripletd[ann]"')
+    ann: Literal["auto", "off", "on"] = Field(
+        "auto",
+        description='approximate search over graphs of dense objects; auto: where "tripletd[ann]" is'
+        " installed; on: refuse to start without it",
+    )
     ann_recall: float = Field(
-        0.95,
+        0.97,
         gt=0,
         le=1,
         allow_inf_nan=False,
-        description="least share of the exact top 10 to find; below it search is exact",
+        description="least share of the exact top 10 to find, measured for every model; below it search is"
+        " exact",
+    )
+    ann_from: int = Field(
+        20_000, ge=1, description="fewer objects are searched exactly, which is as quick there"
     )
     processes: int = Field(
         1, ge=1, le=64, description="processes that answer on http.serve_port, each with its own replica"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 
 import numpy as np
 import structlog
@@ -14,7 +15,9 @@ from numpy.typing import NDArray
 
 from checkpoints import Ledger, VersionStore
 from checkpoints.entries import LATEST
+from daemon.catalogs import folders
 from daemon.config.schema import Config
+from daemon.exits import EX_UNAVAILABLE, UserError
 from daemon.replica.explore import VersionCache
 from daemon.replica.keys import SeenVerdicts
 from daemon.replica.replica import Replica
@@ -36,7 +39,16 @@ from daemon.serve.query import (
     VectorAnswers,
     ViewPlace,
 )
-from daemon.serve.retrieve import AnnSettings, GuardResult, KeySettings, Lookup, Observing, Searcher
+from daemon.serve.retrieve import (
+    GraphKeeper,
+    GraphSearch,
+    GraphStatus,
+    GuardResult,
+    KeySettings,
+    Lookup,
+    Observing,
+    Searcher,
+)
 from daemon.serve.retrieve.explaining import Explainer
 from daemon.versions.forms import KeyedForm
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, concatenate
@@ -145,6 +157,9 @@ class FreshnessWatcher:
 
 log = structlog.get_logger("tripletd.serve")
 
+GRAPHS = "graphs"
+"""Of the folder where what was read of objects is kept."""
+
 LEAVE_S = 0.5
 """How long threads may take to end. One that reads a version is not waited for: nothing is lost with it."""
 
@@ -163,6 +178,7 @@ class OpenedServing:
     clicks: RecentClicks
     vectors: VectorMaker
     lookup: Lookup
+    keeper: GraphKeeper | None
 
     def maps(self, alias: str) -> QueryMaps:
         """What takes queries of other models to the space, by the model of an alias. Raises QueryError 503
@@ -214,7 +230,8 @@ class Live:
         source = VersionSource(self._versions, self._ledger, space, self._config.serving)
         replicas: dict[str, Replica] = {}
         serve = self._config.serve
-        ann = AnnSettings(serve.ann_recall) if serve.ann == "on" else None
+        keeper = self._keeper(catalog, fitted.sparse)
+        graphs = None if keeper is None else GraphSearch(keeper.covered, serve.ann_recall)
         verdicts = SeenVerdicts()
         lookup = partial(resolve, space=catalog.space, fitted=catalog.fitted)
         clicks = RecentClicks(partial(open_source, self._config.stream.to_address()))
@@ -222,7 +239,7 @@ class Live:
             replicas,
             lambda: catalog.current,
             lookup,
-            ann,
+            graphs,
             self._guarded,
             shortlist=serve.shortlist,
             keys=KeySettings(serve.key_models, serve.refine_every, verdicts.now, self._of_keys),
@@ -235,12 +252,15 @@ class Live:
                 alias, source, self._following(), hooks, step_log_of(self._config, alias)
             )
         explorer = VersionCache(source, Hooks(searcher.prepare))
-        parts = catalog, replicas, searcher, explorer, verdicts, clicks, VectorMaker(fitted), lookup
+        vectors = VectorMaker(fitted)
+        parts = catalog, replicas, searcher, explorer, verdicts, clicks, vectors, lookup, keeper
         self.opened = OpenedServing(space, fitted, *parts)
         catalog.listen(lambda snapshot: self._items_changed())
         catalog.start()
         for replica in replicas.values():
             replica.start()
+        if keeper is not None:
+            keeper.start()
         log.info("opened", space=space.space, dim=space.dim, aliases=list(replicas))
 
     def search(self, alias: str, queries: Sequence[Query], between: Callable[[], None]) -> Answers:
@@ -383,17 +403,39 @@ class Live:
         if self.opened is not None:
             self.opened.clicks.close()
             replicas = self.opened.replicas.values()
+            threads += [] if self.opened.keeper is None else [self.opened.keeper]
             threads += [self.opened.catalog, *(thread for one in replicas for thread in one.threads)]
         end_all(threads, lambda _: LEAVE_S)
 
+    def graphs(self) -> GraphStatus | None:
+        """How graphs stand; None before there is a catalog, and where none are kept."""
+        keeper = None if self.opened is None else self.opened.keeper
+        return None if keeper is None else keeper.status()
+
+    def _keeper(self, catalog: ServingCatalog, sparse: bool) -> GraphKeeper | None:
+        """What keeps graphs; None for sparse objects and where they are switched off. Raises UserError where
+        they are asked for and cannot be built."""
+        serve = self._config.serve
+        installed = find_spec("faiss") is not None
+        if serve.ann == "on" and not installed:
+            raise UserError(
+                "serve.ann is on, but faiss is not installed",
+                "pip install 'tripletd[ann]', or set serve.ann to auto or off: search is then exact",
+                EX_UNAVAILABLE,
+            )
+        if serve.ann == "off" or sparse or not installed:
+            return None
+        roots = [folder / GRAPHS for folder in folders(self._config)]
+        return GraphKeeper(roots, lambda: catalog.current, serve.ann_from, self._items_changed)
+
     def _guarded(self, found: GuardResult) -> None:
-        """Tell how wide approximate search of a part has to be under a model."""
-        cells = "all of them: exact" if found.width is None else found.width
+        """Tell how wide a walk has to be under a model."""
+        width = "exact" if found.width is None else found.width
         log.info(
             "approximate search was measured",
             model=found.model,
             items=found.items,
-            cells=cells,
+            width=width,
             recall=round(found.recall, 3),
         )
         self._show_guarded(found)

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from checkpoints.versions import LOSS_MESSAGES
 from daemon.replica.view import ReplicaStatus
 from daemon.serve.items.catalog import CatalogStatus
-from daemon.serve.retrieve import GuardResult
+from daemon.serve.retrieve import GraphStatus, GuardResult
 from daemon.telemetry.metrics import FOLDER_LOSSES, FOLDER_LOST, ArrayHistograms, add_build_info
 
 FRESHNESS_EDGES = (
@@ -213,8 +213,10 @@ class GuardMetrics:
             "tripletd_ann_recall",
             "Share of the exact top 10 that approximate search found, when last measured; 1 for exact search",
         )
-        self._cells = gauge("tripletd_ann_cells", "Cells searched since then; 0 for exact search")
-        about = "Parts measured at a swap, by how they are searched"
+        self._width = gauge(
+            "tripletd_ann_width", "Pool of a walk for ten hits since then; 0 for exact search"
+        )
+        about = "Models measured at a swap, by how they are searched"
         self._guards = Counter("tripletd_ann_guards", about, ["result"], registry=registry)
         for result in ("approximate", "exact"):
             self._guards.labels(result)
@@ -222,8 +224,35 @@ class GuardMetrics:
     def record(self, found: GuardResult) -> None:
         """Show this finding, the newest."""
         self._recall.set(found.recall)
-        self._cells.set(found.width or 0)
+        self._width.set(found.width or 0)
         self._guards.labels("exact" if found.width is None else "approximate").inc()
+
+
+class GraphMetrics(Collector):
+    """How graphs stand, asked when metrics are; nothing where there are none."""
+
+    def __init__(self, registry: CollectorRegistry, status: Callable[[], GraphStatus | None]) -> None:
+        self._status = status
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """What a scraper reads."""
+        now = self._status() or GraphStatus()
+        about = "Living objects by whether a graph holds them or they are scanned"
+        objects = GaugeMetricFamily("tripletd_ann_objects", about, labels=["held"])
+        objects.add_metric(["graph"], sum(one.living for one in now.graphs))
+        objects.add_metric(["scan"], now.tail)
+        yield objects
+        yield GaugeMetricFamily("tripletd_ann_building", "Objects of the graph being built", now.building)
+        about = "Graphs by what became of them: built, adopted from disk, damaged on disk, failed to be built"
+        graphs = CounterMetricFamily("tripletd_ann_graphs", about, labels=["result"])
+        for result in ("built", "adopted", "damaged", "failed"):
+            graphs.add_metric([result], getattr(now, result))
+        yield graphs
+        yield GaugeMetricFamily("tripletd_ann_build_seconds", "What the last graph took", now.seconds)
+        yield GaugeMetricFamily(
+            "tripletd_ann_bytes", "Memory of all graphs, mapped files included", now.nbytes
+        )
 
 
 class KeyAnswerMetrics:

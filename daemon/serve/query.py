@@ -155,8 +155,10 @@ class Answers:
     again. (When the learner has just restarted from an older version, b is a state of the line it has left
     until the next form is made; it may then exceed t.) exact[i]: whether every object was looked at; False
     where an approximate search took part, which finds most of the k best. The score of a hit is the same
-    either way. by[i]: which model answered query i, None where it names no key. index[i]: how a store took
-    part in answer i, None where it did not; () where none is configured.
+    either way. recall[i]: where a graph found answer i, the share of
+    the exact hits that are estimated to be among its hits; None where none did; () for none of them. by[i]:
+    which model answered query i, None where it names no key. index[i]: how a store took part in answer i,
+    None where it did not; () where none is configured.
     """
 
     model: AnsweringModel
@@ -165,6 +167,7 @@ class Answers:
     exact: Sequence[bool]
     by: Sequence[KeyChoice | None]
     index: Sequence[IndexUse | None] = ()
+    recall: Sequence[float | None] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from daemon.replica.view import CarryError, ModelId, ReplicaStatus
 from daemon.serve.http.limits import HttpMetrics
-from daemon.serve.metrics import GuardMetrics, ServeMetrics
+from daemon.serve.metrics import GraphMetrics, GuardMetrics, ServeMetrics
 from daemon.telemetry import LearnMetrics, ValidateMetrics
 from daemon.telemetry.metrics import StepLogMetrics
 from daemon.up.restarts import RoleReport
@@ -31,6 +31,7 @@ def registries() -> list[CollectorRegistry]:
     StepLogMetrics(learn.registry, ("queue",))
     HttpMetrics(serve.registry)
     GuardMetrics(serve.registry)
+    GraphMetrics(serve.registry, lambda: None)
     model, carried = ModelId(3, 4, 5, 6), CarryError(0.0, 0.0, 1.0, 2, 0.1)
     counts = {"reason": 1}
     state = ReplicaStatus("latest", model, 1.0, "", "steps", counts, counts, counts, {"load": 1.0}, carried)

@@ -515,6 +515,10 @@ class Hit(Answer):
 
 
 _EXACT = "whether every object was looked at; false where approximate search may have missed some"
+_RECALL = (
+    "only where a graph found them: share of the exact results that is estimated to be among these, as "
+    "measured for this model on the newest queries"
+)
 
 
 class Origin(Answer):
@@ -584,6 +588,7 @@ class SimilarAnswer(Origin):
 
     results: list[Hit]
     exact: bool = Field(description=_EXACT)
+    recall: float | None = Field(None, description=_RECALL)
     key: ByKey | None = Field(None, description=_BY_KEY)
     index: OfIndex | None = Field(None, description=_OF_INDEX)
     impression: str | None = Field(
@@ -612,6 +617,7 @@ class BatchResult(Answer):
 
     results: list[Hit] | None = None
     exact: bool | None = Field(None, description=_EXACT)
+    recall: float | None = Field(None, description=_RECALL)
     key: ByKey | None = Field(None, description=_BY_KEY)
     index: OfIndex | None = Field(None, description=_OF_INDEX)
     error: ErrorBody | None = None

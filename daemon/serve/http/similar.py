@@ -284,8 +284,7 @@ class SimilarEndpoints:
             await self._pins.reach(pin, [alias])
             answers, origin = await self._ask(alias, queries)
             require_reached(pin, [origin])
-            each = zip(answers.results, answers.exact, answers.by, _uses(answers), strict=True)
-            found = [_entry(*one, place) for place, one in enumerate(each)]
+            found = [_entry(answers, place) for place in range(len(answers.results))]
             return _json({**origin, "answers": found})
 
     async def _answer(self, wanted: SimilarRequest, pin: Pin | None) -> Response:
@@ -305,7 +304,7 @@ class SimilarEndpoints:
             details = await self._log(
                 query, [hit.id for hit in result], self._id_of(query, result, alias, answers)
             )
-        found = _answered(result, answers.exact[0], answers.by[0], _uses(answers)[0])
+        found = _answered(result, answers.exact[0], _recalls(answers)[0], answers.by[0], _uses(answers)[0])
         return _json({**origin, **found, **details})
 
     def _id_of(self, query: Query, hits: Sequence[ScoredId], alias: str, answers: Answers) -> str | None:
@@ -369,25 +368,32 @@ class SimilarEndpoints:
         return answers, origin_of(model, answers.formed, alias, start)
 
 
-def _entry(
-    result: Sequence[ScoredId] | QueryError,
-    exact: bool,
-    by: KeyChoice | None,
-    use: IndexUse | None,
-    place: int,
-) -> dict[str, Any]:
+def _entry(answers: Answers, place: int) -> dict[str, Any]:
+    """One answer of a batch, or why there is none."""
+    result = answers.results[place]
     if isinstance(result, QueryError):
         return {"error": from_refusal(result, f"queries[{place}].").body()}
-    return _answered(result, exact, by, use)
+    of_graph = _recalls(answers)[place]
+    return _answered(result, answers.exact[place], of_graph, answers.by[place], _uses(answers)[place])
 
 
 def _answered(
-    hits: Sequence[ScoredId], exact: bool, by: KeyChoice | None, use: IndexUse | None
+    hits: Sequence[ScoredId],
+    exact: bool,
+    recall: float | None,
+    by: KeyChoice | None,
+    use: IndexUse | None,
 ) -> dict[str, Any]:
     found: list[dict[str, Any]] = [{"id": hit.id, "score": hit.score} for hit in hits]
     if hits and isinstance(hits[0], ExplainedId):
         found = [hit_details | why_of(hit) for hit_details, hit in zip(found, hits, strict=True)]
-    return {"results": found, "exact": exact, **_of_key(by), **_of_index(use)}
+    of_graph = {} if recall is None else {"recall": round(recall, 3)}
+    return {"results": found, "exact": exact, **of_graph, **_of_key(by), **_of_index(use)}
+
+
+def _recalls(answers: Answers) -> Sequence[float | None]:
+    """What a graph is estimated to have found of each answer."""
+    return answers.recall or [None] * len(answers.results)
 
 
 def _uses(answers: Answers) -> Sequence[IndexUse | None]:

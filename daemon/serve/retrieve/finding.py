@@ -17,10 +17,10 @@ import numpy as np
 from daemon.serve.interleave import Drawn
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import Query, ScoredId
-from daemon.serve.retrieve.part import TOP, Mask, ReadyPart, search_part, width_for
+from daemon.serve.retrieve.part import TOP, Best, Mask, ReadySnapshot, exactly, nearly, walk_width
 from learners.block import Block, Float32s, Int64s, concatenate
 from learners.forms.quadratic import ServedForm
-from learners.search import exact_scores, merge_topk, score_rows
+from learners.search import exact_scores, score_rows
 
 ScoredPlace = tuple[float, int, int]
 """(score, part, row) of an item."""
@@ -79,17 +79,20 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class QueryHits:
-    """hits: descending by score. exact: whether no object was passed over."""
+    """hits: descending by score. exact: whether no object was passed over. recall: share of the exact hits
+    that are estimated to be among them, where a graph found them; None where no graph was asked."""
 
     hits: list[ScoredId]
     exact: bool
+    recall: float | None = None
 
 
 def scans_of(queries: Sequence[Query], approximate: bool = False, shortlist: int = 0) -> list[Scan]:
     """The scans that answer all queries which do not name what to include; pure.
 
-    approximate: how far a scan looks then depends on its room, so only queries that look as far share one:
-    what is found for a query never depends on the others of its batch. shortlist: least items to find.
+    approximate: how far a scan looks then depends on its room, so only queries that look as far share one,
+    with room for the most that others could ask for who look as far: what is found for a query never depends
+    on the others of its batch. shortlist: least items to find.
     """
     together: dict[tuple[frozenset[str], frozenset[str], int], list[int]] = {}
     for place, query in enumerate(queries):
@@ -98,8 +101,13 @@ def scans_of(queries: Sequence[Query], approximate: bool = False, shortlist: int
             reach = -(-_room(query, shortlist) // (TOP + 1)) if approximate else 0
             together.setdefault((query.tags, masked, reach), []).append(place)
     return [
-        Scan(tuple(places), tags, masked, max(_room(queries[place], shortlist) for place in places))
-        for (tags, masked, _), places in together.items()
+        Scan(
+            tuple(places),
+            tags,
+            masked,
+            reach * (TOP + 1) if approximate else max(_room(queries[place], shortlist) for place in places),
+        )
+        for (tags, masked, reach), places in together.items()
     ]
 
 
@@ -113,12 +121,11 @@ def _room(query: Query, shortlist: int) -> int:
 class Finder:
     """Finds what queries ask for in one snapshot under one model.
 
-    ready: the parts of the snapshot, in order. folded: float32 [len(queries), d]. rescoring: None where the
-    inner products are the scores.
+    ready: the snapshot under the model. folded: float32 [len(queries), d]. rescoring: None where the inner
+    products are the scores.
     """
 
-    snapshot: IndexSnapshot
-    ready: Sequence[ReadyPart]
+    ready: ReadySnapshot
     queries: Sequence[Query]
     folded: Float32s
     rescoring: Rescoring | None = None
@@ -126,53 +133,60 @@ class Finder:
     def find(self, between: Callable[[], None] = lambda: None) -> list[QueryHits]:
         """What each query finds. between: called before each scan and rescoring; what it raises is raised."""
         found = [QueryHits([], True) for _ in self.queries]
-        for scan in scans_of(self.queries, any(part.width is not None for part in self.ready), self._least):
+        for scan in scans_of(self.queries, self.ready.graphs.width is not None, self._least):
             between()
-            for place, best in self._scanned(scan):
+            for place, best, walked in self._scanned(scan):
                 if self.rescoring is not None:
                     between()
-                found[place] = self._answer(place, *best)
+                found[place] = self._answer(place, *best, walked)
         for place, query in enumerate(self.queries):
             if query.include is not None:
                 between()
-                found[place] = QueryHits(list(_hits(self.snapshot, query, self._included(place))), True)
+                found[place] = QueryHits(list(_hits(self._snapshot, query, self._included(place))), True)
         return found
+
+    @property
+    def _snapshot(self) -> IndexSnapshot:
+        return self.ready.snapshot
 
     @property
     def _least(self) -> int:
         return 0 if self.rescoring is None else self.rescoring.shortlist
 
-    def _scanned(self, scan: Scan) -> Iterator[tuple[int, tuple[Float32s, Int64s, Int64s]]]:
-        """Each place with the scores, parts and rows that its query needs, best first."""
-        allowed = allowed_rows(self.snapshot, scan.tags, scan.masked)
-        folded, selective = self.folded[list(scan.places)], bool(scan.tags or scan.masked)
-        answers = [
-            search_part(part, folded, mask, scan.room, selective)
-            for part, mask in zip(self.ready, allowed, strict=True)
-        ]
-        if answers:
-            for place, scores, parts, rows in zip(scan.places, *merge_topk(answers, scan.room), strict=True):
-                room = _room(self.queries[place], self._least)
-                yield place, (scores[:room], parts[:room], rows[:room])
+    def _scanned(self, scan: Scan) -> Iterator[tuple[int, Best, bool]]:
+        """Each place with the scores, parts and rows that its query needs, best first, and whether it took
+        them from graphs."""
+        allowed = allowed_rows(self._snapshot, scan.tags, scan.masked)
+        folded, walked = self.folded[list(scan.places)], np.zeros(len(scan.places), np.bool_)
+        share = _share(self._snapshot, allowed) if scan.tags or scan.masked else 1.0
+        width = walk_width(self.ready, scan.room, share)
+        if width is None:
+            best = exactly(self.ready, folded, allowed, scan.room)
+        else:
+            best, short = nearly(self.ready, folded, allowed, scan.room, width)
+            walked = ~short
+        for place, by_graph, scores, parts, rows in zip(scan.places, walked.tolist(), *best, strict=True):
+            room = _room(self.queries[place], self._least)
+            yield place, (scores[:room], parts[:room], rows[:room]), by_graph
 
-    def _answer(self, place: int, scores: Float32s, parts: Int64s, rows: Int64s) -> QueryHits:
-        query = self.queries[place]
-        exact = _looks_everywhere(self.ready, query, self._least)
-        best: Iterable[ScoredPlace] = zip(scores, parts, rows, strict=True)
+    def _answer(self, place: int, scores: Float32s, parts: Int64s, rows: Int64s, walked: bool) -> QueryHits:
+        query, exact = self.queries[place], not walked
+        best: Iterable[ScoredPlace] = zip(scores.tolist(), parts.tolist(), rows.tolist(), strict=True)
         if self.rescoring is not None:
             there = rows >= 0
             exact = exact and not there.all()
-            best = self.rescoring.ordered(self.snapshot, place, parts[there], rows[there])
-        return QueryHits(list(_hits(self.snapshot, query, best)), exact)
+            best = self.rescoring.ordered(self._snapshot, place, parts[there], rows[there])
+        recall = self.ready.graphs.recall if walked else None
+        return QueryHits(list(_hits(self._snapshot, query, best)), exact, recall)
 
     def _included(self, place: int) -> list[ScoredPlace]:
         """The objects that a query names, by descending score."""
         query = self.queries[place]
         names = sorted((query.include or frozenset()) - query.exclude - {query.id or ""})
-        parts, rows = self.snapshot.find_many(names)
-        allowed = allowed_rows(self.snapshot, query.tags, frozenset())
+        parts, rows = self._snapshot.find_many(names)
+        allowed = allowed_rows(self._snapshot, query.tags, frozenset())
         chosen: list[ScoredPlace] = []
-        for number, part in enumerate(self.ready):
+        for number, part in enumerate(self.ready.parts):
             here, mask = np.unique(rows[parts == number]), allowed[number]
             if mask is not None:
                 here = here[mask[here]]
@@ -182,7 +196,7 @@ class Finder:
                 chosen += zip((-scores).tolist(), [number] * len(here), here.tolist(), strict=True)
             else:
                 named = np.full(len(here), number)
-                ordered = self.rescoring.ordered(self.snapshot, place, named, here)
+                ordered = self.rescoring.ordered(self._snapshot, place, named, here)
                 chosen += [(-score, at, row) for score, at, row in ordered]
         return [(-negated, part, row) for negated, part, row in sorted(chosen)]
 
@@ -192,10 +206,11 @@ def lowered(hits: list[ScoredId], own: float) -> list[ScoredId]:
     return [ScoredId(hit.id, hit.score - own) for hit in hits] if own else hits
 
 
-def _looks_everywhere(ready: Sequence[ReadyPart], query: Query, shortlist: int) -> bool:
-    """Whether a scan passes over no object for this query."""
-    selective = bool(query.tags) or len(query.exclude) > FEW
-    return all(width_for(part, _room(query, shortlist), selective) is None for part in ready)
+def _share(snapshot: IndexSnapshot, allowed: Sequence[Mask | None]) -> float:
+    """Of all living objects, those that a filter leaves."""
+    pairs = zip(snapshot.parts, allowed, strict=True)
+    left = sum(len(part) - part.dead if mask is None else int(np.count_nonzero(mask)) for part, mask in pairs)
+    return left / max(1, len(snapshot))
 
 
 def eligible_rows(snapshot: IndexSnapshot, query: Query, left_out: Iterable[str] = ()) -> list[Int64s]:

@@ -5,31 +5,35 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 from daemon.replica.view import View
 from daemon.serve.items.snapshot import IndexPart, IndexSnapshot
+from daemon.serve.retrieve.coverage import Covered
 from daemon.serve.retrieve.part import (
+    NO_GRAPHS,
     QUERIES,
     TOP,
-    AnnIndex,
-    AnnSettings,
     GuardResult,
     Indexed,
     Norms,
+    ReadyGraphs,
     ReadyPart,
+    ReadySnapshot,
+    TermsLease,
     choose_width,
+    exactly,
     folded_queries,
-    load_faiss,
-    near_enough,
-    nearest,
+    nearly,
     recall,
 )
-from learners.block import Block, Float32s
+from learners.block import Block, DenseBlock, Float32s, Int64s, concatenate
 from learners.forms.quadratic import Pieces, ServedForm, featured, whole
+from learners.graph import GraphTerms
 from learners.search import DenseItems, as_items
 
 KEPT = 16
@@ -105,20 +109,31 @@ SLICE = 1 << 16
 """Rows whose norms are computed at once, so that what it takes on the way stays small."""
 
 
+@dataclass(frozen=True, slots=True)
+class GraphSearch:
+    """Search over graphs. covered: where the objects of a snapshot are in them. recall: share of the exact
+    top 10 that has to be found, on the guard's sample. asked: at most so many of the newest questions,
+    mapped; None for none yet.
+    """
+
+    covered: Callable[[IndexSnapshot], Covered]
+    recall: float
+    asked: Callable[[int], Block | None] = lambda most: None
+
+
 class Preparer:
-    """Makes norms, in `pieces`. Items and approximate indexes are made once per part, whatever the models
-    that share them, and go when no norms refer to them any more; arrays of norms are used again. Any thread.
+    """Makes norms, in `pieces`. Items are made once per part, whatever the models that share them, and go
+    when no norms refer to them any more; arrays of norms are used again. graphs: None for exact search alone.
+    Any thread.
     """
 
     def __init__(
         self,
-        ann: AnnSettings | None = None,
+        graphs: GraphSearch | None = None,
         observe: Callable[[GuardResult], None] | None = None,
         pieces: Pieces = whole,
     ) -> None:
-        if ann is not None:
-            load_faiss()
-        self._ann, self._observe, self._pieces = ann, observe, pieces
+        self._graphs, self._observe, self._pieces = graphs, observe, pieces
         self._indexed: WeakValueDictionary[int, Indexed] = WeakValueDictionary()
         self._buffers = ArrayPool()
         self._lock = threading.Lock()
@@ -129,49 +144,91 @@ class Preparer:
         and no guard: the model is searched exactly.
         """
         held = view.prepared
-        before = held.parts if isinstance(held, Norms) and held.formed == view.formed else {}
-        parts = {
-            part.serial: before.get(part.serial) or self._ready(view, part, before, on_demand)
-            for part in snapshot.parts
-        }
-        return Norms(view.formed, snapshot, parts)
+        kept = held if isinstance(held, Norms) and held.formed == view.formed else None
+        before = {} if kept is None else kept.parts
+        graphs = None if on_demand else self._graphs
+        covered = None if graphs is None else graphs.covered(snapshot)
+        parts = {part.serial: self._ready(view, part, before, on_demand, covered) for part in snapshot.parts}
+        found = Norms(view.formed, snapshot, parts)
+        if graphs is None or covered is None or not covered.graphs:
+            return found
+        return replace(found, graphs=self._walkable(view, found, graphs, covered, kept))
 
     def _ready(
-        self, view: View, part: IndexPart, before: Mapping[int, ReadyPart], on_demand: bool
+        self,
+        view: View,
+        part: IndexPart,
+        before: Mapping[int, ReadyPart],
+        on_demand: bool,
+        covered: Covered | None,
     ) -> ReadyPart:
-        ready = ReadyPart(self._index(part))
+        indexed = self._index(part, covered)
+        known = before.get(part.serial)
+        if known is not None:
+            return known if known.indexed is indexed else replace(known, indexed=indexed)
+        ready = ReadyPart(indexed)
         if view.has_terms:
-            terms = self._buffers.take(len(part))
+            terms, lease = self._buffers.take(len(part)), TermsLease()
             if not _gathered(part, before, terms):
                 _compute(view, part.vectors, terms, whole if on_demand else self._pieces)
+            self._buffers.owned(terms, lease)
+            ready = replace(ready, lease=lease)
             ready = replace(ready, scale=terms) if view.normalised else replace(ready, offset=terms)
         if view.rescored and not on_demand:
             ready = replace(ready, features=features_of(view.form, part, before, self._pieces))
-        if ready.indexed.ann is not None and self._ann is not None and not on_demand:
-            if view.has_terms:
-                cells = view.terms(view.self_scores(ready.indexed.ann.centres))
-                scale, offset = (cells, None) if view.normalised else (None, cells)
-                ready = replace(ready, cell_scale=scale, cell_offset=offset)
-            guarded = _guard(view, part, ready, self._ann.recall)
-            ready = replace(ready, width=guarded.width)
-            if self._observe is not None:
-                self._observe(guarded)
-        if ready.terms is not None:
-            self._buffers.owned(ready.terms, ready)
         return ready
 
-    def _index(self, part: IndexPart) -> Indexed:
+    def _walkable(
+        self, view: View, norms: Norms, graphs: GraphSearch, covered: Covered, kept: Norms | None
+    ) -> ReadyGraphs:
+        """The graphs under a model. Measured anew where the form or the graphs are other ones."""
+        known = NO_GRAPHS if kept is None else kept.graphs
+        if known.covered is covered:
+            return known
+        ready = ReadyGraphs(covered, _graph_terms(norms, covered))
+        if [one.name for one in known.covered.graphs] == [one.name for one in covered.graphs]:
+            return replace(ready, width=known.width, recall=known.recall)
+        guarded = _guard(view, replace(norms, graphs=ready), graphs)
+        if self._observe is not None:
+            self._observe(guarded)
+        return replace(ready, width=guarded.width, recall=guarded.recall)
+
+    def _index(self, part: IndexPart, covered: Covered | None) -> Indexed:
+        """The items of a part; their codes are those of the graph that holds them all, which may be
+        mapped."""
         with self._lock:
             indexed = self._indexed.get(part.serial)
+            shared = None if covered is None else covered.whole.get(part.serial)
+            if shared is not None and covered is not None and isinstance(part.vectors, DenseBlock):
+                graph, rows = covered.graphs[shared[0]].graph, slice(shared[1], shared[1] + len(part))
+                codes = graph.codes[rows]
+                if indexed is None or not np.shares_memory(_codes(indexed), codes):
+                    indexed = Indexed(DenseItems(part.vectors.values, codes, graph.bounds[rows]))
             if indexed is None:
-                items = as_items(part.vectors)
-                indexed = Indexed(items)
-                settings = self._ann
-                if settings is not None and isinstance(items, DenseItems) and len(items) >= settings.least:
-                    ann = AnnIndex(items)
-                    indexed = Indexed(items, ann, DenseItems.of(ann.centres))
-                self._indexed[part.serial] = indexed
+                indexed = Indexed(as_items(part.vectors))
+            self._indexed[part.serial] = indexed
             return indexed
+
+
+def _codes(indexed: Indexed) -> Any:
+    return indexed.items.codes if isinstance(indexed.items, DenseItems) else None
+
+
+def _graph_terms(norms: Norms, covered: Covered) -> tuple[GraphTerms, ...]:
+    """What the form multiplies or adds for each row of each graph: that of the object which stands for it."""
+    there = [norms.parts[serial] for serial in covered.serials]
+    found = []
+    for one, places in zip(covered.graphs, covered.places, strict=True):
+        both: list[Float32s | None] = []
+        for name in ("scale", "offset"):
+            arrays = [getattr(part, name) for part in there]
+            if any(array is None for array in arrays):
+                both.append(None)
+                continue
+            terms = np.concatenate(arrays)[np.maximum(places, 0)]
+            both.append(np.where(places >= 0, terms, np.float32(0)).astype(np.float32))
+        found.append(GraphTerms.of(both[0], both[1], len(one.graph)))
+    return tuple(found)
 
 
 def _gathered(part: IndexPart, before: Mapping[int, ReadyPart], terms: Float32s) -> bool:
@@ -192,20 +249,44 @@ def _compute(view: View, vectors: Block, terms: Float32s, pieces: Pieces) -> Non
         terms[start : start + len(rows)] = view.terms(view.self_scores(rows, pieces))
 
 
-def _guard(view: View, part: IndexPart, ready: ReadyPart, least: float) -> GuardResult:
-    """How wide the approximate search of this part has to be, on evenly spaced items of it that are alive."""
-    living = np.arange(len(part)) if part.alive is None else np.flatnonzero(part.alive)
-    own = living[np.linspace(0, len(living) - 1, min(QUERIES, len(living))).astype(np.int64)]
-    if not len(own) or ready.indexed.ann is None:
-        return GuardResult(None, 1.0, (), str(view.model), len(part))
-    folded = folded_queries(view, part.vectors.take(own))
+def _guard(view: View, norms: Norms, graphs: GraphSearch) -> GuardResult:
+    """How wide walks have to be under this model, by the newest questions and by evenly spaced objects."""
+    ready = ReadySnapshot.of(norms, norms.snapshot)
+    queries, own = _sample(norms.snapshot, graphs.asked(QUERIES), view.dim)
+    folded = folded_queries(view, queries)
     usable = np.isfinite(folded).all(axis=1)
     folded, own = folded[usable], own[usable]
-    exact = nearest(ready, folded, part.alive, TOP + 1)[1]
+    alive = [part.alive for part in norms.snapshot.parts]
+    starts = np.concatenate([[0], np.cumsum([len(part) for part in norms.snapshot.parts])]).astype(np.int64)
+
+    def rows_of(parts: Int64s, rows: Int64s) -> Int64s:
+        return np.where(rows >= 0, starts[parts] + rows, -1)
+
+    exact = rows_of(*exactly(ready, folded, alive, TOP + 1)[1:])
 
     def recall_at(width: int) -> tuple[float, float]:
-        found = near_enough(replace(ready, width=width), folded, part.alive, TOP + 1)[1]
-        return recall(exact, found, own)
+        (_, parts, rows), _ = nearly(ready, folded, alive, TOP + 1, width)
+        return recall(exact, rows_of(parts, rows), own)
 
-    guarded = choose_width(recall_at, len(ready.indexed.ann.centres), least)
-    return replace(guarded, model=str(view.model), items=len(part))
+    guarded = choose_width(recall_at, ready.graphs.rows, graphs.recall)
+    return replace(guarded, model=str(view.model), items=len(norms.snapshot))
+
+
+def _sample(snapshot: IndexSnapshot, asked: Block | None, dim: int) -> tuple[Block, Int64s]:
+    """(queries, the row of all parts that each of them is, -1 where that is not known)."""
+    blocks = [] if asked is None or asked.dim != dim else [asked.slice(0, QUERIES)]
+    own = [np.full(len(block), -1, np.int64) for block in blocks]
+    living = np.concatenate(
+        [np.ones(len(part), np.bool_) if part.alive is None else part.alive for part in snapshot.parts]
+    ).nonzero()[0]
+    left = min(QUERIES - sum(map(len, blocks)), len(living))
+    if left > 0:
+        chosen = living[np.linspace(0, len(living) - 1, left).astype(np.int64)]
+        start = 0
+        for part in snapshot.parts:
+            rows = chosen[(chosen >= start) & (chosen < start + len(part))]
+            if len(rows):
+                blocks.append(part.vectors.take(rows - start))
+                own.append(rows)
+            start += len(part)
+    return concatenate(blocks), np.concatenate(own)

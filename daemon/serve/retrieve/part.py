@@ -1,120 +1,48 @@
-"""Search of one part of the index under one model: exact, or approximate where the recall guard lets it.
+"""Search of the parts of the index under one model: exact, or over graphs where the recall guard lets it.
 
-Approximate search of dense items: cells of directions that faiss finds, of which only the nearest are
-searched. The cells know no version. Which of them are nearest, and every score in them, is computed with
-the form and the norms of the version that asks, so that what is missed lies in other cells and nowhere
-else.
-
-The recall guard: how wide an approximate search has to be under a version, or that it has to be exact.
-What an approximate index finds depends on the version that asks: a strong change of W turns the folded
-queries away from the directions that the index was made for. So recall is measured for every version
-before it answers.
+The recall guard: how wide a walk over the graphs has to be under a version, or that search has to be exact.
+What a walk finds depends on the version that asks: a strong change of W turns the folded queries away from
+the objects, and its norms put them in another order. So recall is measured for every version before it
+answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daemon.exits import EX_UNAVAILABLE, UserError
 from daemon.replica.view import View
 from daemon.serve.items.snapshot import IndexSnapshot
+from daemon.serve.retrieve.coverage import NOTHING, Covered
 from learners.block import Block, DenseBlock, Float32s, Int64s
 from learners.forms.bilinear import BilinearForm
 from learners.forms.quadratic import inverse_roots
-from learners.search import DenseItems, SearchItems, TopK, topk, topk_dense
-
-TRAINING, ROUNDS = 64, 10
-"""Items per cell that its centre is found from, and rounds of k-means: more change little and cost much."""
-
-SEED = 20100
-
-
-@dataclass(frozen=True, slots=True)
-class AnnSettings:
-    """recall: share of the exact top 10 that has to be found, on the guard's sample. least: parts with fewer
-    items are searched exactly, which takes no longer there.
-    """
-
-    recall: float = 0.95
-    least: int = 20_000
-
-
-class AnnIndex:
-    """The items of a part by cells, sqrt(n) of them; read by any thread.
-
-    centres: unit vectors, one per cell.
-    """
-
-    def __init__(self, items: DenseItems) -> None:
-        faiss = load_faiss()
-        cells = max(1, round(float(np.sqrt(len(items)))))
-        units = _units(items)
-        means = faiss.Kmeans(
-            items.dim,
-            cells,
-            niter=ROUNDS,
-            spherical=True,
-            seed=SEED,
-            max_points_per_centroid=TRAINING,
-            min_points_per_centroid=1,
-        )
-        means.train(units)
-        self.centres = DenseBlock(means.centroids)
-        owners = means.index.search(units, 1)[1][:, 0]
-        self._rows: Int64s = np.argsort(owners, kind="stable")
-        self._starts = np.searchsorted(owners[self._rows], np.arange(cells + 1))
-
-    def rows_of(self, cells: Int64s) -> Int64s:
-        """The rows of all items in these cells."""
-        return np.concatenate([self._rows[self._starts[cell] : self._starts[cell + 1]] for cell in cells])
-
-
-def load_faiss() -> Any:
-    """The library, with one thread. Raises UserError where it is not installed."""
-    try:
-        import faiss
-    except ImportError as error:
-        raise UserError(
-            f"serve.ann is on, but faiss cannot be imported: {error}",
-            "pip install 'tripletd[ann]', or set serve.ann to off: search is then exact",
-            EX_UNAVAILABLE,
-        ) from error
-    faiss.omp_set_num_threads(1)
-    return faiss
-
-
-def _units(items: DenseItems) -> NDArray[np.float32]:
-    """The items' directions; a row of zeros stays, and one that is too short for float32 becomes one."""
-    norms = items.bounds[:, 1]
-    inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > np.finfo(np.float32).tiny)
-    return np.asarray(items.values * inverse[:, None].astype(np.float32), np.float32)
-
+from learners.graph import GraphTerms, walked
+from learners.search import DenseItems, EncodedQueries, SearchItems, TopK, merge_topk, topk, topk_dense
 
 TOP = 10
 """Neighbours that recall is the found share of."""
 
 QUERIES = 64
-"""Items of the part, evenly spaced, that ask for their neighbours; recall is then known to about .01, its
-standard error, by which it has to be better than what is demanded."""
+"""Of the newest questions, and where they are fewer of objects evenly spaced, that ask for their neighbours;
+recall is then known to about .01, its standard error, by which it has to be better than what is demanded."""
 
-NARROWEST = 4
-"""Cells of the first attempt."""
+NARROWEST = 16
+"""Rows in the pool of the first attempt."""
 
-WORTH = 16
-"""A search of more than this part of all cells saves nothing: a row that is looked up costs several times
-as much as one of a scan that several queries share."""
+WORTH = 64
+"""A pool of more than this part of all rows saves nothing: a walk scores some twenty rows for each of its
+pool, and each costs several times as much as one of a scan."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuardResult:
-    """What the guard found for one part. width: cells to search, None for exact search. recall: measured at
-    that width, 1 for exact; attempts: recall by width, in the order tried. model, items: what it was
-    measured for.
+    """What the guard found. width: rows in a walk's pool, None for exact search. recall: measured at that
+    width, 1 for exact; attempts: recall by width, in the order tried. model, items: what it was measured for.
     """
 
     width: int | None
@@ -124,23 +52,23 @@ class GuardResult:
     items: int = 0
 
 
-def saves(width: int, cells: int) -> bool:
-    """Whether a search of this many of all cells is worth it."""
-    return width * WORTH <= cells
+def saves(width: int, rows: int) -> bool:
+    """Whether a walk with so many in its pool is worth it, of so many rows."""
+    return width * WORTH <= rows
 
 
-def choose_width(recall_at: Callable[[int], tuple[float, float]], cells: int, least: float) -> GuardResult:
-    """The narrowest width, doubled each time, whose recall is at least `least` even after its standard
-    error is taken off; exact where none is worth it. recall_at: (recall, standard error) at a width.
+def choose_width(recall_at: Callable[[int], tuple[float, float]], rows: int, least: float) -> GuardResult:
+    """The narrowest width, a half or a third more each time, whose recall is at least `least` even after its
+    standard error is taken off; exact where none is worth it. recall_at: (recall, standard error) at a width.
     """
     attempts: list[tuple[int, float]] = []
     width = NARROWEST
-    while saves(width, cells):
+    while saves(width, rows):
         recall, error = recall_at(width)
         attempts.append((width, recall))
         if recall - error >= least:
             return GuardResult(width, recall, tuple(attempts))
-        width *= 2
+        width += width // 2 if width & (width - 1) == 0 else width // 3
     return GuardResult(None, 1.0, tuple(attempts))
 
 
@@ -161,37 +89,63 @@ def recall(exact: Int64s, found: Int64s, own: NDArray[np.int64]) -> tuple[float,
 
 Mask = NDArray[np.bool_]
 
+Best: TypeAlias = tuple[Float32s, Int64s, Int64s]
+"""Scores, parts and rows, each [m, at most k], best first; what is absent has -inf, -1 and -1, at the end."""
+
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Indexed:
-    """A part under any model: its items, and for approximate search its cells and their centres as items."""
+    """A part under any model: its items, whose codes may be those of a graph."""
 
     items: SearchItems
-    ann: AnnIndex | None = None
-    centres: DenseItems | None = None
+
+
+class TermsLease:
+    """Whoever holds it keeps the array of a part's terms from being used again."""
+
+    __slots__ = ("__weakref__",)
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ReadyPart:
     """A part as it is searched under one model. scale: float32 [n], 1 / norm of each item, None for raw
-    scores. offset: float32 [n], what is added to each item's product, None where nothing is.
-    cell_scale, cell_offset: the same of the centres. width: cells that an approximate search has to look
-    into, None for exact search. features: float32 [n, F], see `learners.forms.quadratic.FeaturedForm`; None
-    where there are none.
+    scores. offset: float32 [n], what is added to each item's product, None where nothing is. features:
+    float32 [n, F], see `learners.forms.quadratic.FeaturedForm`; None where there are none. lease: of scale or
+    offset.
     """
 
     indexed: Indexed
     scale: Float32s | None = None
     offset: Float32s | None = None
-    cell_scale: Float32s | None = None
-    cell_offset: Float32s | None = None
-    width: int | None = None
     features: Float32s | None = None
+    lease: TermsLease | None = None
 
     @property
     def terms(self) -> Float32s | None:
         """Scale or offset, whichever there is."""
         return self.offset if self.scale is None else self.scale
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadyGraphs:
+    """Graphs as they are walked under one model.
+
+    covered: where their rows are in the parts. terms: of each graph's rows. width: rows in the pool of a walk
+    for TOP hits, None for exact search. recall: estimated at that width.
+    """
+
+    covered: Covered
+    terms: tuple[GraphTerms, ...]
+    width: int | None = None
+    recall: float = 1.0
+
+    @property
+    def rows(self) -> int:
+        """Rows of all graphs."""
+        return sum(len(one.graph) for one in self.covered.graphs)
+
+
+NO_GRAPHS = ReadyGraphs(NOTHING, ())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,6 +155,7 @@ class Norms:
     formed: int
     snapshot: IndexSnapshot
     parts: Mapping[int, ReadyPart]
+    graphs: ReadyGraphs = NO_GRAPHS
 
     def cover(self, snapshot: IndexSnapshot) -> bool:
         """Whether every part of the snapshot is ready."""
@@ -210,7 +165,21 @@ class Norms:
         """Those of parts that the snapshot has too."""
         serials = {part.serial for part in snapshot.parts}
         parts = {serial: ready for serial, ready in self.parts.items() if serial in serials}
-        return Norms(self.formed, snapshot, parts)
+        return Norms(self.formed, snapshot, parts, self.graphs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadySnapshot:
+    """A snapshot as it is searched under one model: its parts in order, and the graphs over them."""
+
+    snapshot: IndexSnapshot
+    parts: Sequence[ReadyPart]
+    graphs: ReadyGraphs = NO_GRAPHS
+
+    @classmethod
+    def of(cls, norms: Norms, snapshot: IndexSnapshot) -> ReadySnapshot:
+        """Of norms that cover the snapshot."""
+        return cls(snapshot, [norms.parts[part.serial] for part in snapshot.parts], norms.graphs)
 
 
 def folded_queries(view: View, queries: Block) -> Float32s:
@@ -257,40 +226,100 @@ def nearest(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int) ->
     return topk(folded, ready.indexed.items, ready.scale, allowed, k, offset=ready.offset)
 
 
-def near_enough(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int) -> TopK:
-    """The k best allowed items of each folded query among the `width` cells whose centres score best."""
-    indexed = ready.indexed
-    assert indexed.ann is not None
-    assert indexed.centres is not None
-    assert ready.width is not None
-    assert isinstance(indexed.items, DenseItems)
-    scores, rows = np.full((len(folded), k), -np.inf, np.float32), np.full((len(folded), k), -1, np.int64)
-    cells = topk(folded, indexed.centres, ready.cell_scale, None, ready.width, offset=ready.cell_offset)[1]
-    for n in range(len(folded)):
-        among, query = indexed.ann.rows_of(cells[n]), folded[n : n + 1]
-        found = topk_dense(query, indexed.items, ready.scale, allowed, k, offset=ready.offset, among=among)
-        scores[n], rows[n] = found[0][0], found[1][0]
-    return scores, rows
-
-
-def width_for(ready: ReadyPart, k: int, selective: bool) -> int | None:
-    """Cells to search for k hits: in proportion to the hits that the guard has measured the recall of. None
-    for `nearest`: where the guard wants it, where so many cells save nothing, and where a filter is
-    selective, for it may leave next to nothing in the cells that are searched.
+def walk_width(ready: ReadySnapshot, k: int, share: float = 1.0) -> int | None:
+    """Rows in the pool of a walk for k hits: in proportion to the hits that the guard has measured the recall
+    of, and to how few of all objects a filter leaves. None for `nearest`: where the guard wants it, and where
+    so wide a walk saves nothing.
     """
-    if selective or ready.width is None or ready.indexed.ann is None:
+    graphs = ready.graphs
+    if graphs.width is None or share <= 0:
         return None
-    width = ready.width * max(1, -(-k // (TOP + 1)))
-    return width if saves(width, len(ready.indexed.ann.centres)) else None
+    reach = max(1, -(-k // (TOP + 1)))
+    width = reach * max(graphs.width, int(FILTERED * (TOP + 1) / share) if share < 1 else 0)
+    return width if saves(width, graphs.rows) else None
 
 
-def search_part(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int, selective: bool) -> TopK:
-    """The k best allowed items of each folded query, or what `near_enough` finds; k where there are k."""
-    width = width_for(ready, k, selective)
-    if width is None:
-        return nearest(ready, folded, allowed, k)
-    scores, rows = near_enough(replace(ready, width=width), folded, allowed, k)
-    short = (rows < 0).any(axis=1)
+FILTERED = 3
+"""Times as many rows as a filter should leave k of: what is near a query bears the tags of others less
+often."""
+
+
+def exactly(ready: ReadySnapshot, folded: Float32s, allowed: Sequence[Mask | None], k: int) -> Best:
+    """The k best allowed items of each folded query: scores, parts, rows, each [m, at most k]."""
+    if not ready.parts:
+        none = np.zeros((len(folded), 0), np.int64)
+        return none.astype(np.float32), none, none
+    parts = zip(ready.parts, allowed, strict=True)
+    return merge_topk([nearest(part, folded, mask, k) for part, mask in parts], k)
+
+
+def nearly(
+    ready: ReadySnapshot, folded: Float32s, allowed: Sequence[Mask | None], k: int, width: int
+) -> tuple[Best, Mask]:
+    """As `exactly`, of what walks of this width come by, and of all items that are in no graph; and for which
+    queries too little was found, so that `exactly` answered them: bool [m].
+    """
+    covered, answers = ready.graphs.covered, []
+    starts = dict(zip(covered.serials, covered.starts.tolist(), strict=False))
+    queries = EncodedQueries.of(folded, folded.shape[1])
+    near = [
+        _near(walked(queries, one.graph, terms, width), places)
+        for one, terms, places in zip(covered.graphs, ready.graphs.terms, covered.places, strict=True)
+    ]
+    together = [rows[0] if len(rows) == 1 else np.concatenate(rows) for rows in zip(*near, strict=True)]
+    for part, mask, held in zip(ready.parts, allowed, ready.snapshot.parts, strict=True):
+        start, tail = starts.get(held.serial), covered.tails.get(held.serial)
+        if start is None or tail is None:
+            answers.append(nearest(part, folded, mask, k))
+            continue
+        found = [_among(part, queries, tail, mask, k)] if len(tail) else []
+        chosen = [_within(rows, start, start + len(held)) for rows in together]
+        found.append(_each(part, queries, chosen, mask, k))
+        answers.append(found[0] if len(found) == 1 else _beside(found))
+    scores, parts, rows = merge_topk(answers, k)
+    short = np.asarray((rows < 0).any(axis=1) if rows.shape[1] == k else np.ones(len(rows)), np.bool_)
     if short.any():
-        scores[short], rows[short] = nearest(ready, folded[short], allowed, k)
-    return scores, rows
+        scores, parts, rows = _widened((scores, parts, rows), k)
+        again = _widened(exactly(ready, folded[short], allowed, k), k)
+        scores[short], parts[short], rows[short] = again
+    return (scores, parts, rows), short
+
+
+def _near(labels: Sequence[Int64s], places: Int64s) -> list[Int64s]:
+    """Where these rows of a graph stand in the parts."""
+    found = [places[one] for one in labels]
+    return [one[one >= 0] for one in found]
+
+
+def _within(rows: Int64s, start: int, stop: int) -> Int64s:
+    """Those of a part, as its own rows, in the order in which they came: the best first, so that a bound
+    leaves out most of the others."""
+    return rows[(rows >= start) & (rows < stop)] - start
+
+
+def _among(part: ReadyPart, queries: EncodedQueries, rows: Int64s, mask: Mask | None, k: int) -> TopK:
+    assert isinstance(part.indexed.items, DenseItems)
+    return topk_dense(queries, part.indexed.items, part.scale, mask, k, offset=part.offset, among=rows)
+
+
+def _each(
+    part: ReadyPart, queries: EncodedQueries, chosen: Sequence[Int64s], mask: Mask | None, k: int
+) -> TopK:
+    """The k best of the rows chosen for each query."""
+    if len(chosen) == 1:
+        return _among(part, queries, chosen[0], mask, k)
+    found = [_among(part, queries.one(n), rows, mask, k) for n, rows in enumerate(chosen)]
+    return np.concatenate([scores for scores, _ in found]), np.concatenate([rows for _, rows in found])
+
+
+def _beside(found: Sequence[TopK]) -> TopK:
+    scores, rows = zip(*found, strict=True)
+    return np.concatenate(scores, axis=1), np.concatenate(rows, axis=1)
+
+
+def _widened(best: Best, k: int) -> Best:
+    """The same with room for k, absent ones at the end."""
+    scores, parts, rows = best
+    missing = ((0, 0), (0, max(0, k - scores.shape[1])))
+    places = [np.pad(one, missing, constant_values=-1) for one in (parts, rows)]
+    return np.pad(scores, missing, constant_values=-np.inf), places[0], places[1]

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -24,8 +25,8 @@ from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import OWN, VERSION_0, Answers, KeyChoice, Query, QueryError, ScoredId
 from daemon.serve.retrieve.explaining import Explainer, Searched
 from daemon.serve.retrieve.finding import Finder, Rescoring, lowered
-from daemon.serve.retrieve.norms import Preparer
-from daemon.serve.retrieve.part import AnnSettings, GuardResult, Norms, folded_queries, own_scores
+from daemon.serve.retrieve.norms import GraphSearch, Preparer
+from daemon.serve.retrieve.part import QUERIES, GuardResult, Norms, ReadySnapshot, folded_queries, own_scores
 from daemon.versions.forms import KeyedForm
 from daemon.versions.key_verdicts import KeyVerdicts
 from learners.block import Block, concatenate
@@ -158,18 +159,16 @@ class Searcher:
     """Answers queries under the aliases of `replicas`. Any thread; of a search it keeps only when
     it was, since `prepare` gives way while questions come.
 
-    snapshot: gives the newest state of the catalog. lookup: finds the vectors of queries. ann: approximate
-    search where it is worth it and the recall guard lets it, None for exact search alone. shortlist: items
-    scored for each query of a model whose scores are no inner products. observe: called with what the guard
-    found. keys: how queries with a key are answered. explainer: explains hits where that is asked, None
+    snapshot: gives the newest state of the catalog. lookup: finds the vectors of queries. graphs: search
+    over graphs where it is worth it and the recall guard lets it, None for exact search alone. shortlist:
+    items scored for each query of a model whose scores are no inner products. observe: called with what the
+    guard found. keys: how queries with a key are answered. explainer: explains hits where that is asked, None
     nowhere. `prepare`, `warm` and `sample` are the hooks of every replica (`Hooks`): `prepare` computes the
     norms of all items off the path, `warm` searches once.
 
     A view is searched in the newest snapshot when its norms cover it, else in the one they were made for: a
     removal counts at once, a new object once `prepare` has run again. `prepare` keeps what `view.prepared`
     holds of the same form, so that it then computes the norms of new objects alone.
-
-    Raises UserError where `ann` is asked for and faiss is not installed.
     """
 
     def __init__(
@@ -177,7 +176,7 @@ class Searcher:
         replicas: Mapping[str, Replica],
         snapshot: Callable[[], IndexSnapshot],
         lookup: Lookup,
-        ann: AnnSettings | None = None,
+        graphs: GraphSearch | None = None,
         observe: Callable[[GuardResult], None] | None = None,
         *,
         shortlist: int = SHORTLIST,
@@ -187,7 +186,11 @@ class Searcher:
         self._shortlist, self._explainer = shortlist, explainer
         self._replicas, self._snapshot, self._lookup = replicas, snapshot, lookup
         self._pace = Pace()
-        self._preparer = Preparer(ann, observe, self._pace.pieces)
+        self._asked: deque[Block] = deque(maxlen=QUERIES)
+        if graphs is not None:
+            graphs = replace(graphs, asked=self._newest)
+        self._sampling = graphs is not None
+        self._preparer = Preparer(graphs, observe, self._pace.pieces)
         self._keys = KeySearch(self._preparer, keys)
 
     def prepare(self, view: View) -> Norms:
@@ -210,6 +213,10 @@ class Searcher:
         if part is None or len(part) == 0:
             return None
         return part.vectors.take(np.linspace(0, len(part) - 1, min(most, len(part))).astype(np.int64))
+
+    def _newest(self, most: int) -> Block | None:
+        blocks = [*self._asked][-most:]
+        return concatenate(blocks) if blocks else None
 
     def search(
         self, alias: str, queries: Sequence[Query], between: Callable[[], None] = lambda: None
@@ -241,13 +248,16 @@ class Searcher:
             remedy = "ask again shortly; else start `tripletd serve` again"
             raise QueryError("other_map", "the items were mapped for another model", "", remedy, NOT_YET)
         asked = _Asked(queries, self._lookup(queries, snapshot, view.queries))
+        if self._sampling:
+            self._asked.extend(one for one in asked.vectors if not isinstance(one, QueryError))
         found: dict[int, _Found] = {}
         for key, places in _places_by_key(queries).items():
             mine = self._found(view, norms, snapshot, asked.at(places), key=key, between=between)
             found |= zip(places, mine, strict=True)
         ordered = [found[place] for place in range(len(queries))]
         results, exact = [one[0] for one in ordered], [one[1] for one in ordered]
-        return Answers(view.model, results, view.formed, exact, [one[2] for one in ordered])
+        by, recalls = [one[2] for one in ordered], [one[3] for one in ordered]
+        return Answers(view.model, results, view.formed, exact, by, recall=recalls)
 
     def _found(
         self,
@@ -266,10 +276,12 @@ class Searcher:
             try:
                 own, by = self._keys.choose(view, key, snapshot)
             except QueryError as refused:
-                return [(refused, True, None)] * len(asked.queries)
+                return [(refused, True, None, None)] * len(asked.queries)
             if own is not None:
                 view, norms = own, own.prepared
-        results, exact = _answer(view, norms, snapshot, asked, shortlist=self._shortlist, between=between)
+        results, exact, recalls = _answer(
+            view, norms, snapshot, asked, shortlist=self._shortlist, between=between
+        )
         if self._explainer is not None and any(query.explain for query in asked.queries):
             for place, query in enumerate(asked.queries):
                 vector, result = asked.vectors[place], results[place]
@@ -281,7 +293,8 @@ class Searcher:
                     between()
                     searched = Searched(view, norms, snapshot, query, vector)
                     results[place] = self._explainer.explained(searched, result)
-        return [(result, whole, by) for result, whole in zip(results, exact, strict=True)]
+        each = zip(results, exact, recalls, strict=True)
+        return [(result, whole, by, recall) for result, whole, recall in each]
 
     def _norms(self, view: View) -> Norms:
         held = view.prepared
@@ -300,8 +313,9 @@ class _Asked:
         return _Asked([self.queries[place] for place in places], [self.vectors[place] for place in places])
 
 
-_Found: TypeAlias = tuple[Sequence[ScoredId] | QueryError, bool, KeyChoice | None]
-"""Hits or why there are none, whether no object was passed over, and which model answered."""
+_Found: TypeAlias = tuple[Sequence[ScoredId] | QueryError, bool, KeyChoice | None, float | None]
+"""Hits or why there are none, whether no object was passed over, which model answered, and the recall that is
+estimated where a graph was asked."""
 
 
 def _places_by_key(queries: Sequence[Query]) -> dict[str | None, list[int]]:
@@ -320,16 +334,17 @@ def _answer(
     *,
     shortlist: int,
     between: Callable[[], None] = lambda: None,
-) -> tuple[list[Sequence[ScoredId] | QueryError], list[bool]]:
-    """Per query the hits, or why there are none, and whether no object was passed over."""
+) -> tuple[list[Sequence[ScoredId] | QueryError], list[bool], list[float | None]]:
+    """Per query the hits, or why there are none, whether no object was passed over, and the recall that is
+    estimated where a graph was asked."""
     results: list[Sequence[ScoredId] | QueryError] = [
         one if isinstance(one, QueryError) else () for one in asked.vectors
     ]
-    exact = [True] * len(results)
+    exact, recalls = [True] * len(results), cast(list[float | None], [None] * len(results))
     places = [place for place, one in enumerate(asked.vectors) if not isinstance(one, QueryError)]
     blocks = [one for one in asked.vectors if not isinstance(one, QueryError)]
     if not blocks:
-        return results, exact
+        return results, exact, recalls
     block = concatenate(blocks)
     folded = folded_queries(view, block)
     usable = np.asarray(np.isfinite(folded).all(axis=1), np.bool_)
@@ -338,17 +353,18 @@ def _answer(
             "magnitude", "too large to be scored by this model", "", "send a vector of ordinary length"
         )
     places = [place for place, good in zip(places, usable, strict=True) if good]
-    ready = [norms.parts[part.serial] for part in snapshot.parts]
+    ready = ReadySnapshot.of(norms, snapshot)
     rescoring = None
     if view.rescored:
-        features = [part.features for part in ready]
+        features = [part.features for part in ready.parts]
         rescoring = Rescoring(view.form, block.take(np.flatnonzero(usable)), features, shortlist)
     queries = [asked.queries[place] for place in places]
     own = own_scores(view, folded, block)[usable].tolist()
-    finder = Finder(snapshot, ready, queries, folded[usable], rescoring)
+    finder = Finder(ready, queries, folded[usable], rescoring)
     for place, found, less in zip(places, finder.find(between), own, strict=True):
         results[place], exact[place] = lowered(found.hits, less), found.exact
-    return results, exact
+        recalls[place] = found.recall
+    return results, exact, recalls
 
 
 def _raise_first(results: Sequence[Sequence[ScoredId] | QueryError]) -> None:

@@ -14,7 +14,7 @@ from daemon.serve.items.display import DisplayFile
 from daemon.serve.items.index import ItemIndex
 from daemon.serve.items.snapshot import Changes, IndexSnapshot, PartRows, resolve
 from daemon.serve.query import Query, QueryError
-from daemon.serve.retrieve import AnnSettings, Searcher
+from daemon.serve.retrieve import GraphSearch, Searcher
 from learners import Block, ServingForm
 from learners.forms.serving import BackoffForm
 from learners.maps.queries import QueryMaps
@@ -107,7 +107,7 @@ class OneReplica:
 
 
 def searcher_of(
-    items: Items, view: View | None = None, ann: AnnSettings | None = None, shortlist: int = SHORTLIST
+    items: Items, view: View | None = None, graphs: GraphSearch | None = None, shortlist: int = SHORTLIST
 ) -> tuple[Searcher, OneReplica]:
     """A searcher whose one replica serves the view, prepared."""
     space = SpaceSpec("shop", (ViewSpec("x", "dense" if items.kind == "dense" else "sparse", items.dim),))
@@ -119,7 +119,7 @@ def searcher_of(
         return resolve(queries, snapshot, maps, space=space, fitted=fitted)
 
     replica = OneReplica()
-    searcher = Searcher({"latest": replica}, items.snapshot, lookup, ann, shortlist=shortlist)
+    searcher = Searcher({"latest": replica}, items.snapshot, lookup, graphs, shortlist=shortlist)
     if view is not None:
         replica.view = replace(view, prepared=searcher.prepare(view))
     return searcher, replica

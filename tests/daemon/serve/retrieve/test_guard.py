@@ -1,182 +1,138 @@
-"""Approximate search is as wide as it has to be for the version that asks, or gives way to exact search."""
+"""Search over a graph is as wide as it has to be for the version that asks, or gives way to exact search."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from daemon.exits import EX_UNAVAILABLE, UserError
 from daemon.replica.view import View
-from daemon.serve.query import Query, QueryError
-from daemon.serve.retrieve import AnnSettings, GuardResult, Searcher
-from daemon.serve.retrieve.part import choose_width, recall
-from learners.block import Block
-from tests.daemon.serve.retrieve.makers import Floats, Items, OneReplica, learned, view_of
+from daemon.serve.query import Query, QueryError, ScoredId
+from daemon.serve.retrieve import GraphKeeper, GuardResult, Searcher
+from daemon.serve.retrieve.part import Norms, choose_width, recall
+from tests.daemon.serve.retrieve.graphed import (
+    COUNT,
+    DIM,
+    clustered,
+    keeper_of,
+    searcher_over,
+    strongly_changed,
+)
+from tests.daemon.serve.retrieve.makers import Items, learned, view_of
 
-DIM, TOLD, COUNT = 32, 24, 6000
-
-
-def clustered() -> Items:
-    """Objects in 60 groups, which few cells find; their last numbers are alike in all groups."""
-    rng, items = np.random.default_rng(0), Items("dense", DIM)
-    centres = rng.standard_normal((60, DIM))
-    centres[:, TOLD:] = 0
-    values = centres[rng.integers(0, 60, COUNT)] + 0.35 * rng.standard_normal((COUNT, DIM))
-    items.put([f"a{i}" for i in range(COUNT)], values.astype(np.float32))
-    return items
-
-
-def strongly_changed() -> Floats:
-    """A W that looks at what the groups do not tell."""
-    return np.diag(np.where(np.arange(DIM) < TOLD, 1e-3, 1)).astype(np.float32)
+Scene = tuple[Items, GraphKeeper, Searcher, list[GuardResult]]
+NAMES = [f"a{i}" for i in range(5, COUNT, 73)]
 
 
 @pytest.fixture(scope="module")
-def guarded_search() -> tuple[Items, OneReplica, Searcher, list[GuardResult]]:
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     heard: list[GuardResult] = []
-    items, replica = clustered(), OneReplica()
-    searcher = Searcher(
-        {"latest": replica},
-        items.snapshot,
-        lambda queries, snapshot, maps: [
-            items.block()[1].take([int((query.id or "a0")[1:])]) for query in queries
-        ],
-        AnnSettings(recall=0.95, least=1000),
-        heard.append,
-    )
-    return items, replica, searcher, heard
+    items = clustered()
+    keeper = keeper_of(items, tmp_path_factory.mktemp("graphs"))
+    return items, keeper, searcher_over(items, keeper, 0.95, heard.append), heard
 
 
-def recalls(items: Items, searcher: Searcher, view: object, exact_view: object, names: list[str]) -> float:
-    """Share of the exact top 10 found, over these queries."""
-    shares = []
-    for name in names:
-        found, exact = (
-            {hit.id for hit in searcher.search_view(one, [Query(id=name, k=10)]).results[0]}  # type: ignore[arg-type, union-attr]
-            for one in (view, exact_view)
-        )
-        shares.append(len(found & exact) / 10)
-    return float(np.mean(shares))
+def with_width(view: View, norms: Norms, width: int | None) -> View:
+    return replace(view, prepared=replace(norms, graphs=replace(norms.graphs, width=width)))
 
 
-def test_a_strong_change_of_w_raises_the_width_or_ends_in_exact_search(
-    guarded_search: tuple[Items, OneReplica, Searcher, list[GuardResult]],
-) -> None:
-    items, _, searcher, heard = guarded_search
-    serial = items.snapshot().parts[0].serial
-    names = [f"a{i}" for i in range(5, COUNT, 73)]
+def hits(searcher: Searcher, view: View, *queries: Query) -> list[list[ScoredId]]:
+    results = searcher.search_view(view, queries).results
+    return [list(one) for one in results if not isinstance(one, QueryError)]
+
+
+def ids(searcher: Searcher, view: View, *queries: Query) -> list[list[str]]:
+    return [[hit.id for hit in one] for one in hits(searcher, view, *queries)]
+
+
+def found_share(searcher: Searcher, near: View, exact: View) -> float:
+    queries = [Query(id=name, k=10) for name in NAMES]
+    pairs = zip(ids(searcher, near, *queries), ids(searcher, exact, *queries), strict=True)
+    return float(np.mean([len(set(some) & set(every)) / 10 for some, every in pairs]))
+
+
+def test_a_strong_change_of_w_widens_the_walk_or_ends_in_exact_search(scene: Scene) -> None:
+    _, _, searcher, heard = scene
     heard.clear()
-    untrained, changed = view_of(np.eye(DIM, dtype=np.float32), 0), view_of(strongly_changed(), 1)
-    widths = []
-    for view in (untrained, changed):
+    widths: list[int | None] = []
+    for view in (view_of(np.eye(DIM, dtype=np.float32), 0), view_of(strongly_changed(), 1)):
         norms = searcher.prepare(view)
-        ready = norms.parts[serial]
-        widths.append(ready.width)
-        exact = replace(norms, parts={serial: replace(ready, width=None)})
-        # At the width that was enough for the untrained W, the changed one finds too little.
-        narrow = replace(norms, parts={serial: replace(ready, width=widths[0])})
-        prepared = replace(view, prepared=norms)
-        exact_view = replace(view, prepared=exact)
-        assert recalls(items, searcher, prepared, exact_view, names) >= 0.95
-        if view is changed:
-            assert recalls(items, searcher, replace(view, prepared=narrow), exact_view, names) < 0.8
+        widths.append(norms.graphs.width)
+        exact, near = with_width(view, norms, None), replace(view, prepared=norms)
+        assert found_share(searcher, near, exact) >= 0.94
     assert widths[0] is not None
-    assert widths[1] is None or widths[1] > widths[0]
     first, second = heard
     assert (first.model, first.items, first.width) == ("0", COUNT, widths[0])
     assert first.recall >= 0.95
-    assert second.attempts[0][1] < 0.95
     assert second.recall >= 0.95
+    assert second.attempts[0][1] < first.attempts[0][1]
+    assert widths[1] is None or widths[1] > widths[0]
 
 
-def test_what_is_found_has_the_exact_score_and_no_dead_object(
-    guarded_search: tuple[Items, OneReplica, Searcher, list[GuardResult]],
-) -> None:
-    items, _, searcher, _ = guarded_search
-    view = view_of(np.eye(DIM, dtype=np.float32), 0)
+def test_what_is_found_has_the_exact_score_and_says_how_it_was_found(scene: Scene) -> None:
+    _, _, searcher, _ = scene
+    view = view_of(learned(3, DIM), 2)
     norms = searcher.prepare(view)
-    serial = items.snapshot().parts[0].serial
-    assert norms.parts[serial].width is not None
-    prepared = replace(view, prepared=norms)
-    exact = replace(view, prepared=replace(norms, parts={serial: replace(norms.parts[serial], width=None)}))
-    query = [Query(id="a9", k=10)]
-    found, truth = (searcher.search_view(one, query).results[0] for one in (prepared, exact))
-    assert not isinstance(found, QueryError)
-    assert not isinstance(truth, QueryError)
-    scores = {hit.id: hit.score for hit in truth}
-    assert all(scores[hit.id] == hit.score for hit in found if hit.id in scores)
-    filtered = [Query(id="a9", k=10, tags=frozenset({"none"}))]
-    assert searcher.search_view(prepared, filtered).results[0] == []
-    named = [Query(id="a9", k=10, include=frozenset({"a1"}))]
-    assert searcher.search_view(prepared, [*query, *filtered, *named]).exact == [False, True, True]
-    assert searcher.search_view(exact, [*query, *filtered, *named]).exact == [True, True, True]
-    gone = found[0].id
-    items.remove([gone])
-    again = searcher.search_view(prepared, query).results[0]
-    assert not isinstance(again, QueryError)
-    assert gone not in {hit.id for hit in again}
-    assert len(again) == 10
+    near, exact = with_width(view, norms, 32), with_width(view, norms, None)
+    query = Query(id="a9", k=10)
+    (some,), (every,) = hits(searcher, near, query), hits(searcher, exact, query)
+    scores = {hit.id: hit.score for hit in every}
+    assert len(set(scores) & {hit.id for hit in some}) >= 8
+    assert all(scores[hit.id] == hit.score for hit in some if hit.id in scores)
+    tagged, named = replace(query, tags=frozenset({"none"})), replace(query, include=frozenset({"a1"}))
+    answers = searcher.search_view(near, [query, tagged, named])
+    assert list(answers.exact) == [False, True, True]
+    assert list(answers.recall) == [norms.graphs.recall, None, None]
+    assert answers.results[1] == []
+    answers = searcher.search_view(exact, [query])
+    assert (list(answers.exact), list(answers.recall)) == ([True], [None])
 
 
-def test_as_many_hits_as_are_asked_for_are_found_whatever_is_left_out() -> None:
-    items = clustered()
-
-    def lookup(queries: Sequence[Query], snapshot: object, maps: object) -> list[Block | QueryError]:
-        names, block = items.block()
-        return [block.take([names.index(query.id or "")]) for query in queries]
-
-    searcher = Searcher({}, items.snapshot, lookup, AnnSettings(recall=0.9, least=1000))
+def test_a_query_finds_the_same_alone_and_in_a_batch(scene: Scene) -> None:
+    _, _, searcher, _ = scene
     view = view_of(np.eye(DIM, dtype=np.float32), 0)
-    norms = searcher.prepare(view)
-    (serial,) = norms.parts
-    narrowed = replace(norms, parts={serial: replace(norms.parts[serial], width=1)})
-    exactly = replace(norms, parts={serial: replace(norms.parts[serial], width=None)})
-    near, exact = (replace(view, prepared=one) for one in (narrowed, exactly))
-
-    def ids(view: View, *queries: Query) -> list[list[str]]:
-        results = searcher.search_view(view, queries).results
-        return [[hit.id for hit in one] for one in results if not isinstance(one, QueryError)]
-
-    (order,) = ids(exact, Query(id="a9", k=3000))
-    seen = Query(id="a9", k=10, exclude=frozenset(order[:1000]))
-    (left,) = ids(near, seen)
-    assert left == order[1000:1010]
-    four = replace(norms, parts={serial: replace(norms.parts[serial], width=4)})
-    (left,) = ids(replace(view, prepared=four), replace(seen, exclude=frozenset(order[:260])))
-    assert left == order[260:270], "what the cells still hold is not the best there is"
-    few, more, most = (Query(id="a9", k=k) for k in (10, 40, 3000))
-    assert ids(near, most) == [order], "wider than is worth it is exact"
-    assert searcher.search_view(near, [few, more, most, seen]).exact == [False, False, True, True]
-    assert ids(near, few, more, most) == [*ids(near, few), *ids(near, more), order]
-    assert len(set(ids(near, more)[0]) & set(order[:40])) > len(set(ids(near, few)[0]) & set(order[:10]))
-    items.remove(order[:500])  # more than the one cell holds
-    assert ids(near, few) == [order[500:510]]
+    near = with_width(view, searcher.prepare(view), 16)
+    queries = [
+        Query(id=name, k=k) for name, k in zip(NAMES[:12], [1, 10, 11, 10, 25, 3, 10, 30, 2, 10, 7, 9])
+    ]
+    alone = [ids(searcher, near, query)[0] for query in queries]
+    assert ids(searcher, near, *queries) == alone
+    assert [len(one) for one in alone] == [query.k for query in queries]
 
 
-def test_objects_too_short_to_have_a_direction_spoil_no_index() -> None:
+def test_filters_find_all_that_there_is(tmp_path: Path) -> None:
     items = Items("dense", DIM)
-    values = np.random.default_rng(3).standard_normal((2000, DIM)).astype(np.float32)
-    values[7], values[8] = 0, 0
-    values[8, 0] = 1e-42
-    items.put([f"a{i}" for i in range(2000)], values)
-    searcher = Searcher({}, items.snapshot, lambda queries, snapshot, maps: [], AnnSettings(least=1000))
-    assert len(searcher.prepare(view_of(np.eye(DIM, dtype=np.float32))).parts) == 1
+    values = clustered().vectors
+    tags = [("many",) if i % 2 else ("few",) if i % 100 == 0 else () for i in range(COUNT)]
+    items.put(list(values), np.array(list(values.values())), tags)
+    searcher = searcher_over(items, keeper_of(items, tmp_path), 0.5)
+    view = view_of(np.eye(DIM, dtype=np.float32), 0)
+    norms = searcher.prepare(view)
+    near, exact = with_width(view, norms, 32), with_width(view, norms, None)
+    half, few = (Query(id="a9", k=10, tags=frozenset({tag})) for tag in ("many", "few"))
+    answers = searcher.search_view(near, [half, few])
+    assert list(answers.exact) == [False, True], "a selective filter is answered exactly"
+    wanted = ids(searcher, exact, half, few)
+    found = ids(searcher, near, half, few)
+    assert found[1] == wanted[1]
+    assert len(set(found[0]) & set(wanted[0])) >= 9
+    (order,) = ids(searcher, exact, Query(id="a9", k=400))
+    seen = Query(id="a9", k=10, exclude=frozenset(order[:390]))
+    assert ids(searcher, near, seen)[0] == order[390:400], "too little is left in the pool: exactly then"
+    assert ids(searcher, near, replace(seen, exclude=frozenset(order[:5]))) == [order[5:15]]
 
 
 def test_the_narrowest_width_that_is_enough_is_taken() -> None:
-    by_width = {4: (0.5, 0.1), 8: (0.9, 0.1), 16: (0.96, 0.02), 32: (0.97, 0.01)}
-    recalls_of = tuple((width, recall) for width, (recall, _) in by_width.items())
-    found = choose_width(by_width.__getitem__, 800, 0.94)
-    assert (found.width, found.recall) == (16, 0.96)
-    assert found.attempts == recalls_of[:3]
-    assert choose_width(by_width.__getitem__, 800, 0.95).width == 32  # .96 may as well be .94
-    assert choose_width(by_width.__getitem__, 800, 0.999) == GuardResult(None, 1.0, recalls_of)
-    assert choose_width(by_width.__getitem__, 800, 0.4).width == 4
-    assert choose_width(by_width.__getitem__, 63, 0.1) == GuardResult(None, 1.0, ())  # nothing to save
+    by_width = {16: (0.5, 0.1), 24: (0.9, 0.1), 32: (0.96, 0.02), 48: (0.97, 0.01)}
+    attempts = tuple((width, share) for width, (share, _) in by_width.items())
+    found = choose_width(by_width.__getitem__, 48 * 64, 0.94)
+    assert (found.width, found.recall) == (32, 0.96)
+    assert found.attempts == attempts[:3]
+    assert choose_width(by_width.__getitem__, 48 * 64, 0.95).width == 48  # .96 may as well be .94
+    assert choose_width(by_width.__getitem__, 48 * 64, 0.999) == GuardResult(None, 1.0, attempts)
+    assert choose_width(by_width.__getitem__, 16 * 64 - 1, 0.1) == GuardResult(None, 1.0, ())
 
 
 def test_recall_leaves_out_oneself_and_what_is_absent() -> None:
@@ -188,24 +144,26 @@ def test_recall_leaves_out_oneself_and_what_is_absent() -> None:
     assert recall(np.full((2, 3), -1), exact, own) == (1, 0)
 
 
-def test_small_and_sparse_parts_are_searched_exactly() -> None:
-    heard: list[GuardResult] = []
+def test_the_newest_questions_are_what_it_is_measured_on(scene: Scene) -> None:
+    items, keeper, _, _ = scene
+    searcher = searcher_over(items, keeper, 0.9)
+    view = view_of(np.eye(DIM, dtype=np.float32), 0)
+    first = searcher.prepare(view)
+    assert searcher._newest(5) is None
+    hits(searcher, replace(view, prepared=first), *(Query(id=name, k=1) for name in NAMES))
+    newest = searcher._newest(5)
+    assert newest is not None
+    assert np.array_equal(newest.values, [items.vectors[name] for name in NAMES[-5:]])
+
+
+def test_few_and_sparse_objects_are_searched_exactly(tmp_path: Path) -> None:
     for kind, least in (("dense", 500), ("sparse", 10)):
         items = Items(kind)
         items.put([f"a{i}" for i in range(100)], learned(0, 100)[:, :24])
-        searcher = Searcher(
-            {}, items.snapshot, lambda queries, snapshot, maps: [], AnnSettings(least=least), heard.append
-        )
-        norms = searcher.prepare(view_of(learned(1)))
-        assert [part.width for part in norms.parts.values()] == [None]
-    assert heard == []
-
-
-def test_without_faiss_the_remedy_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    items = Items("dense")
-    with pytest.raises(UserError, match="faiss") as missing:
-        Searcher({}, items.snapshot, lambda queries, snapshot, maps: [], AnnSettings())
-    assert "tripletd[ann]" in missing.value.remedy
-    assert missing.value.code == EX_UNAVAILABLE
-    Searcher({}, items.snapshot, lambda queries, snapshot, maps: [])
+        keeper = GraphKeeper([tmp_path / kind], items.snapshot, least)
+        assert not keeper.look()
+        heard: list[GuardResult] = []
+        norms = searcher_over(items, keeper, observe=heard.append).prepare(view_of(learned(1)))
+        assert norms.graphs.width is None
+        assert heard == []
+    assert not (tmp_path / "dense").exists(), "a folder is made when there is something to put into it"

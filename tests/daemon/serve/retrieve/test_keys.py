@@ -11,7 +11,7 @@ import pytest
 from daemon.config.schema import ServingConfig
 from daemon.replica.view import ModelId, View
 from daemon.serve.query import OWN, VERSION_0, KeyChoice, Query, QueryError
-from daemon.serve.retrieve import AnnSettings, KeySettings, Searcher
+from daemon.serve.retrieve import GraphSearch, KeySettings, Searcher
 from daemon.versions.forms import KeyedForm, KeyedForms, MatrixForms
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict, KeyVerdicts
 from learners.block import TripletBatch
@@ -62,11 +62,11 @@ def keyed_view(kind: str) -> View:
     return View(ModelId(3, 0, None, 400), "map", form, 400)
 
 
-def searcher(items: Items, view: View, ann: AnnSettings | None = None, **settings: Any) -> Searcher:
+def searcher(items: Items, view: View, graphs: GraphSearch | None = None, **settings: Any) -> Searcher:
     plain, _ = searcher_of(items)
     replica = OneReplica()
     keys = KeySettings(**settings)
-    made = Searcher({"latest": replica}, items.snapshot, plain._lookup, ann, keys=keys)
+    made = Searcher({"latest": replica}, items.snapshot, plain._lookup, graphs, keys=keys)
     replica.view = replace(view, prepared=made.prepare(view))
     return made
 

@@ -1,4 +1,4 @@
-"""`serve` with approximate search: it answers with faiss, and ends with a remedy without it."""
+"""`serve` with search over graphs: it builds them with faiss, and ends with a remedy without it."""
 
 from __future__ import annotations
 
@@ -24,20 +24,23 @@ def place(tmp_path: Path) -> Iterator[Place]:
     made.end()
 
 
-def test_it_answers_with_faiss(place: Place) -> None:
-    pytest.importorskip("faiss")
-    role = place.start("serve", *ON)
+def test_it_answers_over_a_graph_and_says_so(place: Place) -> None:
+    role = place.start("serve", *ON, "--set", "serve.ann_from=10", "--set", "serve.ann_recall=0.5")
     until(lambda: role.get("/readyz")[0] == 200, role.said)
-    assert len(role.get("/v1/similar?id=o3&k=2")[1]["results"]) == 2
-    assert (
-        'tripletd_ann_guards_total{result="exact"} 0.0' in role.get("/metrics")[1]
-    )  # too few to be worth it
+    until(lambda: 'tripletd_ann_graphs_total{result="built"} 1.0' in role.get("/metrics")[1], role.said)
+    answer = role.get("/v1/similar?id=o3&k=2")[1]
+    assert len(answer["results"]) == 2
+    assert answer["exact"] is True  # so few that a walk saves nothing
+    assert "recall" not in answer
+    until(lambda: 'tripletd_ann_guards_total{result="exact"} 0.0' not in role.get("/metrics")[1], role.said)
     assert role.stop() == EX_OK
 
 
 def test_without_faiss_it_ends_and_says_what_to_install(place: Place) -> None:
-    (place.folder / "faiss.py").write_text('raise ImportError("not here")')
-    role = place.start("serve", *ON, env={"PYTHONPATH": f"{place.folder}{os.pathsep}{ROOT}"})
+    hidden = place.folder / "hidden"
+    hidden.mkdir()
+    (hidden / "sitecustomize.py").write_text("import sys; sys.modules['faiss'] = None\n")
+    role = place.start("serve", *ON, env={"PYTHONPATH": f"{hidden}{os.pathsep}{ROOT}"})
     assert role.process.wait(60) == EX_UNAVAILABLE
     assert "tripletd[ann]" in role.said()
     assert "Traceback" not in role.said()
