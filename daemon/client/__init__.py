@@ -17,6 +17,13 @@ What users were shown and clicked goes to a server that takes writes ([serve.wri
     server = WriteClient("http://127.0.0.1:9103")
     shown = server.impression("desk lamp", ["lamp-7", "lamp-3"])
     server.click(shown, "lamp-3")
+
+Servers are asked over HTTP, several of them without ever going back to an older state:
+
+    from daemon.client import AskClient
+
+    servers = AskClient(["http://10.0.0.7:9103", "http://10.0.0.8:9103"], monotonic=True)
+    for id, score in servers.similar("lamp-7", k=10).results: ...
 """
 
 from typing import TYPE_CHECKING, Any
@@ -25,15 +32,19 @@ from daemon.client.follow import follow
 from tripletd import check_names
 
 if TYPE_CHECKING:
+    from daemon.client.asking import AskClient, HttpAnswer, NotAnsweredError
     from daemon.client.model import Items, Model, Similar, Vectors
     from daemon.client.writing import NotKeptError, WriteClient
     from daemon.replica.vectors import NoVectorsError
     from daemon.replica.view import NotServing
 
 __all__ = [
+    "AskClient",
+    "HttpAnswer",
     "Items",
     "Model",
     "NoVectorsError",
+    "NotAnsweredError",
     "NotKeptError",
     "NotServing",
     "Similar",
@@ -56,6 +67,10 @@ def __getattr__(name: str) -> Any:
         from daemon.replica.vectors import NoVectorsError
 
         return NoVectorsError
+    if name in ("AskClient", "HttpAnswer", "NotAnsweredError"):
+        from daemon.client import asking
+
+        return getattr(asking, name)
     if name in ("NotKeptError", "WriteClient"):
         from daemon.client import writing
 

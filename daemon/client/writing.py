@@ -26,6 +26,17 @@ class NotKeptError(Exception):
         self.status = status
 
 
+def connection_to(url: str, cafile: str, timeout_s: float) -> http.client.HTTPConnection:
+    """A connection to a server, not made yet; cafile: as of `WriteClient`. Raises ValueError."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+        raise ValueError(f"{url!r} is not the address of a server, such as http://127.0.0.1:9103")
+    if parts.scheme == "http":
+        return http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
+    context = ssl.create_default_context(cafile=cafile or None)
+    return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=timeout_s, context=context)
+
+
 class WriteClient:
     """Writes to one server over a connection that is kept; any thread, one after another.
 
@@ -34,20 +45,10 @@ class WriteClient:
     """
 
     def __init__(self, url: str, *, token: str = "", cafile: str = "", timeout_s: float = 5.0) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
-            raise ValueError(f"{url!r} is not the address of a server, such as http://127.0.0.1:9103")
         self._headers = {"Content-Type": "application/json"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
-        self._connection: http.client.HTTPConnection
-        if parts.scheme == "https":
-            context = ssl.create_default_context(cafile=cafile or None)
-            self._connection = http.client.HTTPSConnection(
-                parts.hostname, parts.port, timeout=timeout_s, context=context
-            )
-        else:
-            self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
+        self._connection = connection_to(url, cafile, timeout_s)
         self._lock = threading.Lock()
 
     def impression(

@@ -7,6 +7,7 @@ process writes files of its own, so nothing is shared, and nobody appends to a l
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import time
@@ -142,6 +143,7 @@ class SpoolFolder:
         self._name = f"{stamp}-{secrets.token_hex(4)}{ENDING}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._descriptor, self._written = os.open(self._path / self._name, flags, 0o640), 0
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)  # until it is closed, no other process removes it
         folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(folder)
@@ -171,11 +173,24 @@ class SpoolFolder:
                 with suppress(FileNotFoundError):
                     found = entry.stat()
                     is_open = self._descriptor >= 0 and entry.name == self._name
-                    if keep_s is not None and now - found.st_mtime > keep_s and not is_open:
+                    is_old = keep_s is not None and now - found.st_mtime > keep_s
+                    if is_old and not is_open and not _is_written(entry.path):
                         os.unlink(entry.path)
                     else:
                         held += found.st_size
         return held
+
+
+def _is_written(path: str) -> bool:
+    """Whether another process has the file open for its next record, which would be lost with it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 class SpoolTopic:

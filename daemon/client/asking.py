@@ -1,0 +1,146 @@
+"""Ask servers over HTTP, from a program: `POST /v1/similar`, of one server or several, never going back."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from daemon.client.writing import connection_to
+
+AT_LEAST = "X-Tripletd-At-Least"
+LONGEST_REST_S = 0.1
+"""Between two rounds of all servers."""
+
+
+class NotAnsweredError(Exception):
+    """No server gave an answer; the message says why. status: of HTTP, 0 where none answered. code: as in the
+    error's body, such as "behind", "" for none."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """Nearest objects, best first: (id, score). version, line, records: the state that answered, as
+    `docs/http.md` has them. server: the address that answered. body: the whole answer."""
+
+    results: tuple[tuple[str, float], ...]
+    version: str
+    line: str
+    records: int
+    server: str
+    body: Mapping[str, Any]
+
+
+class AskClient:
+    """Asks one server after another, over connections that are kept; any thread, one question at a time.
+
+    Args:
+        urls: addresses, such as "http://127.0.0.1:9103"; of one balancer, or of each server.
+        monotonic: no answer for an alias is of an older state than an answer before it: each question names
+            the state of the last one, and a server that is behind waits, or another one is asked.
+        patience_s: how long it tries before NotAnsweredError.
+        token, cafile, timeout_s: as of `WriteClient`.
+    """
+
+    def __init__(
+        self,
+        urls: str | Sequence[str],
+        *,
+        monotonic: bool = False,
+        patience_s: float = 10.0,
+        token: str = "",
+        cafile: str = "",
+        timeout_s: float = 5.0,
+    ) -> None:
+        names = [urls] if isinstance(urls, str) else list(urls)
+        if not names:
+            raise ValueError("expected the address of a server at least")
+        self._servers = [(name, connection_to(name, cafile, timeout_s)) for name in names]
+        self._headers = {"Content-Type": "application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._monotonic, self._patience_s = monotonic, patience_s
+        self._pins: dict[str | None, tuple[str, int]] = {}
+        self._next = 0
+        self._lock = threading.Lock()
+
+    def similar(
+        self,
+        query: str | Sequence[float],
+        k: int = 10,
+        *,
+        alias: str | None = None,
+        key: str | None = None,
+    ) -> HttpAnswer:
+        """The objects nearest to one, by its id or its vector. Raises NotAnsweredError."""
+        asked: dict[str, Any] = {"id": query} if isinstance(query, str) else {"x": [*map(float, query)]}
+        more = {"k": k, "alias": alias, "key": key}
+        body = json.dumps(asked | {name: value for name, value in more.items() if value is not None}).encode()
+        with self._lock:
+            return self._asked(body, alias)
+
+    def forget(self, alias: str | None = None) -> None:
+        """Accept an older state from now on: after the name was moved back, or a folder was put back."""
+        with self._lock:
+            self._pins.pop(alias, None)
+
+    def close(self) -> None:
+        """Hang up; another question connects again."""
+        with self._lock:
+            for _, connection in self._servers:
+                connection.close()
+
+    def _asked(self, body: bytes, alias: str | None) -> HttpAnswer:
+        headers, pin = dict(self._headers), self._pins.get(alias)
+        if pin is not None:
+            headers[AT_LEAST] = f"{pin[0]}@{pin[1]}"
+        deadline, tried = time.monotonic() + self._patience_s, 0
+        while True:
+            server, connection = self._servers[self._next % len(self._servers)]
+            self._next += 1
+            status, said = _sent(connection, body, headers)
+            if status == http.client.OK:
+                return self._taken(server, alias, said)
+            tried += 1
+            error = NotAnsweredError(status, str(said.get("code", "")), str(said.get("message", "")))
+            if status not in (0, http.client.SERVICE_UNAVAILABLE) or time.monotonic() >= deadline:
+                raise error
+            if tried % len(self._servers) == 0:
+                time.sleep(LONGEST_REST_S)
+
+    def _taken(self, server: str, alias: str | None, body: dict[str, Any]) -> HttpAnswer:
+        line, records = body["line"] or "", int(body["records"])
+        if self._monotonic:
+            self._pins[alias] = line, records
+        hits = tuple((str(one["id"]), float(one["score"])) for one in body["results"])
+        return HttpAnswer(hits, body["version"], line, records, server, body)
+
+
+def _sent(
+    connection: http.client.HTTPConnection, body: bytes, headers: Mapping[str, str]
+) -> tuple[int, dict[str, Any]]:
+    """Status, and the answer or what its error says."""
+    for _ in range(2):  # a server that ends, or a quiet connection, may have hung up: once more on a new one
+        is_new = connection.sock is None
+        try:
+            connection.request("POST", "/v1/similar", body, dict(headers))
+            answer = connection.getresponse()
+            read = json.loads(answer.read())
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            connection.close()
+            failed = {"message": str(error) or type(error).__name__}
+            if is_new:
+                break
+            continue
+        if answer.status == http.client.OK:
+            return answer.status, read
+        return answer.status, read.get("error", {}) if isinstance(read, dict) else {}
+    return 0, failed
