@@ -106,10 +106,10 @@ class BlockReader:
         self, unit: Unit, decider: Decider, block: RecordBlock, values: list[bytes | None], least: int
     ) -> bool:
         """Take lists until there are enough records; whether the unit is at its end."""
-        if self._items is None:
-            self._items = self._opened(unit)
         count = 0
         try:
+            if self._items is None:
+                self._items = self._opened(unit)
             for _, item in self._items:
                 count += 1
                 decision = decider.decide(item)

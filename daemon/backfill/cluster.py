@@ -54,21 +54,26 @@ class PacedShard:
     def __init__(self, job: ShardJob, limits: Limits, own_process: bool) -> None:
         if own_process and limits.nice:
             os.nice(limits.nice)
-        self._shard = ShardLearner(job)
+        self._job = job
+        self._shard: ShardLearner | None = None
         self._pace = Pace(limits.events_per_second / job.recipe.shards)
 
     def begin(self, manifest: Any, arrays: Any, at: Place) -> None:
-        """See `ShardLearner`."""
+        """See `ShardLearner`, made here: what it refuses is told by a call, not by its actor's end."""
+        if self._shard is None:
+            self._shard = ShardLearner(self._job)
         self._shard.begin(manifest, arrays, at)
 
     def learn(self, learner: Any, fed: int, wanted: bool) -> ShardNews:
         """See `ShardLearner`; then wait, so that the rate is kept."""
+        assert self._shard is not None
         news = self._shard.learn(learner, fed, wanted)
         self._pace.wait(news.records)
         return news
 
     def whole(self) -> Arrays:
         """See `ShardLearner`."""
+        assert self._shard is not None
         return self._shard.whole()
 
     def process(self) -> int:

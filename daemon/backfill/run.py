@@ -121,6 +121,8 @@ def backfill(config: Config, job: BackfillJob, report: Reporter) -> Backfilled:
             progress = begins(recipe, units, origin.parent)
         else:
             report.note(f"going on from version {origin.parent}: {progress.fed:,} records are in it")
+        origin.state.learner.warm_up(origin.state.fitted.sparse)  # once here, not in every process
+        inputs.decoder.warm_up()
         publisher = _Publisher(config, inputs, origin, job.from_position == HISTORY and not origin.parent)
         run = _Run(config, job, report, publisher)
         run(progress, origin)

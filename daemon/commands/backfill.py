@@ -121,8 +121,9 @@ def _reporter(console: Console, status: Status | None) -> Reporter:
     from daemon.backfill.run import Reporter
 
     def note(text: str) -> None:
-        if status is not None and text.startswith("reading "):
-            status.update(safe(text))
+        if text.startswith("reading "):
+            if status is not None:
+                status.update(safe(text))
             return
         console.print(text, markup=False, highlight=False, soft_wrap=True)
 

@@ -1,0 +1,1 @@
+"""Learning from history: `tripletd backfill`."""

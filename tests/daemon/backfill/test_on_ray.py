@@ -1,0 +1,106 @@
+"""The same on Ray: the bits of one process, after a worker, Ray's own daemon or the driver was killed.
+
+One Ray is shared by the tests; those that kill it start their own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from daemon.backfill.cluster import ShardsOnRay, ray_running
+from daemon.cli import main
+from daemon.exits import EX_OK, EX_UNAVAILABLE
+from tests.daemon.backfill.place import Place, make_place
+from tests.harness.waiting import until
+
+pytestmark = pytest.mark.xdist_group("ray")
+
+TWO = ("--shards", "2", "--merge-events", "300", "--version-events", "1000", "--no-judge")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    made = make_place(tmp_path_factory.mktemp("history"))
+    assert made.backfill(*TWO, "--here", into="here") == EX_OK
+    return made
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[None]:
+    with ray_running(None, 2):
+        yield
+    until(lambda: not rays(), "Ray leaves nothing behind")
+
+
+def rays() -> list[psutil.Process]:
+    """Processes of Ray that this one started and that are not ended."""
+    below = psutil.Process().children(recursive=True)
+    return [one for one in below if "ray" in one.name() and one.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_cluster_that_is_away_is_said_so(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
+    words = [*place.words(*TWO, into="away"), "--address", "127.0.0.1:1"]
+    assert main(words) == EX_UNAVAILABLE
+    assert "no Ray at 127.0.0.1:1" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("running")
+def test_actors_come_to_the_bits_of_one_process(place: Place) -> None:
+    assert place.backfill(*TWO, into="actors") == EX_OK
+    assert place.hash("actors") == place.hash("here")
+
+
+@pytest.mark.usefixtures("running")
+def test_a_worker_that_is_killed_costs_nothing_but_time(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    killed = threading.Event()
+
+    def then_kill(shards: ShardsOnRay, *words: object) -> object:
+        if len(place.versions("worker").versions()) >= 2 and not killed.is_set():
+            killed.set()
+            os.kill(shards.processes()[0], signal.SIGKILL)
+        return learn(shards, *words)  # type: ignore[arg-type]
+
+    learn = ShardsOnRay.learn
+    monkeypatch.setattr(ShardsOnRay, "learn", then_kill)
+    assert place.backfill(*TWO, into="worker") == EX_OK
+    assert killed.is_set()
+    assert "workers were lost 1 times" in capfd.readouterr().out
+    assert place.hash("worker") == place.hash("here")
+
+
+@pytest.mark.parametrize("which", ["driver", "raylet"])
+def test_a_driver_or_a_head_that_is_killed_is_gone_on_from(place: Place, which: str) -> None:
+    words = place.words(*TWO, "--max-events-per-second", "1500", into=which)
+    process = subprocess.Popen([sys.executable, "-m", "daemon", *words], stderr=subprocess.DEVNULL)
+    until(lambda: len(place.versions(which).versions()) >= 2, seconds=90)
+    children = psutil.Process(process.pid).children(recursive=True)
+    if which == "driver":
+        process.kill()
+    else:
+        next(one for one in children if "raylet" in one.name()).kill()
+    process.wait(timeout=90)
+    for one in children:
+        with_end(one)
+    if which == "driver" or process.returncode != EX_OK:
+        assert place.backfill(*TWO, "--here", into=which) == EX_OK
+    assert place.hash(which) == place.hash("here")
+
+
+def with_end(process: psutil.Process) -> None:
+    """Until a process of a Ray that lost its driver has ended; Ray ends them itself, or this does."""
+    try:
+        process.wait(timeout=10)
+    except psutil.TimeoutExpired:
+        process.kill()
+    except psutil.NoSuchProcess:
+        pass
