@@ -19,7 +19,7 @@ from daemon.learn.merges import Brought, adopt_entry, next_record
 from daemon.learn.state import Entry
 from daemon.runtime.watchdog import Pulse
 from daemon.versions.contents import OTHERS, Arrays
-from daemon.versions.shards import MergeRecord, ShardRecord, Standing, news_of, record_of, standing
+from daemon.versions.shards import MergeRecord, ShardRecord, ShardStanding, news_of, record_of, standing
 from streams.shards import Shard
 
 MERGES_KEPT = 3
@@ -112,7 +112,7 @@ class MergeWatch:
             )
 
 
-def held_arrays(held: Standing, own: VersionStore, merges: VersionStore) -> Arrays:
+def held_arrays(held: ShardStanding, own: VersionStore, merges: VersionStore) -> Arrays:
     """The learner's arrays of what a merged version holds of a shard. Raises the errors of checkpoints."""
     number = held.before if held.own is None else held.own
     assert number is not None, "the shard went on from that very version: nothing is to be taken over"
@@ -126,7 +126,7 @@ def read_brought(base: Manifest, manifest: Manifest, own: VersionStore, merges: 
     held = standing(base, mine, manifest.line)
     part = news_of(base, mine, manifest.line)
     since = mine.since if part is None else part.counters
-    arrays = None if held == Standing() else held_arrays(held, own, merges)
+    arrays = None if held == ShardStanding() else held_arrays(held, own, merges)
     return Brought(own.load(manifest.number), arrays, since)
 
 

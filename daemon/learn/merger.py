@@ -114,7 +114,7 @@ def _merger(
     fence = Fence(inputs.versions, origin.epoch)
     place = PlaceWatch(fence, lock, origin.base)
     pulse = runtime.watchdog.watch("the housekeeping thread")
-    lines = ShardLines(path, count)
+    lines = ShardVersions(path, count)
     own = open_store(path)
     cleanup = VersionCleanup(
         own.versions,
@@ -129,11 +129,11 @@ def _merger(
     )
     housekeeper = Housekeeper(inputs.control, cleanup, pulse, time.monotonic, watch=place, first=cleanup.fold)
     return Merger(
-        config, options, runtime, metrics, inputs, origin, place, housekeeper, ShardLines(path, count)
+        config, options, runtime, metrics, inputs, origin, place, housekeeper, ShardVersions(path, count)
     )
 
 
-class ShardLines:
+class ShardVersions:
     """The lines of versions of all shards, as they are looked at now and then. Of one thread."""
 
     def __init__(self, root: str, count: int) -> None:
@@ -170,7 +170,7 @@ class Merger:
     origin: RunOrigin
     place: PlaceWatch
     housekeeper: Housekeeper
-    lines: ShardLines
+    lines: ShardVersions
     _base: Version = field(init=False)
     _entries: tuple[ScheduleEntry, ...] = field(init=False)
     _merged_at: float = field(init=False)

@@ -158,7 +158,7 @@ class MergeRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ShardStanding:
     """What a merged version holds of a shard whose own version goes on from it, or from an older one.
 
     own: the version of the shard's own line that it holds; `before`: the merged version that the shard went
@@ -169,13 +169,13 @@ class Standing:
     before: int | None = None
 
 
-def standing(merged: Manifest, mine: ShardRecord, line: str) -> Standing:
+def standing(merged: Manifest, mine: ShardRecord, line: str) -> ShardStanding:
     """How a shard stands to a merged version that is not older than the one it went on from. line: of the
     shard's own versions."""
     if mine.name == merged.name:
-        return Standing()
+        return ShardStanding()
     part = news_of(merged, mine, line)
-    return Standing(before=mine.base) if part is None else Standing(own=part.version)
+    return ShardStanding(before=mine.base) if part is None else ShardStanding(own=part.version)
 
 
 def news_of(merged: Manifest, mine: ShardRecord, line: str) -> MergedPart | None:
