@@ -317,6 +317,8 @@ log = structlog.get_logger("tripletd.http")
 
 _DATE_S = 1.0
 """How old the date in the header of an answer may be."""
+_REST_S = 1.0
+"""How long no connection is taken when there is no descriptor for it."""
 _LAST_S = 0.25
 """How long a connection that was just made is waited for when the server ends."""
 
@@ -332,8 +334,8 @@ class _Listening(uvicorn.Server):
         super().__init__(config)
         self._handshake_s = handshake_s
         self._wanted: Mapping[int, socket.socket] = {}
-        self._taken_from: dict[int, asyncio.Server] = {}
-        self._changing = asyncio.Lock()
+        self._taken_from: dict[int, socket.socket] = {}
+        self._made = set[asyncio.Task[Any]]()
 
     def stop(self) -> None:
         """End soon; from any thread."""
@@ -349,28 +351,50 @@ class _Listening(uvicorn.Server):
         self._wanted = dict(sockets)
         if self._loop is not None:
             with suppress(RuntimeError):  # it has ended
-                self._loop.call_soon_threadsafe(self._take_wanted)
+                self._loop.call_soon_threadsafe(self._change)
 
-    def _take_wanted(self) -> None:
-        task = asyncio.get_running_loop().create_task(self._change())
-        self.server_state.tasks.add(task)
-        task.add_done_callback(self.server_state.tasks.discard)
+    def _change(self) -> None:
+        wanted, loop = {} if self.should_exit else self._wanted, asyncio.get_running_loop()
+        for number in self._taken_from.keys() - wanted.keys():
+            loop.remove_reader(self._taken_from.pop(number).fileno())
+        for number in wanted.keys() - self._taken_from.keys():
+            self._taken_from[number] = wanted[number]
+            self._read(number)
 
-    async def _change(self) -> None:
-        async with self._changing:
-            wanted = {} if self.should_exit else self._wanted
-            for number in self._taken_from.keys() - wanted.keys():
-                self._taken_from.pop(number).close()
-            for number in wanted.keys() - self._taken_from.keys():
-                own = wanted[number].dup()  # closed with the server, which leaves the other descriptor open
-                self._taken_from[number] = await self._listen(own)
+    def _read(self, number: int) -> None:
+        listening = self._taken_from.get(number)
+        if listening is not None:
+            asyncio.get_running_loop().add_reader(listening.fileno(), self._take, listening, number)
 
-    async def _listen(self, listening: socket.socket) -> asyncio.Server:
-        loop = asyncio.get_running_loop()
-        backlog = self.config.backlog
-        taken = await loop.create_server(self._protocol, sock=listening, ssl=self.config.ssl, backlog=backlog)
-        listening.listen(BACKLOG)
-        return taken
+    def _take(self, listening: socket.socket, number: int) -> None:
+        """Take what waits, but not all at once. asyncio's own server drops a connection that it has taken
+        just before it is closed."""
+        try:
+            for _ in range(_AT_ONCE):
+                self._make(listening.accept()[0])
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return  # another process took it, or none is left
+        except OSError:  # no descriptor is free: others may take it, or this process a little later
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(listening.fileno())
+            loop.call_later(_REST_S, self._read, number)
+
+    def _make(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        loop, context = asyncio.get_running_loop(), self.config.ssl
+        handshake_s = None if context is None else self._handshake_s
+        making = loop.create_task(
+            loop.connect_accepted_socket(
+                self._protocol, connection, ssl=context, ssl_handshake_timeout=handshake_s
+            )
+        )
+        self._made.add(making)
+        making.add_done_callback(self._is_made)
+
+    def _is_made(self, making: asyncio.Task[Any]) -> None:
+        self._made.discard(making)
+        if not making.cancelled():
+            making.exception()  # a client that hung up, or shook no hands, is its own affair
 
     def _protocol(self) -> asyncio.Protocol:
         make: Any = self.config.http_protocol_class
@@ -382,27 +406,20 @@ class _Listening(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Take what still waits to be taken, then end as uvicorn does: closing a listening socket would reset
         those connections."""
-        await self._change()
+        self._change()
         for one in sockets or ():
-            await self._take_last(one)
+            asyncio.get_running_loop().remove_reader(one.fileno())
+            await asyncio.sleep(0)  # what asyncio has taken becomes a connection
+            with suppress(OSError):  # none is left
+                for _ in range(BACKLOG):
+                    self._make(one.accept()[0])
+        if self._made:
+            await asyncio.wait(self._made, timeout=_LAST_S)
         await super().shutdown(sockets)
-
-    async def _take_last(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        last: list[asyncio.Task[Any]] = []
-        loop.remove_reader(listening.fileno())
-        with suppress(OSError):  # none is left
-            while len(last) < BACKLOG:
-                connection, _ = listening.accept()
-                connection.setblocking(False)
-                making = loop.connect_accepted_socket(self._protocol, connection, ssl=self.config.ssl)
-                last.append(asyncio.create_task(making))
-        if last:
-            await asyncio.wait(last, timeout=_LAST_S)
 
     async def main_loop(self) -> None:
         self._ending, self._loop = asyncio.Event(), asyncio.get_running_loop()
-        await self._change()
+        self._change()
         while not await self.on_tick(0):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), _DATE_S)
