@@ -1,0 +1,116 @@
+"""Shards from outside: how they are started, how their number changes, and what is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from checkpoints.entries import aliases
+from checkpoints.ledger import Ledger
+from checkpoints.local import LocalStore
+from checkpoints.versions import VersionStore
+from daemon.cli import main
+from daemon.exits import EX_CONFIG, EX_OK
+from daemon.versions.shards import MergeRecord
+from tests.daemon.test_up import CONFIG, ROOT, clicks
+from tests.harness import forked
+from tests.harness.kill.events import Feeder, Pace
+from tests.harness.kill.learners import catch_up
+from tests.harness.kill.shards import check_merged, merged_end, sharded_site
+from tests.harness.kill.site import SPARSE, Site, embedded
+
+PARTITIONS = 3
+
+
+def with_count(site: Site, before: int, now: int) -> None:
+    """Another number of shards in the configuration."""
+    text = site.config.read_text(encoding="utf-8")
+    site.config.write_text(text.replace(f"count = {before}", f"count = {now}"), encoding="utf-8")
+
+
+def feed(site: Site, until: int, written: int = 0) -> int:
+    """Events up to that number, but for those that were written."""
+    feeder = Feeder(site, 1 + written, Pace(0.001), limit=until)
+    feeder.written = written
+    with feeder:
+        feeder.join()
+    return feeder.written
+
+
+def test_up_learns_with_shards_and_judges_what_they_are_together(tmp_path: Path) -> None:
+    config = tmp_path / "tripletd.toml"
+    config.write_text(
+        CONFIG.replace("[space", "partitions = 4\n[space") + "merge_port = 0\nshard_ports = 0\nup_port = 0\n"
+    )
+    (tmp_path / "clicks.jsonl").write_text(clicks(200))
+    assert main(["feed", str(tmp_path / "clicks.jsonl"), "--config", str(config)]) == EX_OK
+    ended = forked.run(
+        [
+            *(sys.executable, "-m", "daemon", "up", "--config", str(config)),
+            *("--shards", "2", "--exit-when-caught-up"),
+        ],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert ended.returncode == EX_OK, ended.stderr
+    store = LocalStore(tmp_path / "checkpoints")
+    versions, entries = VersionStore(store), Ledger(store).entries()
+    last = versions.manifest(versions.versions()[-1])
+    record = MergeRecord.in_version(last)
+    assert record is not None
+    assert [part.shard for part in record.parts] == [0, 1]
+    assert "best" in aliases(entries)
+    assert last.number in {entry.version for entry in entries if entry.kind == "KEEP"}
+
+
+def test_the_number_of_shards_changes_and_goes_back_to_one_learner(tmp_path: Path) -> None:
+    site = sharded_site(tmp_path, embedded(tmp_path), SPARSE, 2, PARTITIONS)
+    written = feed(site, 100)
+    check_merged(site, merged_end(site, 2), written)
+    with_count(site, 2, 3)
+    written = feed(site, 200, written)
+    check_merged(site, merged_end(site, 3), written)
+    with_count(site, 3, 0)
+    written = feed(site, 300, written)
+    check_merged(site, catch_up(site), written)
+
+
+def test_a_shard_of_another_number_stops_and_says_why(tmp_path: Path) -> None:
+    site = sharded_site(tmp_path, embedded(tmp_path), SPARSE, 2, PARTITIONS)
+    feed(site, 50)
+    merged_end(site, 2)
+    with_count(site, 2, 3)
+    feed(site, 80, 50)
+    merged_end(site, 3)
+    words = ["learn", "--config", str(site.config), "--shard", "0", "--set", "shards.count=2"]
+    ended = forked.run(
+        [sys.executable, "-m", "daemon", *words], stderr=subprocess.PIPE, text=True, timeout=120, check=False
+    )
+    assert ended.returncode == EX_CONFIG
+    assert "the number of shards was changed" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["learn"], "[shards] count is 2: each learner is one of these"),
+        (["learn", "--shard", "2"], "there are 2 shards, counted from 0"),
+        (["learn", "--shard", "0", "--set", "shards.count=0"], "[shards] count is 0"),
+        (["learn", "--shard", "3", "--set", "shards.count=4"], "there is none for shard 3 of 4"),
+        (["merge", "--set", "shards.count=0"], "there is nothing to merge"),
+        (["replay", "--shard", "2"], "[shards] count is 2"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    site = sharded_site(tmp_path, embedded(tmp_path), SPARSE, 2, PARTITIONS)
+    LocalStore(site.checkpoints).put_new("placeholder", [b""])
+    assert main([*words, "--config", str(site.config)]) == EX_CONFIG
+    assert said in capsys.readouterr().err
