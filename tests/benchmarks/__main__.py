@@ -16,6 +16,7 @@ import sys
 
 from tests.benchmarks import (
     ann,
+    backfill,
     carried_error,
     catalog_start,
     checkpoint_cost,
@@ -30,6 +31,7 @@ from tests.benchmarks import (
     kafka_path,
     oks_step,
     omks_maps,
+    servers,
     soml_kafka,
     soml_speed,
     step_speed,
@@ -58,6 +60,8 @@ NAMES = (
         "catalog",
         "embeddings",
         "texts",
+        "backfill",
+        "servers",
         "ann",
     ),
 )
@@ -97,6 +101,8 @@ def main(names: list[str]) -> int:
         "catalog": catalog_start.figures,
         "embeddings": embeddings_route.figures,
         "texts": text_model.figures,
+        "backfill": backfill.figures,
+        "servers": servers.figures,
         "ann": lambda: ann.figures(objects),
     }
     for name in names or NAMES:

@@ -132,6 +132,24 @@ def test_files_out_of_date_make_room(tmp_path: Path) -> None:
     assert len(lines(tmp_path)) == 1
 
 
+def test_a_file_that_another_process_writes_is_never_removed(tmp_path: Path) -> None:
+    bounds = SpoolBounds(1 << 20, keep_s=60.0)
+    quiet = SpoolFolder(tmp_path, bounds)
+    quiet.append(clicks(1))
+    (file,) = tmp_path.iterdir()
+    os.utime(file, (1.0, 1.0))
+    other = SpoolFolder(tmp_path, bounds)  # flock knows open files, not processes
+    with closing(other):
+        other.append(clicks(1, "l2"))
+    quiet.append(clicks(1, "l3"))
+    quiet.close()
+    assert len(lines(tmp_path)) == 3
+    os.utime(file, (1.0, 1.0))
+    with closing(SpoolFolder(tmp_path, bounds)) as another:
+        another.append(clicks(1, "l4"))
+    assert not file.exists()  # nobody writes it any more
+
+
 def test_a_topic_holds_the_same_records_keyed_by_impression() -> None:
     address = parse_address("memory:spool-topic#clicks").raw
     assert address.topic == "clicks.raw"
