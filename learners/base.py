@@ -73,6 +73,8 @@ class BaseLearner(ABC, Generic[AnyConfig]):
     KNOWN: ClassVar[KnownAnswer | None] = None
     SPREADS: ClassVar[bool] = False
     """Whether sparse rows are made dense, so that a step on them costs what one on dense rows does."""
+    SHARED: ClassVar[tuple[str, ...]] = ()
+    """Arrays of the state that no step changes, alike for all models of one kind: `Keyed` keeps them once."""
 
     config: AnyConfig
 
@@ -226,6 +228,10 @@ class BaseLearner(ABC, Generic[AnyConfig]):
     def added_later(cls, config: AnyConfig, dim: int) -> dict[str, NDArray[Any]]:
         """What a state of an earlier release lacks, all of it, as it is before any event; nothing here."""
         return {}
+
+    def fresh(self) -> Self:
+        """The same learner before any event."""
+        return type(self)(self.dim, self.config)
 
     def clone(self) -> Self:
         """An independent copy."""

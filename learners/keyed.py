@@ -33,7 +33,8 @@ class KeyedConfig:
     make: dim -> the model of a key before any event. restore: (its arrays) -> the model that continues from
     them, taking over what it writes in place. slots: most models at once, > 0. when_full: what befalls a key
     that comes when all are taken: "refuse" its events, or "evict" the key whose last event is the longest
-    ago, if that was at least evict_after events ago (and refuse otherwise). Raises ConfigError.
+    ago, if that was at least evict_after events ago (and refuse otherwise). shared: names of arrays that no
+    step changes; all models have one copy of each. Raises ConfigError.
     """
 
     make: Callable[[int], Learner]
@@ -41,6 +42,7 @@ class KeyedConfig:
     slots: int
     when_full: WhenFull = "refuse"
     evict_after: int = 0
+    shared: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, learner: Any, config: Any = None, *, slots: int, **settings: Any) -> Self:
@@ -49,6 +51,7 @@ class KeyedConfig:
             lambda dim: learner(dim, config),
             lambda arrays: learner.from_state(arrays, config, copy=False),
             slots,
+            shared=learner.SHARED,
             **settings,
         )
 
@@ -233,9 +236,9 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Keyed(BaseLearner[KeyedConfig]):
-    """Learners by key. Its arrays are those of one learner with an axis of slots in front, and the directory
-    (`learners.keyed`); a free slot holds the untrained model. Without a key it is the untrained
-    model: `similarity` is that of version 0.
+    """Learners by key. Its arrays are those of one learner with an axis of slots in front, those that all
+    share as they are, and the directory (`learners.keyed`); a free slot holds the untrained model.
+    Without a key it is the untrained model: `similarity` is that of version 0.
     """
 
     directory: Directory
@@ -245,7 +248,8 @@ class Keyed(BaseLearner[KeyedConfig]):
     def _start(self, dim: int) -> None:
         self.directory, self.untrained = Directory(self.config), self.config.make(dim)
         self._arrays: Arrays = {
-            name: repeated(array, self.config.slots) for name, array in self.untrained.state().items()
+            name: array if name in self.config.shared else repeated(array, self.config.slots)
+            for name, array in self.untrained.state().items()
         }
         self._learners: dict[int, Learner] = {}
 
@@ -321,13 +325,19 @@ class Keyed(BaseLearner[KeyedConfig]):
         """Reset the slot's model."""
         self._learners.pop(slot, None)
         for name, array in self.untrained.state().items():
-            self._arrays[name][slot] = array
+            if name not in self.config.shared:
+                self._arrays[name][slot] = array
 
     def _learner_in(self, slot: int) -> Learner:
         """The learner on a slot's part of the arrays."""
         learner = self._learners.get(slot)
         if learner is None:
-            learner = self.config.restore({name: array[slot, ...] for name, array in self._arrays.items()})
+            learner = self.config.restore(
+                {
+                    name: array if name in self.config.shared else array[slot, ...]
+                    for name, array in self._arrays.items()
+                }
+            )
             self._learners[slot] = learner
         return learner
 
@@ -386,15 +396,20 @@ class Keyed(BaseLearner[KeyedConfig]):
         first = {}
         for name in arrays:
             array = array_named(arrays, name)
-            if array.ndim and len(array) != config.slots:
+            if name in config.shared:
+                first[name] = array.copy() if copy else array
+            elif array.ndim and len(array) != config.slots:
                 raise StateError(f"array {name} has shape {array.shape}: it must have {config.slots} slots")
-            if array.ndim:
+            elif array.ndim:
                 first[name] = np.array(array[:1]).reshape(array.shape[1:])
-        self.untrained = config.make(config.restore(first).dim)
+        one = config.restore(first)
+        self.untrained = one.fresh() if config.shared else config.make(one.dim)
         later = type(self.untrained).added_later(self.untrained.config, self.untrained.dim)
         lacking = set() if {*later} & {*arrays} else {*later}
         self._arrays = {
-            name: repeated(one, config.slots)
+            name: one
+            if name in config.shared
+            else repeated(one, config.slots)
             if name in lacking
             else to_write(saved(arrays, name, one.dtype, (config.slots, *one.shape)), name, copy)
             for name, one in self.untrained.state().items()

@@ -12,23 +12,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from learners.keyed import CLOCK, KEY_ARRAYS
-from learners.merge import Arrays, Merge, State
+from learners.merge import Arrays, State, StateMerge
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedMerge:
     """The algebra of a model for each key. one: of a model. untrained: its state before any event. slots:
-    most keys."""
+    most keys. shared: names of arrays that all
+    models have one copy of."""
 
-    one: Merge
+    one: StateMerge
     untrained: Callable[[State], State]
     slots: int
+    shared: tuple[str, ...] = ()
 
     def states(
         self, base: State, states: Sequence[State], updates: Sequence[int], summed: bool = False
     ) -> Arrays:
-        """As `Merge.states`; a key's learners weigh by its events."""
-        first, each = _Keys(base), [_Keys(one) for one in states]
+        """As `StateMerge.states`; a key's learners weigh by its events."""
+        first, each = self._keys(base), [self._keys(one) for one in states]
         fresh = self.untrained(base)
         models: dict[bytes, State] = {}
         events: dict[bytes, int] = {}
@@ -47,8 +49,8 @@ class KeyedMerge:
         return self._written(base, models, events, [first, *each], clock)
 
     def rebased(self, current: State, counted: State, merged: State) -> Arrays:
-        """As `Merge.rebased`."""
-        now, known, of_all = _Keys(current), _Keys(counted), _Keys(merged)
+        """As `StateMerge.rebased`."""
+        now, known, of_all = self._keys(current), self._keys(counted), self._keys(merged)
         fresh = self.untrained(current)
         models, events = {}, {}
         for key in self._kept([now, of_all]):
@@ -60,6 +62,9 @@ class KeyedMerge:
             models[key] = self.one.rebased(three[0], three[1], three[2])
             events[key] = max(1, now.events(key) + of_all.events(key) - known.events(key))
         return self._written(current, models, events, [now, of_all], now.clock + of_all.clock - known.clock)
+
+    def _keys(self, state: State) -> _Keys:
+        return _Keys(state, self.shared)
 
     def _kept(self, all_keys: Sequence[_Keys]) -> list[bytes]:
         """The keys that stay, in the order of their slots: those there were first, then by name."""
@@ -79,17 +84,18 @@ class KeyedMerge:
         all_keys: Sequence[_Keys],
         clock: int,
     ) -> Arrays:
-        out = {name: np.zeros_like(array) for name, array in like.items()}
+        out = {name: array if name in self.shared else np.zeros_like(array) for name, array in like.items()}
         fresh = self.untrained(like)
         for name, one in fresh.items():
-            if one.any():
+            if name not in self.shared and one.any():
                 out[name][len(models) :] = one
         by_age = sorted(models, key=lambda key: (min(k.age(key) for k in all_keys if key in k.slots), key))
         rank = {key: at for at, key in enumerate(by_age)}
         clock = max(clock, len(models))
         for slot, (key, model) in enumerate(models.items()):
             for name, array in model.items():
-                out[name][slot] = array
+                if name not in self.shared:
+                    out[name][slot] = array
             out["key_name"][slot, : len(key)] = np.frombuffer(key, np.uint8)
             out["key_last"][slot] = clock - 1 - rank[key]
             out["key_events"][slot] = max(1, events[key])
@@ -100,8 +106,8 @@ class KeyedMerge:
 class _Keys:
     """The models of a state, by key."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, state: State, shared: tuple[str, ...] = ()) -> None:
+        self._state, self._shared = state, shared
         names = [row.tobytes().rstrip(b"\0") for row in state["key_name"]]
         self.slots = {name: slot for slot, name in enumerate(names) if name}
         self.clock = int(state[CLOCK])
@@ -119,4 +125,8 @@ class _Keys:
         if key not in self.slots:
             return fresh
         slot = self.slots[key]
-        return {name: one[slot, ...] for name, one in self._state.items() if name not in KEY_ARRAYS}
+        return {
+            name: one if name in self._shared else one[slot, ...]
+            for name, one in self._state.items()
+            if name not in KEY_ARRAYS
+        }

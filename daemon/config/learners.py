@@ -311,6 +311,20 @@ class AveragedKeys(StartKeys):
     symmetric: Literal["off", "online"] = Field("off", description="online keeps W symmetric after each step")
 
 
+class LoretaKeys(StartKeys):
+    """[learner] with algorithm = "loreta"."""
+
+    algorithm: Literal["loreta"] = Field("loreta", description="learning algorithm")
+    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
+    rank: int = Field(
+        16,
+        ge=1,
+        le=256,
+        description="loreta: of the correction that a model makes to the matrix it begins from; its state is"
+        " 2 x dimensions x rank numbers",
+    )
+
+
 class HedgeKeys(LearnerConfig):
     """How kernels are weighed."""
 
@@ -423,6 +437,19 @@ class OmksKeys(SupportKeys, HedgeKeys):
     algorithm: Literal["omks"] = Field("omks", description="learning algorithm")
 
 
+class OasisSparseKeys(StartKeys):
+    """[learner] with algorithm = "oasis-sparse"."""
+
+    algorithm: Literal["oasis-sparse"] = Field("oasis-sparse", description="learning algorithm")
+    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
+    entries: int = Field(
+        16_000_000,
+        ge=64,
+        le=4_000_000_000,
+        description="budget: most entries of W kept, 16 bytes each; when full, the smallest half goes",
+    )
+
+
 class SomlTgKeys(ForgetKeys):
     """[learner] with algorithm = "soml-tg"."""
 
@@ -484,12 +511,14 @@ LEARNERS: Mapping[str, type[LearnerConfig]] = {
     "oasis": OasisKeys,
     "oasis-averaged": AveragedKeys,
     "oasis-diagonal": OasisDiagonalKeys,
+    "oasis-sparse": OasisSparseKeys,
     "dissim-oasis": DissimKeys,
     "lego": LegoKeys,
     "lego-pairs": LegoPairsKeys,
     "soml-tg": SomlTgKeys,
     "soml-da": SomlDaKeys,
     "oasis-softmax": OasisSoftmaxKeys,
+    "loreta": LoretaKeys,
     "omks-maps": OmksMapsKeys,
     "oks": OksKeys,
     "omks": OmksKeys,
@@ -560,4 +589,10 @@ class KeysConfig(Section):
         ge=0,
         le=2**53,
         description="evict: events of all keys that must follow the last one of the evicted key",
+    )
+    start: str = Field(
+        "",
+        description="loreta: the version whose learned matrix and maps all keys begin from, as FOLDER:VERSION"
+        " (a number or a name such as best) of a folder learned without keys; read once, for version 0;"
+        " empty: from learner.start",
     )

@@ -68,7 +68,7 @@ def learner_settings(config: Config) -> dict[str, Any]:
     if config.caps.as_learned.any:
         settings[CAPS] = asdict(config.caps.as_learned)
     if config.keys.slots:
-        settings[KEYS] = config.keys.model_dump()
+        settings[KEYS] = config.keys.model_dump(exclude=set() if config.keys.start else {"start"})
     settings["views"] = {name: _view(view.model_dump()) for name, view in config.space.views.items()}
     return settings
 

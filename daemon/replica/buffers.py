@@ -26,6 +26,7 @@ from learners.base import Learner
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.errors import LearnerError
 from learners.forms.quadratic import ServedForm
+from learners.keyed import Keyed
 from learners.steps import StepBatch, Steps
 
 SCATTERED = 8
@@ -93,9 +94,11 @@ class ModelBuffer:
     def steps_like(self, other: ModelBuffer, batches: Sequence[Steps]) -> None:
         """Become equal to a side that took these steps since both were equal: take them too, or copy it."""
         assert other.learner is not None
-        size = sum(array.size for array in self.buffers.state.values())
+        whole = size = sum(array.size for array in self.buffers.state.values())
+        if isinstance(other.learner, Keyed):  # a step is of one key's model
+            size //= other.learner.config.slots
         dense = self.learner is not None and self.learner.SPREADS
-        if self.learner is None or sum(touched(batch, size, dense) for batch in batches) > size:
+        if self.learner is None or sum(touched(batch, size, dense) for batch in batches) > whole:
             assert other.remake is not None
             self.learner = copied(other.learner, self.buffers.state, other.remake, self.learner)
         else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,6 +34,7 @@ from daemon.versions.forms import (
     BlocksForms,
     FormKind,
     KeyedForms,
+    LowRankForms,
     MatrixForms,
     SupportsForms,
     UnstoredForms,
@@ -46,9 +48,11 @@ from learners.errors import ConfigError
 from learners.hedge import HedgeConfig
 from learners.keyed import CLOCK, KEY_ARRAYS, Keyed, KeyedConfig, repeated
 from learners.lego_pairs import LegoPairs, LegoPairsConfig
+from learners.loreta import Loreta, LoretaConfig
+from learners.loreta_merge import OF_A_CORRECTION, correction_goes_on, corrections
 from learners.maps import FittedSpaceMap
 from learners.maps.base import OwnRanking, first_diagonal
-from learners.merge import Arrays, Merge, Rule, State
+from learners.merge import Arrays, MergeRule, State, StateMerge
 from learners.merge_keys import KeyedMerge
 from learners.merge_rules import (
     OF_A_DIAGONAL,
@@ -67,12 +71,14 @@ from learners.merge_rules import (
     softmax_memory,
     violated_goes_on,
 )
+from learners.merge_touched import TouchedMerge
 from learners.multikernel import Omks, OmksConfig, ViewKernels, support_bytes
 from learners.multikernel.form import form_bytes
 from learners.multikernel.merge import merge_supports
 from learners.oasis import Oasis, OasisConfig
 from learners.oasis_diagonal import OasisDiagonal, OasisDiagonalConfig
 from learners.oasis_softmax import OasisSoftmax, OasisSoftmaxConfig
+from learners.oasis_sparse import OasisSparse, OasisSparseConfig, touched_bytes
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.pending import PAIRS, TAU, pending_bytes
 from learners.softmax import state_bytes
@@ -108,6 +114,8 @@ class Algorithm:
     full_step: keys of [learner] -> the largest tau of an event of weight 1; None where an event's tau says
     less of what it did than its weight.
     merge: (what settles a state, settings) -> how states of several are merged; see `merge_of`.
+    shared: arrays that no step changes and that models of all keys have one copy of: the first is the matrix
+    that they begin from. shared_bytes: dim -> their memory, part of `state_bytes`.
     """
 
     settings: Callable[..., Any]
@@ -121,7 +129,10 @@ class Algorithm:
     by_block: bool = False
     form_bytes: Callable[[Any, Columns, int, int], int] | None = None
     full_step: Callable[[Any], float] | None = None
-    merge: Callable[[Settled, Any], Any] = lambda settled, _settings: Merge(settled, OF_A_MATRIX)
+    merge: Callable[[Settled, Any], Any] = lambda settled, _settings: StateMerge(settled, OF_A_MATRIX)
+
+    shared: tuple[str, ...] = ()
+    shared_bytes: Callable[[int], int] = lambda _dim: 0
 
     @property
     def averages(self) -> bool:
@@ -164,6 +175,11 @@ def by_key(one: Algorithm, keys: KeysConfig) -> Algorithm:
                 "[keys] needs an algorithm that begins without a sample of objects: set keys.slots to 0, or "
                 "take another learner.algorithm"
             )
+        if keys.start and not one.shared:
+            raise ConfigError(
+                f"keys.start is of algorithms whose models share a matrix, not of {own.algorithm}: take "
+                f'learner.algorithm = "{those_that(lambda other: bool(other.shared))}", or leave it out'
+            )
         inner = one.settings(own, columns, start)
         return KeyedConfig(
             lambda dim: one.make(inner, dim, None),
@@ -171,6 +187,7 @@ def by_key(one: Algorithm, keys: KeysConfig) -> Algorithm:
             keys.slots,
             keys.when_full,
             keys.evict_after,
+            one.shared,
         )
 
     return replace(
@@ -178,12 +195,15 @@ def by_key(one: Algorithm, keys: KeysConfig) -> Algorithm:
         settings=settings,
         make=lambda settings, dim, _sample: Keyed(dim, settings),
         restore=lambda arrays, settings: Keyed.from_state(arrays, settings, copy=False),
-        forms=KeyedForms(one.forms),
+        forms=KeyedForms(one.forms, begins_learned=bool(keys.start)),
         added_later=lambda settings, dim: {
             name: repeated(array, keys.slots)
             for name, array in one.added_later(settings.make(dim).config, dim).items()
         },
-        state_bytes=lambda own, columns, dim: keys.slots * (one.state_bytes(own, columns, dim) + SLOT_BYTES),
+        state_bytes=lambda own, columns, dim: (
+            one.shared_bytes(dim)
+            + keys.slots * (one.state_bytes(own, columns, dim) - one.shared_bytes(dim) + SLOT_BYTES)
+        ),
     )
 
 
@@ -321,7 +341,7 @@ def _diagonal(
     arrays: int,
     full_step: Callable[[Any], float] | None = None,
     *,
-    merge: Callable[[Settled, Any], Merge],
+    merge: Callable[[Settled, Any], StateMerge],
 ) -> Algorithm:
     """A diagonal metric of so many arrays: SOML, served as the cosine plus what was learned; OASIS's."""
     settings, made_by = _pulled(same_names(config), learner)
@@ -333,6 +353,30 @@ def _diagonal(
         state_bytes=vectors(arrays),
         full_step=full_step,
         merge=merge,
+    )
+
+
+def _loreta() -> Algorithm:
+    """A correction of low rank, of a matrix that models of all keys share."""
+
+    def correction_bytes(keys: Any, _columns: Columns, dim: int) -> int:
+        return 8 * dim * int(keys.rank) + 16 * int(keys.rank) ** 2
+
+    return Algorithm(
+        settings=same_names(LoretaConfig),
+        make=lambda settings, dim, _sample: Loreta(dim, settings),
+        restore=lambda arrays, settings: Loreta.from_state(arrays, settings, copy=False),
+        forms=LowRankForms(),
+        state_bytes=lambda keys, columns, dim: 4 * dim * dim + correction_bytes(keys, columns, dim),
+        full_step=_aggressiveness,
+        merge=lambda settled, settings: StateMerge(
+            settled,
+            OF_A_CORRECTION,
+            partial(corrections, settings.rank),
+            partial(correction_goes_on, settings.rank),
+        ),
+        shared=Loreta.SHARED,
+        shared_bytes=lambda dim: 4 * dim * dim,
     )
 
 
@@ -354,7 +398,7 @@ def _omks_maps() -> Algorithm:
         ),
         by_block=True,
         full_step=_aggressiveness,
-        merge=lambda settled, settings: Merge(settled, of_maps(_inner(settings).hedge.rule == "margins")),
+        merge=lambda settled, settings: StateMerge(settled, of_maps(_inner(settings).hedge)),
     )
 
 
@@ -389,8 +433,8 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         added_later=Averaged.added_later,
         state_bytes=matrices(2),
         full_step=_aggressiveness,
-        merge=lambda settled, _settings: Merge(
-            settled, OF_A_MATRIX | {"sums": Rule.OWN}, averaged_sums, averaged_goes_on
+        merge=lambda settled, _settings: StateMerge(
+            settled, OF_A_MATRIX | {"sums": MergeRule.OWN}, averaged_sums, averaged_goes_on
         ),
     ),
     "oasis-diagonal": _diagonal(
@@ -398,7 +442,16 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         OasisDiagonalConfig,
         1,
         _aggressiveness,
-        merge=lambda settled, _settings: Merge(settled, OF_A_DIAGONAL),
+        merge=lambda settled, _settings: StateMerge(settled, OF_A_DIAGONAL),
+    ),
+    "oasis-sparse": Algorithm(
+        settings=same_names(OasisSparseConfig),
+        make=lambda settings, dim, _sample: OasisSparse(dim, settings),
+        restore=lambda arrays, settings: OasisSparse.from_state(arrays, settings, copy=False),
+        forms=UnstoredForms(lambda made, serving: made.form(serving.score != "raw", copy=False)),
+        state_bytes=lambda keys, _columns, dim: touched_bytes(dim, keys.entries),
+        full_step=_aggressiveness,
+        merge=lambda _settled, settings: TouchedMerge(settings),
     ),
     "dissim-oasis": _of_a_matrix(Dissim, DissimConfig, _aggressiveness, distance=True),
     "lego": _of_a_matrix(Lego, LegoConfig, distance=True),
@@ -407,7 +460,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         SomlTg,
         SomlTgConfig,
         2,
-        merge=lambda settled, _settings: Merge(
+        merge=lambda settled, _settings: StateMerge(
             settled, OF_TRUNCATED_GRADIENT, all_shrunk, all_shrunk_goes_on
         ),
     ),
@@ -415,7 +468,9 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         SomlDa,
         SomlDaConfig,
         1,
-        merge=lambda settled, _settings: Merge(settled, OF_DUAL_AVERAGING, last_violated, violated_goes_on),
+        merge=lambda settled, _settings: StateMerge(
+            settled, OF_DUAL_AVERAGING, last_violated, violated_goes_on
+        ),
     ),
     "oasis-softmax": Algorithm(
         settings=same_names(OasisSoftmaxConfig),
@@ -425,10 +480,11 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         state_bytes=lambda keys, columns, dim: (
             state_bytes(keys.memory, dim) + matrices(1)(keys, columns, dim)
         ),
-        merge=lambda settled, _settings: Merge(
+        merge=lambda settled, _settings: StateMerge(
             settled, OF_A_MATRIX | OF_A_SOFTMAX, softmax_memory, softmax_goes_on
         ),
     ),
+    "loreta": _loreta(),
     "omks-maps": _omks_maps(),
     "oks": _over_supports(oks_settings),
     "omks": _over_supports(omks_settings),
@@ -442,8 +498,8 @@ def merge_of(
     *,
     own: OwnRanking | None = None,
 ) -> Any:
-    """How states of learners that began alike are merged: `states` and `rebased`, as `learners.merge.Merge`
-    has them; config, columns, own: as in `untrained`. Raises ConfigError."""
+    """How states of learners that began alike are merged: `states` and `rebased`, as
+    `learners.merge.StateMerge` has them; config, columns, own: as in `untrained`. Raises ConfigError."""
     algorithm = ALGORITHMS[config.algorithm]
     settings = algorithm.settings(config, columns, first_of(config, own))
 
@@ -457,11 +513,15 @@ def merge_of(
         return one
 
     def untrained_model(state: State) -> Arrays:
-        model = {name: array[0] for name, array in state.items() if name not in KEY_ARRAYS}
-        dim = algorithm.restore({name: np.array(array) for name, array in model.items()}, settings).dim
-        return algorithm.make(settings, dim, None).state()
+        model = {
+            name: array if name in algorithm.shared else array[0]
+            for name, array in state.items()
+            if name not in KEY_ARRAYS
+        }
+        any_one = algorithm.restore({name: np.array(array) for name, array in model.items()}, settings)
+        return any_one.fresh().state()
 
-    return KeyedMerge(one, untrained_model, keys.slots)
+    return KeyedMerge(one, untrained_model, keys.slots, algorithm.shared)
 
 
 def those_that(can: Callable[[Algorithm], bool]) -> str:
@@ -527,11 +587,13 @@ def untrained(
     keys: KeysConfig = ONE_MODEL,
     *,
     own: OwnRanking | None = None,
+    shared: Float32s | None = None,
 ) -> Learner:
-    """The learner before any event; own: the user's own ranking, from which it may begin. Raises
-    ConfigError."""
+    """The learner before any event; own: the user's own ranking, from which it may begin; shared: the matrix
+    W_0, float32 [dim, dim], that models of all keys begin from, in place of that. Raises ConfigError."""
     algorithm = algorithm_of(config.algorithm, keys)
-    return algorithm.make(algorithm.settings(config, columns, first_of(config, own)), dim, sample)
+    start = first_of(config, own) if shared is None else shared
+    return algorithm.make(algorithm.settings(config, columns, start), dim, sample)
 
 
 def restored(

@@ -10,6 +10,8 @@ Where clicks choose among forms, `FormChoice` is what they chose for a version.
 from __future__ import annotations
 
 import hashlib
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
@@ -22,6 +24,7 @@ from daemon.exits import UserError
 from learners.base import Learner
 from learners.block import Float32s
 from learners.forms.blocks import BlocksForm
+from learners.forms.lowrank import LowRankBase, low_rank_form
 from learners.forms.quadratic import DiagonalForm, FoldingForm, Pieces, ServedForm, by_distance, whole
 from learners.forms.serving import (
     DEFAULT_POWER,
@@ -32,6 +35,7 @@ from learners.forms.serving import (
     learned_of,
 )
 from learners.keyed import Keyed
+from learners.loreta import Loreta
 from learners.maps.base import OwnRanking
 from learners.multikernel import Omks
 from learners.multikernel.form import MOST_OBJECTS, AsLearned, SupportsForm
@@ -375,6 +379,46 @@ def account(form: ServingForm) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class LowRankForms(FormKind):
+    """Forms of a correction of low rank: that of the shared matrix, made once and kept in memory for all
+    models of it, and the pairs of the correction. Cheap, and stored nowhere."""
+
+    follows: str = HELD
+
+    def has_matrix(self, config: ServingConfig, dim: int) -> bool:
+        """See `has_matrix`."""
+        return has_matrix(config, dim)
+
+    def trained(
+        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
+    ) -> ServedForm:
+        """By `make_form` of the shared matrix, and `low_rank_form` of the rest."""
+        made = cast(Loreta, learner)
+        form = low_rank_form(_shared_base(made.start, config, own), made.U[: made.rank], made.V[: made.rank])
+        return replace(form, distance=own is not None and own.by_distance and not form.normalised)
+
+
+BASES_KEPT = 4
+_bases: OrderedDict[tuple[str, str, str], LowRankBase] = OrderedDict()
+_bases_lock = threading.Lock()
+
+
+def _shared_base(start: Float32s, config: ServingConfig, own: OwnRanking | None) -> LowRankBase:
+    """The form of a shared matrix by these settings; the newest few are kept."""
+    beside = "" if own is None or not config.own_share else hashlib.sha256(own.metric.tobytes()).hexdigest()
+    name = hashlib.sha256(start.tobytes()).hexdigest(), config.model_dump_json(), beside
+    with _bases_lock:
+        base = _bases.get(name)
+        if base is None:
+            kept = start.copy()
+            base = _bases[name] = LowRankBase.of(make_form(kept, 1, config, own), kept)
+        _bases.move_to_end(name)
+        while len(_bases) > BASES_KEPT:
+            _bases.popitem(last=False)
+    return base
+
+
+@dataclass(frozen=True, slots=True)
 class BlocksForms(FormKind):
     """Forms of learners with a matrix for each block; kept beside their version, since each takes an
     eigendecomposition of every block.
@@ -533,13 +577,17 @@ class KeyModel:
 
 @dataclass(frozen=True, slots=True)
 class KeyedForms(FormKind):
-    """Forms of learners with one model per key: `inner` makes them for one model, when it is asked for."""
+    """Forms of learners with one model per key: `inner` makes them for one model, when it is asked for.
+
+    begins_learned: the models begin from what others learned, so that is what answers where a key has none.
+    """
 
     inner: FormKind
+    begins_learned: bool = False
 
     def as_learned(self) -> FormKind:
         """The same of each model."""
-        return KeyedForms(self.inner.as_learned())
+        return KeyedForms(self.inner.as_learned(), self.begins_learned)
 
     def make(
         self,
@@ -551,7 +599,8 @@ class KeyedForms(FormKind):
     ) -> KeyedForm:
         """Version 0's form, and the means to make each key's; what all queries tell is no choice for one."""
         inner, keyed = self.inner.served(config), cast(Keyed, learner)
-        base = cast(FoldingForm, inner.make(keyed.untrained, 0, config, own))
+        first = 1 if self.begins_learned else 0
+        base = cast(FoldingForm, inner.make(keyed.untrained, first, config, own))
 
         def form_of(model: Learner) -> FoldingForm:
             return cast(FoldingForm, inner.make(model, max(1, number), config, own))

@@ -10,15 +10,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from learners import Oasis, OasisConfig
 from learners.averaged import Averaged
 from learners.distance import Dissim, DissimConfig, Lego, LegoConfig
 from learners.keyed import KeyedConfig
 from learners.lego_pairs import LegoPairs, LegoPairsConfig
+from learners.loreta import Loreta, LoretaConfig
 from learners.oasis_diagonal import OasisDiagonal, OasisDiagonalConfig
 from learners.oasis_softmax import OasisSoftmax, OasisSoftmaxConfig
+from learners.oasis_sparse import OasisSparse, OasisSparseConfig
 from learners.softmax import Softmax, SoftmaxConfig
 from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.tether import TetherConfig, Tethered
@@ -27,6 +31,7 @@ from .by_query import KEYS, ByQuery, ByQueryOracle
 from .kernels_under_test import OF_KERNELS, OVER_MAPS
 from .oracle_averaged import AveragedOracle
 from .oracle_lego import LegoOracle, LegoPairsOracle
+from .oracle_loreta import LoretaOracle
 from .oracle_oasis import DissimOracle, OasisDiagonalOracle, OasisOracle
 from .oracle_oasis_softmax import OasisSoftmaxOracle
 from .oracle_softmax import SoftmaxOracle
@@ -118,6 +123,24 @@ def _oasis_softmax(name: str, C: float, *settings: Any) -> UnderTest:
     )
 
 
+def _loreta(name: str, rank: int, C: float = 0.1) -> UnderTest:
+    return UnderTest(
+        name,
+        Loreta,
+        lambda dim: LoretaConfig(C, rank, shared_matrix(dim)),
+        lambda dim: LoretaOracle(dim, C, rank, shared_matrix(dim).astype(np.float64)),
+        full_step=C,
+    )
+
+
+def shared_matrix(dim: int) -> NDArray[np.float32]:
+    """A full matrix near the identity, as others may have learned it."""
+    rng = np.random.default_rng(3)
+    return (np.eye(dim) + rng.normal(0, 0.3 / np.sqrt(dim), (dim, dim))).astype(np.float32)
+
+
+OF_LOW_RANK = (_loreta("loreta", 3), _loreta("loreta-rank-1", 1, 0.03), _loreta("loreta-room", 16))
+
 OF_MATRICES = (
     _oasis("oasis"),
     _oasis("oasis-small-C", C=0.01),
@@ -161,6 +184,17 @@ OF_WAITING_STEPS = (
     UnderTest("dissim-waiting", WaitingDissim, lambda dim: DissimConfig(), DissimOracle),
 )
 
+OF_TOUCHED = (
+    UnderTest("oasis-sparse", OasisSparse, lambda dim: OasisSparseConfig(), OasisOracle),
+    UnderTest(
+        "oasis-sparse-firm",
+        OasisSparse,
+        lambda dim: OasisSparseConfig(C=1.0),
+        lambda dim: OasisOracle(dim, 1.0),
+        full_step=1.0,
+    ),
+)
+
 OF_DIAGONALS = (
     _tg("soml-tg", 1.0, 1e-5),
     _tg("soml-tg-sparse", 0.3, 0.05),
@@ -175,7 +209,7 @@ OF_PAIRS = (
     _oasis_softmax("oasis-softmax", 0.1, 0.5, 0.03, 3, 6, 2, 10),
 )
 
-FREE = (*OF_MATRICES, *OF_PAIRS, *OF_WAITING_STEPS, *OF_DIAGONALS, *OF_KERNELS, *OVER_MAPS)
+FREE = (*OF_MATRICES, *OF_TOUCHED, *OF_LOW_RANK, *OF_PAIRS, *OF_WAITING_STEPS, *OF_DIAGONALS, *OF_KERNELS, *OVER_MAPS)
 PULLED_WITHIN_A_BALL = ("oasis", "dissim", "lego-firm", "maps-share")
 
 TETHERED = (
@@ -193,6 +227,7 @@ def _by_key(one: UnderTest) -> UnderTest:
             lambda dim: one.learner(dim, own),
             lambda arrays: one.learner.from_state(arrays, own, copy=False),
             slots=len(KEYS),
+            shared=one.learner.SHARED,
         )
 
     return replace(
@@ -204,7 +239,9 @@ def _by_key(one: UnderTest) -> UnderTest:
     )
 
 
-BY_KEY = tuple(_by_key(one) for one in FREE if one.name in ("oasis-psd", "oasis-waiting", "soml-tg"))
+BY_KEY = tuple(
+    _by_key(one) for one in FREE if one.name in ("oasis-psd", "oasis-waiting", "soml-tg", "loreta")
+)
 
 LEARNERS = (*FREE, *TETHERED, *BY_KEY)
 
@@ -232,6 +269,7 @@ IMPLEMENTATIONS = (
     "soml-tg",
     "soml-da",
     "oasis-diagonal",
+    "oasis-sparse",
     "softmax",
     "oasis-softmax",
     "oks-rbf",
@@ -239,8 +277,10 @@ IMPLEMENTATIONS = (
     "omks-share",
     "maps-share",
     "maps-waiting",
+    "loreta",
     "oasis-tethered",
     "soml-tg-by-key",
+    "loreta-by-key",
 )
 """One setting for each code path by which rows, weights and saved arrays are read. What a guard that they
 share refuses does not depend on C, on a kernel or on how kernels are weighed."""

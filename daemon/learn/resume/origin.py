@@ -40,6 +40,7 @@ from daemon.learn.compatible import (
 )
 from daemon.learn.reader import Inputs
 from daemon.learn.resume.fitting import Fitted
+from daemon.learn.resume.shared_start import SharedStart, shared_start
 from daemon.learn.state import LearnState, Progress
 from daemon.models.decide import no_such_version, number_of
 from daemon.versions.algorithms import columns_of, untrained
@@ -289,23 +290,29 @@ def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit)
             learned_up_to=str(known),
         )
     offsets = _offsets(plan)
-    fitted = fit(offsets)
+    shared = shared_start(config)
+    fitted = fit(offsets) if shared is None else Fitted(shared.fitted)
     if fitted is None:
         return None
     epoch = inputs.versions.claim()
     if inputs.versions.versions():  # another learner wrote version 0 while the maps were fitted here
         return _continue(plan, epoch)
-    return _first(plan, fitted, offsets, epoch)
+    return _first(plan, fitted, offsets, epoch, shared)
 
 
-def _first(plan: _Plan, found: Fitted, offsets: Mapping[int, int], epoch: Epoch) -> RunOrigin:
+def _first(
+    plan: _Plan, found: Fitted, offsets: Mapping[int, int], epoch: Epoch, shared: SharedStart | None = None
+) -> RunOrigin:
     settings, fitted = plan.config.learner, found.space
     columns, keys = columns_of(fitted), plan.config.keys
-    learner = untrained(settings, fitted.dim, columns, found.sample, keys, own=fitted.own)
+    matrix = None if shared is None else shared.matrix
+    learner = untrained(settings, fitted.dim, columns, found.sample, keys, own=fitted.own, shared=matrix)
     state = LearnState.first(learner, fitted, settings, plan.config.caps.as_learned)
     progress = Progress(
         {p: PartitionPosition(offset) for p, offset in offsets.items()}, _expired(plan, offsets)
     )
+    if shared is not None:
+        progress.control(shared.entry)
     describe = Description(plan.run, fitted)
     meta = describe(progress.snapshot(), None)
     manifest = plan.inputs.versions.publish(epoch, state.arrays(), meta)

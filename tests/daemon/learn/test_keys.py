@@ -26,6 +26,7 @@ ALGORITHMS = (
     "oasis-averaged",
     "oasis-diagonal",
     "dissim-oasis",
+    "loreta",
     "lego",
     "omks-maps",
 )
