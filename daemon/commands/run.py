@@ -185,10 +185,10 @@ def serve(
             from daemon.up import servers
         return servers.run(effective, common.config_file(config), set_ or ())
     with loading():
-        from daemon.serve.shared_port import SharedSockets
+        from daemon.serve.shared_port import InheritedSockets
         from daemon.serve.start import run
 
-    sockets = SharedSockets.inherited(shared) if shared else None
+    sockets = InheritedSockets.inherited(shared) if shared else None
     return run(effective, load=partial(load, config, set_), sockets=sockets)
 
 

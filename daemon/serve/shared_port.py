@@ -26,7 +26,7 @@ log = structlog.get_logger("tripletd.serve")
 
 
 @dataclass(frozen=True, slots=True)
-class SharedSockets:
+class InheritedSockets:
     """What a process inherits. number: its own. control: a connection to the parent that keeps messages
     apart. listening: all sockets of the port, by the number of the process whose they are."""
 
@@ -51,7 +51,7 @@ class SharedPort(BackgroundThread):
 
     name = "shared port"
 
-    def __init__(self, sockets: SharedSockets, server: HttpServer) -> None:
+    def __init__(self, sockets: InheritedSockets, server: HttpServer) -> None:
         super().__init__()
         self._sockets, self._server = sockets, server
         self._told: State | None = None

@@ -43,7 +43,7 @@ from daemon.serve.page.sources import live_series, page_sources
 from daemon.serve.page.study import rating_sources
 from daemon.serve.query import Query
 from daemon.serve.retrieve.finding import draw
-from daemon.serve.shared_port import SharedPort, SharedSockets
+from daemon.serve.shared_port import InheritedSockets, SharedPort
 from daemon.serve.store import StoreActions
 from daemon.serve.text_model import TextModel
 from daemon.serve.writes.queue import WriteMetrics, WriteQueue
@@ -67,7 +67,7 @@ log = structlog.get_logger("tripletd.serve")
 
 
 def run(
-    config: Config, load: Callable[[], Config] | None = None, sockets: SharedSockets | None = None
+    config: Config, load: Callable[[], Config] | None = None, sockets: InheritedSockets | None = None
 ) -> int:
     """Answer until a signal stops it; the exit code. Raises UserError and the errors of the islands.
 

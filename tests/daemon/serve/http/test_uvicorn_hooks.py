@@ -28,6 +28,7 @@ HOOKS = [
     "on_response_complete",
     "pause_writing",
     "resume_writing",
+    "shutdown",
     "send_400_response",
     "_unsupported_upgrade_warning",
 ]
@@ -49,6 +50,11 @@ def test_uvicorn_calls_what_is_overridden(name: str) -> None:
     if name in ("send_400_response", "_unsupported_upgrade_warning"):  # asyncio and httptools call the others
         called = f"self.{name}(" in inspect.getsource(HttpToolsProtocol)
         assert called, f"uvicorn {uvicorn.__version__} does not call {name}"
+
+
+def test_uvicorn_asks_connections_to_shut_down_after_it_has_stopped_listening() -> None:
+    source = inspect.getsource(uvicorn.Server.shutdown)
+    assert 0 < source.index("server.close()") < source.index("connection.shutdown()")
 
 
 def test_nothing_else_of_uvicorn_is_overridden() -> None:
