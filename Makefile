@@ -15,7 +15,7 @@ export OPENBLAS_NUM_THREADS := 1
 # Hundreds of processes are started by the tests: each would compile the same sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check bench soak lint unit quick ready kafka chromium prometheus s3 quality results setup setup-photos clean help
+.PHONY: demo test check bench soak lint unit quick ready kafka chromium prometheus s3 helm quality results setup setup-photos clean help
 
 help:
 	@echo "make demo   learn from simulated clicks over real photos (a minute or two)"
@@ -71,6 +71,7 @@ ready: $(STAMP)
 	@BIN="$(BIN)" bash deploy/setup_chromium.sh
 	@bash deploy/setup_prometheus.sh
 	@bash deploy/setup_s3.sh
+	@bash deploy/setup_helm.sh
 	$(BIN)/python -P -m daemon.up.kernels
 
 # Java, Maven and the jars of the broker that the tests start; quick when they are there.
@@ -88,6 +89,10 @@ prometheus:
 # A server of S3's protocol for the tests of object stores; quick when it is there.
 s3:
 	@bash deploy/setup_s3.sh
+
+# Renders the Helm chart for the tests of it; quick when it is there.
+helm:
+	@bash deploy/setup_helm.sh
 
 # Vowpal Wabbit is a rival in one figure and nothing else needs it.
 bench: $(STAMP)

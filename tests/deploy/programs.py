@@ -18,3 +18,11 @@ def program(name: str) -> str:
     if found is None:
         pytest.skip(f"no {name}: run deploy/setup_prometheus.sh")
     return found
+
+
+def helm() -> str:
+    """The path of helm, like `program`."""
+    found = shutil.which("helm", path=ROOT / ".cache" / "helm") or shutil.which("helm")
+    if found is None:
+        pytest.skip("no helm: run deploy/setup_helm.sh")
+    return found
