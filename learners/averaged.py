@@ -26,7 +26,7 @@ from learners.distance import Dissim, DissimConfig
 from learners.errors import ConfigError, StateError, read_only, saved_count
 from learners.forms.bilinear import BilinearForm
 from learners.forms.serving import DEFAULT_POWER, ServingForm
-from learners.merge import Rule, merged_array
+from learners.merge import MergeRule, merged_array
 from learners.oasis import Oasis, OasisConfig
 from learners.outcome import REJECTED, UPDATED, StepInfo
 from learners.pending import KIND, PAIRS, TAU, matrix_in
@@ -170,7 +170,7 @@ def average_states(
     if len({matrix.shape for matrix in matrices}) > 1:
         raise StateError("the matrices have different shapes: " + ", ".join(str(m.shape) for m in matrices))
     # their differences from any matrix, weighted, bring that one to the mean
-    mean = merged_array(Rule.MEAN, matrices[0], matrices, (shares / shares.sum()).tolist())
+    mean = merged_array(MergeRule.MEAN, matrices[0], matrices, (shares / shares.sum()).tolist())
     events = np.array(sum(saved_count(state, "events") for state in states), np.int64)
     pending = {name: np.zeros_like(states[0][name]) for name in (TAU, PAIRS) if name in states[0]}
     kind = {KIND: states[0][KIND]} if KIND in states[0] else {}

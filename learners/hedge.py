@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from learners.errors import ConfigError, StateError, require_number, require_positive, require_whole, saved
 from learners.kernels.omks_blocks import DISCOUNT, FIXED, HEDGE, MARGINS, SHARE
+from learners.merge import MergeRule
 
 Rule: TypeAlias = Literal["hedge", "share", "discount", "margins", "uniform", "given"]
 
@@ -126,6 +127,14 @@ def theta(config: HedgeConfig, standing: NDArray[np.float64]) -> NDArray[np.floa
         weights = np.exp(standing - standing.max())
     total = weights.sum()
     return np.divide(weights, total if total > 0 else 1.0)
+
+
+def merged_by(config: HedgeConfig) -> MergeRule:
+    """How the standings of several learners are merged: multiplied as weights where nothing is forgotten, so
+    that every mistake costs its factor; else their mean, of the weights themselves under "margins"."""
+    if config.rule == "margins":
+        return MergeRule.WEIGHT
+    return MergeRule.LOG if config.rule == "hedge" else MergeRule.FADING
 
 
 def read_standing(

@@ -8,6 +8,9 @@ of a state follows one of these rules:
             or all w_k = 1, the sum of all steps
     SUM     base + sum_k (x_k - base): sums of gradients, and counts
     LOG     as SUM, of logarithms: the weights that Hedge keeps are multiplied
+    FADING  as the mean, never the sum: what forgets. Each learner is drawn to the same place; the sum of
+            their ways there ends beyond it, and farther from it after each merge
+    WEIGHT  as FADING, of weights, of which none falls below 0
     MOMENT  as MEAN, and who goes on keeps its own: running means of gradients
     OWN     that of the learner with the most updates, and who goes on keeps its own
 
@@ -41,18 +44,24 @@ State: TypeAlias = Mapping[str, NDArray[Any]]
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 
-class Rule(Enum):
+class MergeRule(Enum):
     """How an array is merged; see the module."""
 
     MEAN = auto()
     SUM = auto()
     LOG = auto()
+    FADING = auto()
+    WEIGHT = auto()
     MOMENT = auto()
     OWN = auto()
 
 
+MEANS = (MergeRule.MEAN, MergeRule.MOMENT, MergeRule.FADING, MergeRule.WEIGHT)
+"""Rules by which learners weigh by their updates."""
+
+
 @dataclass(frozen=True, slots=True)
-class Merge:
+class StateMerge:
     """The algebra of one kind of learner, with its settings.
 
     settled: a saved state as arrays that may be added up, such as W with the steps that wait for it. rules:
@@ -62,7 +71,7 @@ class Merge:
     """
 
     settled: Callable[[State], Arrays]
-    rules: Mapping[str, Rule]
+    rules: Mapping[str, MergeRule]
     also: Callable[[State, Sequence[State], Sequence[float], Arrays], Arrays] = field(
         default=lambda _base, _states, _shares, _merged: {}
     )
@@ -79,7 +88,8 @@ class Merge:
         self._check(first, each)
         shares = shares_of(updates)
         rules = {
-            name: Rule.SUM if summed and rule is Rule.MEAN else rule for name, rule in self.rules.items()
+            name: MergeRule.SUM if summed and rule is MergeRule.MEAN else rule
+            for name, rule in self.rules.items()
         }
         merged = {
             name: merged_array(rules.get(name), first[name], [one[name] for one in each], shares)
@@ -117,12 +127,12 @@ def shares_of(updates: Sequence[int]) -> list[float]:
 
 
 def merged_array(
-    rule: Rule | None, base: NDArray[Any], states: Sequence[NDArray[Any]], shares: Sequence[float]
+    rule: MergeRule | None, base: NDArray[Any], states: Sequence[NDArray[Any]], shares: Sequence[float]
 ) -> NDArray[Any]:
     """One array of a state merged, as a new one; shares: w_k. Arrays of one shape and type."""
-    if rule is Rule.OWN:
+    if rule is MergeRule.OWN:
         return np.array(states[int(np.argmax(shares))] if any(shares) else base)
-    factors = shares if rule in (Rule.MEAN, Rule.MOMENT) else [1.0] * len(states)
+    factors = shares if rule in MEANS else [1.0] * len(states)
     moved = [
         (one, by) for one, by in zip(states, factors, strict=True) if by and not np.array_equal(one, base)
     ]
@@ -137,7 +147,7 @@ def merged_array(
     for part in row_blocks(len(rows), rows.shape[1]):
         first = rows[part].astype(np.float64)
         total = first.copy()
-        with np.errstate(over="ignore" if rule is Rule.LOG else "warn"):  # see `_within`
+        with np.errstate(over="ignore" if rule is MergeRule.LOG else "warn"):  # see `_within`
             for one, by in moved:
                 total += by * (one.reshape(rows.shape)[part].astype(np.float64) - first)
         out.reshape(rows.shape)[part] = _within(rule, total)
@@ -145,9 +155,9 @@ def merged_array(
 
 
 def _rebased(
-    rule: Rule | None, current: NDArray[Any], counted: NDArray[Any], merged: NDArray[Any]
+    rule: MergeRule | None, current: NDArray[Any], counted: NDArray[Any], merged: NDArray[Any]
 ) -> NDArray[Any]:
-    if rule in (Rule.OWN, Rule.MOMENT) or np.array_equal(counted, merged):
+    if rule in (MergeRule.OWN, MergeRule.MOMENT) or np.array_equal(counted, merged):
         return np.array(current)
     if np.array_equal(current, counted):
         return np.array(merged)
@@ -168,6 +178,8 @@ def _counts(whole: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(np.maximum(whole, 0), like.dtype)
 
 
-def _within(rule: Rule | None, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithms of weights of 0 stay the lowest number there is."""
-    return np.maximum(values, -np.finfo(np.float64).max) if rule is Rule.LOG else values
+def _within(rule: MergeRule | None, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithms of weights of 0 stay the lowest number there is, and weights 0 or above."""
+    if rule is MergeRule.WEIGHT:
+        return np.maximum(values, 0.0)
+    return np.maximum(values, -np.finfo(np.float64).max) if rule is MergeRule.LOG else values

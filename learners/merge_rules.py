@@ -10,19 +10,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.merge import Arrays, Rule, State
+from learners.hedge import HedgeConfig, merged_by
+from learners.merge import Arrays, MergeRule, State
 from learners.pending import KIND, PAIRS, TAU
 from learners.softmax import MEMORY
 from learners.soml import SomlTg
 from learners.tether import untethered
 
-PENDING = {TAU: Rule.OWN, PAIRS: Rule.OWN, KIND: Rule.OWN}
+PENDING = {TAU: MergeRule.OWN, PAIRS: MergeRule.OWN, KIND: MergeRule.OWN}
 """Of a settled state: no step waits, and the kind of matrix is the same for all."""
 
-OF_A_MATRIX = {"W": Rule.MEAN, "events": Rule.SUM, **PENDING}
-OF_A_DIAGONAL = {"w": Rule.MEAN, "updates": Rule.SUM, "events": Rule.SUM}
-OF_DUAL_AVERAGING = {"G": Rule.SUM, "rounds": Rule.SUM, "violated": Rule.SUM, "events": Rule.SUM}
-OF_TRUNCATED_GRADIENT = {"w": Rule.SUM, "shrunk": Rule.SUM, "violations": Rule.SUM, "events": Rule.SUM}
+OF_A_MATRIX = {"W": MergeRule.MEAN, "events": MergeRule.SUM, **PENDING}
+OF_A_DIAGONAL = {"w": MergeRule.MEAN, "updates": MergeRule.SUM, "events": MergeRule.SUM}
+OF_DUAL_AVERAGING = {
+    "G": MergeRule.SUM,
+    "rounds": MergeRule.SUM,
+    "violated": MergeRule.SUM,
+    "events": MergeRule.SUM,
+}
+OF_TRUNCATED_GRADIENT = {
+    "w": MergeRule.SUM,
+    "shrunk": MergeRule.SUM,
+    "violations": MergeRule.SUM,
+    "events": MergeRule.SUM,
+}
 
 
 def settle(learner: Any) -> None:
@@ -100,12 +111,12 @@ def _of_whole(state: State, total: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 OF_A_SOFTMAX = {
-    "A": Rule.MEAN,
-    "first": Rule.MOMENT,
-    "second": Rule.MOMENT,
-    **dict.fromkeys(MEMORY, Rule.OWN),
-    "pairs": Rule.SUM,
-    "steps": Rule.SUM,
+    "A": MergeRule.MEAN,
+    "first": MergeRule.MOMENT,
+    "second": MergeRule.MOMENT,
+    **dict.fromkeys(MEMORY, MergeRule.OWN),
+    "pairs": MergeRule.SUM,
+    "steps": MergeRule.SUM,
 }
 """Adam's means are convex mixtures of gradients, and so is their mean."""
 
@@ -134,7 +145,6 @@ def softmax_goes_on(current: State, counted: State, merged: State, own: Arrays) 
     return {name: np.array(current[name]) for name in ("pairs", "steps")}
 
 
-def of_maps(margins: bool) -> dict[str, Rule]:
-    """Of OMKS over maps: a matrix for each block, and their standing. margins: it is the weights themselves,
-    not their logarithms."""
-    return {"W": Rule.MEAN, "standing": Rule.MEAN if margins else Rule.LOG, "events": Rule.SUM, **PENDING}
+def of_maps(hedge: HedgeConfig) -> dict[str, MergeRule]:
+    """Of OMKS over maps: a matrix for each block, and their standing."""
+    return {"W": MergeRule.MEAN, "standing": merged_by(hedge), "events": MergeRule.SUM, **PENDING}

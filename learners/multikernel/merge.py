@@ -14,9 +14,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from learners.hedge import merged_by
 from learners.kernels.support_slots import EMPTY
 from learners.kernels.tiles import LANES
-from learners.merge import Arrays, Merge, Rule, State, shares_of
+from learners.merge import Arrays, MergeRule, State, StateMerge, shares_of
 from learners.multikernel.config import OmksConfig
 from learners.multikernel.support import SupportSet
 
@@ -36,22 +37,21 @@ Kept: TypeAlias = Mapping[Key, _Kept]
 
 def merge_supports(config: OmksConfig) -> _MergedSupports:
     """The algebra of OMKS and OKS over a support set."""
-    margins = config.hedge.rule == "margins"
-    rules = {"standing": Rule.MEAN if margins else Rule.LOG, "gamma": Rule.OWN, "counts": Rule.SUM}
-    return _MergedSupports(config, Merge(dict, rules))
+    rules = {"standing": merged_by(config.hedge), "gamma": MergeRule.OWN, "counts": MergeRule.SUM}
+    return _MergedSupports(config, StateMerge(dict, rules))
 
 
 @dataclass(frozen=True, slots=True)
 class _MergedSupports:
-    """As `learners.merge.Merge`."""
+    """As `learners.merge.StateMerge`."""
 
     config: OmksConfig
-    merge: Merge
+    merge: StateMerge
 
     def states(
         self, base: State, states: Sequence[State], updates: Sequence[int], summed: bool = False
     ) -> Arrays:
-        """As `Merge.states`."""
+        """As `StateMerge.states`."""
         others = self.merge.states(_others(base), [_others(one) for one in states], updates, summed)
         first, shares = _read(base), shares_of(updates)
         if not any(shares):
@@ -65,7 +65,7 @@ class _MergedSupports:
         return others | self._written(base, total)
 
     def rebased(self, current: State, counted: State, merged: State) -> Arrays:
-        """As `Merge.rebased`."""
+        """As `StateMerge.rebased`."""
         others = self.merge.rebased(_others(current), _others(counted), _others(merged))
         if all(np.array_equal(counted[name], merged[name]) for name in SupportSet.names()):
             return others | {name: np.array(current[name]) for name in SupportSet.names()}

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as arrays_of
 from learners import Oasis, OasisConfig, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.block import DenseBlock, TripletBatch
 from learners.errors import StateError
-from learners.merge import Arrays, Merge, Rule, State, merged_array
+from learners.merge import Arrays, MergeRule, State, StateMerge, merged_array
 from learners.merge_rules import (
     OF_A_MATRIX,
     OF_DUAL_AVERAGING,
@@ -27,8 +27,8 @@ from learners.merge_rules import (
     violated_goes_on,
 )
 
-RULES = {"W": Rule.MEAN, "G": Rule.SUM, "events": Rule.SUM}
-PLAIN = Merge(dict, RULES)
+RULES = {"W": MergeRule.MEAN, "G": MergeRule.SUM, "events": MergeRule.SUM}
+PLAIN = StateMerge(dict, RULES)
 DIM = 6
 
 
@@ -182,7 +182,7 @@ def test_what_has_no_rule_and_what_does_not_fit_is_refused() -> None:
 def test_logarithms_of_nothing_stay_finite() -> None:
     least = -np.finfo(np.float64).max
     base, gone = np.array([-1.0, least]), np.array([least, least])
-    merged = merged_array(Rule.LOG, base, [gone, gone, base], [1 / 3] * 3)
+    merged = merged_array(MergeRule.LOG, base, [gone, gone, base], [1 / 3] * 3)
     assert merged.tolist() == [least, least]
 
 
@@ -193,13 +193,13 @@ def small(rng: np.random.Generator, count: int) -> TripletBatch:
     ))  # fmt: skip
 
 
-def merge_of(learner: Any, config: Any, rules: Any, *more: Any) -> Merge:
+def merge_of(learner: Any, config: Any, rules: Any, *more: Any) -> StateMerge:
     def settled(state: State) -> Arrays:
         restored = learner.from_state(state, config)
         settle(restored)
         return {name: np.array(one) for name, one in restored.state().items()}
 
-    return Merge(settled, rules, *more)
+    return StateMerge(settled, rules, *more)
 
 
 SOML = [

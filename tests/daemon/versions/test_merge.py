@@ -28,8 +28,8 @@ COUNTERS = {"events", "rounds", "violated", "violations", "updates", "pairs", "s
 class Learning:
     """One algorithm, and learners of it that begin alike."""
 
-    def __init__(self, name: str, keys: KeysConfig) -> None:
-        self.config = LEARNERS[name].model_validate({"algorithm": name, **SMALL.get(name, {})})
+    def __init__(self, name: str, keys: KeysConfig, **more: Any) -> None:
+        self.config = LEARNERS[name].model_validate({"algorithm": name, **SMALL.get(name, {}), **more})
         self.keys = keys
         self._sample = DenseBlock(vectors(np.random.default_rng(3), 20))
         self.merge = merge_of(self.config, COLUMNS, keys)
@@ -147,13 +147,31 @@ def test_subgradients_are_added_up() -> None:
     np.testing.assert_allclose(merged["G"], wanted, rtol=0, atol=1e-12)
 
 
-def test_weights_of_kernels_are_multiplied() -> None:
-    learning = Learning("omks-maps", ONE_MODEL)
+def test_weights_of_kernels_that_forget_nothing_are_multiplied() -> None:
+    learning = Learning("omks-maps", ONE_MODEL, combine="hedge")
     base = learning.base()
     states = [learning.learned(base, seed) for seed in (2, 3)]
     merged = learning.merge.states(base, states, [30, 10])
     ratio = np.exp(states[0]["standing"] + states[1]["standing"] - 2 * base["standing"])
     np.testing.assert_allclose(np.exp(merged["standing"] - base["standing"]), ratio)
+
+
+@pytest.mark.parametrize("name", ["omks-maps", "omks"])
+@pytest.mark.parametrize("combine", ["share", "discount", "margins"])
+def test_weights_of_kernels_that_forget_stay_among_those_of_all(name: str, combine: str) -> None:
+    """Each is drawn to the same place; added up they would end beyond it, and ever farther."""
+    learning = Learning(name, ONE_MODEL, combine=combine)
+    base = learning.base()
+    for round_ in range(6):
+        states = [learning.learned(base, 10 * round_ + seed) for seed in range(4)]
+        merged = learning.merge.states(base, states, [20] * 4, summed=True)
+        standings = np.array([one["standing"] for one in states])
+        assert (merged["standing"] >= standings.min(axis=0) - 1e-9).all()
+        assert (merged["standing"] <= standings.max(axis=0) + 1e-9).all()
+        base = merged
+    low = {**base, "standing": np.zeros_like(base["standing"])}
+    if combine == "margins":  # who goes on keeps none below 0
+        assert learning.merge.rebased(low, base, low)["standing"].min() == 0
 
 
 def test_a_support_set_of_two_scores_as_their_mean() -> None:
