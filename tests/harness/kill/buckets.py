@@ -63,7 +63,7 @@ def bucket_kills(folder: Path, at: Buckets, plan: Plan, seed: int, noise: float 
     at.proxy.make_noise(noise, seed)
     try:
         place = at.server.store(f"kills-{os.urandom(4).hex()}")
-        tally = random_kills(folder, "", plan, seed, at.forks, place=place, endpoint=at.proxy.url)
+        tally = random_kills(folder, "", plan, seed, at.forks, place=place, endpoint=at.proxy.url, keep=20)
     finally:
         at.proxy.make_noise(0.0, seed)
     tally.what = f"kill -9, versions in a bucket, {plan}"

@@ -64,17 +64,21 @@ class Killing:
 
     def once(self) -> None:
         """Start the learner, let it learn or not, kill it; no poison may be passed in silence."""
-        before = len(self._site.versions.versions())
+        before = max(self._site.versions.versions(), default=-1)
+
+        def written() -> int:
+            return sum(number > before for number in self._site.versions.versions())
+
         with self._start(self._site) as learner:
             if self._rng.random() < IN_START_UP:
                 time.sleep(self._rng.uniform(0, 0.1))
             else:
-                wait_until(lambda: len(self._site.versions.versions()) > before + 1, learner)
+                wait_until(lambda: written() > 1, learner)
                 time.sleep(self._rng.uniform(0, self._plan.linger_s))
             if self._broker is not None and self._rng.random() < self._plan.broker_share:
                 self._kill_broker(learner)
             learner.kill()
-        self.learned += len(self._site.versions.versions()) > before + 1
+        self.learned += written() > 1
         unreported = self._letters.unreported()
         assert not unreported, f"poison was passed without a dead letter: {sorted(unreported)[:10]}"
 
