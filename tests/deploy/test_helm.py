@@ -1,7 +1,7 @@
 """The Helm chart: what Kubernetes takes, what the roles need, and closed.
 
-Rendered by helm, held against the schemas of Kubernetes with nothing unknown allowed, and its environment given to the
-configuration of the product itself.
+Rendered by helm, held against the schemas of Kubernetes with nothing unknown allowed, and its environment
+given to the configuration of the product itself.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from tests.deploy.programs import DEPLOY, program
 
 UNITS = DEPLOY / "systemd"
 ROLES = ("learn", "validate", "serve")
-SERVICES = ("tripletd.service", *(f"tripletd-{role}@.service" for role in ROLES))
+SHARDS = ("tripletd-shard@.service", "tripletd-merge.service")
+SERVICES = ("tripletd.service", *(f"tripletd-{role}@.service" for role in ROLES), *SHARDS)
 NEWEST_TYPE_SINCE = 253
 RESTART_STEPS_SINCE = 254
 MOST_EXPOSED = 2.0
@@ -84,9 +85,10 @@ def test_services_fit_the_roles(name: str) -> None:
     stuck = StreamConfig.model_validate({}).stuck_after
     assert float(found["WatchdogSec"]) >= 2 * stuck  # the role's own watchdog is the first to act
     assert float(found["TimeoutStartSec"]) >= 600  # a first start compiles, perhaps on a busy machine
-    role = name.removeprefix("tripletd-").removesuffix("@.service")
+    role = name.removeprefix("tripletd-").removesuffix(".service").removesuffix("@")
     instance = "%i" if role in ROLES else "tripletd"
-    command = role if role in ROLES else "up"
+    of_shards = {"shard": "learn --shard %i --set http.learn_port=911%i", "merge": "merge"}
+    command = role if role in ROLES else of_shards.get(role, "up")
     assert found["ExecStart"].endswith(f"tripletd {command} --config /etc/tripletd/{instance}.toml")
     assert "MemoryDenyWriteExecute" not in found  # numba compiles
 
@@ -96,3 +98,11 @@ def test_the_target_wants_every_role() -> None:
     assert all(f"tripletd-{role}@%i.service" in text for role in ROLES)
     for role in ROLES:
         assert "PartOf=tripletd@%i.target" in (UNITS / f"tripletd-{role}@.service").read_text()
+
+
+def test_shards_have_the_ports_that_up_gives_them() -> None:
+    from daemon.config import load_config
+
+    text = (UNITS / "tripletd-shard@.service").read_text()
+    (first,) = re.findall(r"http\.learn_port=(\d+)%i", text)
+    assert int(f"{first}0") == load_config(None, environ={}).http.shard_ports
