@@ -183,11 +183,13 @@ class AliasStatus(BaseModel):
 class ServeStatus(_OfRole):
     """The status document of `serve`; numbers count from when it began (Unix seconds).
 
-    Dead letters of items by reason, requests for neighbours, the latency of those with one question.
+    Objects, those of them in graphs, dead letters of items by reason, requests for neighbours, the latency of
+    those with one question.
     """
 
     role: Literal["serve"] = "serve"
     objects: int = 0
+    in_graphs: int = 0
     dead_letters: dict[str, int] = {}
     requests: int = 0
     latency: Distribution = Field(default_factory=Distribution)
@@ -195,7 +197,8 @@ class ServeStatus(_OfRole):
 
     def line(self) -> str:
         """The state of the role in one line, for a terminal."""
-        return f"running, {self.objects:,} objects"
+        graphs = f", {self.in_graphs:,} of them in graphs" if self.in_graphs else ""
+        return f"running, {self.objects:,} objects{graphs}"
 
     def numbers(self, ago: Self, seconds: float, minute: Self) -> Iterator[tuple[str, float | None]]:
         """Live numbers, from this status, the one `seconds` before it and the one a minute before it."""

@@ -446,6 +446,7 @@ def _serve(read: _Samples) -> dict[str, Any]:
         served[name] = read.by("alias", f"tripletd_served_{name}_seconds")
     return {
         "objects": read.one("tripletd_items"),
+        "in_graphs": read.one("tripletd_ann_objects", held="graph"),
         "dead_letters": read.by("reason", "tripletd_item_dead_letters_total"),
         "requests": sum(read.one("tripletd_http_seconds_count", route=route) for route in QUESTIONS),
         "latency": read.distribution("tripletd_http_seconds", route=QUESTIONS[0]),
