@@ -20,7 +20,7 @@ from typing import Any
 
 from checkpoints import fetch_files
 from checkpoints.store import CheckpointError
-from daemon.backfill.plan import Place, Unit
+from daemon.backfill.plan import Unit, UnitPlace
 from daemon.config.objects import is_object_address
 from daemon.exits import EX_DATAERR, EX_UNAVAILABLE, UserError
 from daemon.learn.replay.rerun import Runs
@@ -45,7 +45,7 @@ class RecordBlock:
     held: list[bytes] = field(default_factory=list)
     read: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
-    after: Place | None = None
+    after: UnitPlace | None = None
 
     @property
     def records(self) -> int:
@@ -63,7 +63,7 @@ class BlockReader:
     def __init__(
         self,
         units: Sequence[Unit],
-        at: Place,
+        at: UnitPlace,
         afresh: Afresh,
         options: ReaderOptions,
         format: str | None,
@@ -85,7 +85,7 @@ class BlockReader:
                 else self._from_log(unit, block, least)
             )
             if done:
-                self._at = Place(self._at.unit + 1)
+                self._at = UnitPlace(self._at.unit + 1)
                 self._items = self._batches = None
         if values:
             block.batches.append(_batch(values))
@@ -93,7 +93,7 @@ class BlockReader:
         return block
 
     @property
-    def at(self) -> Place:
+    def at(self) -> UnitPlace:
         """Where the next block begins."""
         return self._at
 
@@ -126,7 +126,7 @@ class BlockReader:
         except FeedError as error:
             raise UserError(error.message, error.remedy, EX_DATAERR) from None
         finally:
-            self._at = Place(self._at.unit, self._at.items + count)
+            self._at = UnitPlace(self._at.unit, self._at.items + count)
 
     def _opened(self, unit: Unit) -> Iterator[Placed]:
         items = read_sources(self._local.of(unit.paths), self._options, self._format)
@@ -139,7 +139,7 @@ class BlockReader:
         for batch in self._batches:
             block.batches.append(batch)
             block.read += len(batch)
-            self._at = Place(self._at.unit, batch.offsets[-1] + 1 - unit.start)
+            self._at = UnitPlace(self._at.unit, batch.offsets[-1] + 1 - unit.start)
             if block.records >= least:
                 return False
         return True

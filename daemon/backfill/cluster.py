@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkpoints import Version
-from daemon.backfill.plan import Place
+from daemon.backfill.plan import UnitPlace
 from daemon.backfill.rounds import ShardsLost
 from daemon.backfill.shard import ShardJob, ShardLearner, ShardNews
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
@@ -34,7 +34,7 @@ class Limits:
     nice: int = 0
 
 
-class Pace:
+class RateLimit:
     """Waits where there is more than a rate allows. One per shard."""
 
     def __init__(self, per_second: float) -> None:
@@ -56,9 +56,9 @@ class PacedShard:
             os.nice(limits.nice)
         self._job = job
         self._shard: ShardLearner | None = None
-        self._pace = Pace(limits.events_per_second / job.recipe.shards)
+        self._pace = RateLimit(limits.events_per_second / job.recipe.shards)
 
-    def begin(self, manifest: Any, arrays: Any, at: Place) -> None:
+    def begin(self, manifest: Any, arrays: Any, at: UnitPlace) -> None:
         """See `ShardLearner`, made here: what it refuses is told by a call, not by its actor's end."""
         if self._shard is None:
             self._shard = ShardLearner(self._job)
@@ -87,7 +87,7 @@ class ShardsHere:
     def __init__(self, jobs: Sequence[ShardJob], limits: Limits) -> None:
         self._shards = [PacedShard(job, limits, own_process=False) for job in jobs]
 
-    def begin(self, version: Version, at: Sequence[Place]) -> None:
+    def begin(self, version: Version, at: Sequence[UnitPlace]) -> None:
         """See `Shards`."""
         for shard, place in zip(self._shards, at, strict=True):
             shard.begin(version.manifest, version.arrays, place)
@@ -110,7 +110,7 @@ class ShardsOnRay:
         with lost():
             self._actors = [kind.remote(job, limits, True) for job in jobs]
 
-    def begin(self, version: Version, at: Sequence[Place]) -> None:
+    def begin(self, version: Version, at: Sequence[UnitPlace]) -> None:
         """See `Shards`."""
         with lost():
             shared = ray_module().put(version.arrays)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from checkpoints.store import CheckpointError
 from checkpoints.versions import VersionStore
 from daemon.backfill.blocks import BlockReader
-from daemon.backfill.plan import Place, Progress, Unit
+from daemon.backfill.plan import HistoryProgress, Unit, UnitPlace
 from daemon.backfill.shard import reader_options, reading_decider
 from daemon.config.schema import Config
 from daemon.exits import UserError
@@ -33,7 +33,7 @@ READ_AT_ONCE = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HistoryVerdict:
     """lists: how many were judged. found: better, worse, or not yet, as `validate` concludes; why: what it
     could not be judged for. before, after: measures of the version it began from and of what was learned."""
 
@@ -45,15 +45,17 @@ class Verdict:
 
 
 def judge(
-    config: Config, versions: VersionStore, catalog: Catalog | None, progress: Progress, number: int
-) -> Verdict:
+    config: Config, versions: VersionStore, catalog: Catalog | None, progress: HistoryProgress, number: int
+) -> HistoryVerdict:
     """The verdict on version `number` against the one that the backfill began from."""
     if config.keys.slots:
-        return Verdict(0, "not judged", "one model per key is learned: `tripletd validate` judges key by key")
+        return HistoryVerdict(
+            0, "not judged", "one model per key is learned: `tripletd validate` judges key by key"
+        )
     lists = newest_lists(config, catalog, progress)
     least = config.validate.least_impressions
     if len(lists) < least:
-        return Verdict(len(lists), "not judged", f"{len(lists)} held-out lists, {least} are needed")
+        return HistoryVerdict(len(lists), "not judged", f"{len(lists)} held-out lists, {least} are needed")
     window = Window(config.validate.window, {0: 0})
     for at, one in enumerate(lists):
         window.add(HeldImpression(0, at, one))
@@ -64,15 +66,15 @@ def judge(
         before, after = evaluator.measures(zero, window), evaluator.measures(version, window)
         seen = evaluator.compare(version, (zero, zero, zero), window, {})
     except (CandidateRejected, NotFinite, CheckpointError, UserError) as error:
-        return Verdict(len(lists), "not judged", str(error))
+        return HistoryVerdict(len(lists), "not judged", str(error))
     rule = EvidenceRule(config.validate.alpha, config.validate.window)
     _, conclusion = weigh(Standing(), rule, version.number, 0, seen)
     words = {"superior": "better", "inferior": "worse"}
     guards = "; ".join(conclusion.guards)
-    return Verdict(len(lists), words.get(conclusion.found, "not yet decided"), guards, before, after)
+    return HistoryVerdict(len(lists), words.get(conclusion.found, "not yet decided"), guards, before, after)
 
 
-def newest_lists(config: Config, catalog: Catalog | None, progress: Progress) -> list[Impression]:
+def newest_lists(config: Config, catalog: Catalog | None, progress: HistoryProgress) -> list[Impression]:
     """The newest usable held-out lists of the history, by time, each once; at most `validate.window`."""
     wanted, found = config.validate.window, dict[str, Impression]()
     for unit in reversed(progress.units):
@@ -86,11 +88,11 @@ def newest_lists(config: Config, catalog: Catalog | None, progress: Progress) ->
 
 
 def _lists_of(
-    config: Config, catalog: Catalog | None, progress: Progress, unit: Unit
+    config: Config, catalog: Catalog | None, progress: HistoryProgress, unit: Unit
 ) -> Sequence[Impression]:
     decider = reading_decider(config, catalog, progress.recipe)
     options = reader_options(progress.recipe)
-    reader = BlockReader([unit], Place(), decider.afresh, options, progress.recipe.format)
+    reader = BlockReader([unit], UnitPlace(), decider.afresh, options, progress.recipe.format)
     lists: list[Impression] = []
     try:
         going = True

@@ -43,7 +43,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class UnitPlace:
     """How far a shard has come: `unit` of its units, `items` of that one (of a log: offsets passed)."""
 
     unit: int = 0
@@ -72,7 +72,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class HistoryProgress:
     """What a version says of the backfill it belongs to. base: number of the version it began from. fed:
     records of all shards so far. at: where each shard is. done: whether all is learned."""
 
@@ -80,7 +80,7 @@ class Progress:
     units: tuple[Unit, ...]
     base: int
     fed: int
-    at: tuple[Place, ...]
+    at: tuple[UnitPlace, ...]
     done: bool = False
 
     def entry(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Progress:
         }
 
     @classmethod
-    def in_version(cls, manifest: Manifest) -> Progress | None:
+    def in_version(cls, manifest: Manifest) -> HistoryProgress | None:
         """Of the backfill that a version was written by; None for others. Raises UserError for an entry that
         this release cannot read."""
         found = [one for one in manifest.schedule if isinstance(one, dict) and one["control"] == BACKFILL]
@@ -109,7 +109,7 @@ class Progress:
                 tuple(Unit.read(one) for one in entry["units"]),
                 int(entry["base"]),
                 int(entry["fed"]),
-                tuple(Place(int(unit), int(items)) for unit, items in entry["at"]),
+                tuple(UnitPlace(int(unit), int(items)) for unit, items in entry["at"]),
                 bool(entry["done"]),
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -132,12 +132,12 @@ def shared_out(units: Sequence[Unit], shards: int) -> list[list[Unit]]:
     return shares
 
 
-def begins(recipe: Recipe, units: Sequence[Unit], base: int) -> Progress:
+def begins(recipe: Recipe, units: Sequence[Unit], base: int) -> HistoryProgress:
     """Of a backfill that has read nothing yet."""
-    return Progress(recipe, tuple(units), base, 0, (Place(),) * recipe.shards)
+    return HistoryProgress(recipe, tuple(units), base, 0, (UnitPlace(),) * recipe.shards)
 
 
-def goes_on(known: Progress, recipe: Recipe, units: Sequence[Unit]) -> Progress:
+def goes_on(known: HistoryProgress, recipe: Recipe, units: Sequence[Unit]) -> HistoryProgress:
     """The progress to continue with `known`, for the same units and settings. Raises UserError naming what
     differs. The time of lists without one, and where a log ended, are those of the first run."""
     wanted = asdict(recipe) | {"now_ms": known.recipe.now_ms}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from checkpoints import Version
-from daemon.backfill.plan import Place, Progress
+from daemon.backfill.plan import HistoryProgress, UnitPlace
 from daemon.backfill.shard import ShardNews
 from daemon.learn.merges import SHORT
 from daemon.versions.algorithms import caps_of, columns_of, keys_of, learner_config_of, map_of, merge_of
@@ -36,7 +36,7 @@ Counters = dict[str, int | float]
 class Shards(Protocol):
     """The learners, wherever they run. Every method may raise ShardsLost, after which all begin anew."""
 
-    def begin(self, version: Version, at: Sequence[Place]) -> None:
+    def begin(self, version: Version, at: Sequence[UnitPlace]) -> None:
         """Have each stand where the version stands, at its place."""
         ...
 
@@ -58,7 +58,7 @@ class Reached:
     """What is to become a version: arrays, how far the backfill is, what counters grow by, newest time."""
 
     arrays: Arrays
-    progress: Progress
+    progress: HistoryProgress
     counters: Counters
     watermark: int | None
 
@@ -78,8 +78,12 @@ Publish = Callable[[Reached], Version]
 
 
 def run_rounds(
-    shards: Shards, version: Version, progress: Progress, publish: Publish, tell: Callable[[Told], None]
-) -> Progress:
+    shards: Shards,
+    version: Version,
+    progress: HistoryProgress,
+    publish: Publish,
+    tell: Callable[[Told], None],
+) -> HistoryProgress:
     """Learn all that is left, from a version on. Raises UserError, ShardsLost, errors of `publish`."""
     told = Told()
     while not progress.done:
@@ -90,13 +94,13 @@ def run_rounds(
 def _to_next_version(
     shards: Shards,
     version: Version,
-    progress: Progress,
+    progress: HistoryProgress,
     publish: Publish,
     *,
     tell: Callable[[Told], None],
     told: Told,
-) -> tuple[Version, Progress]:
-    recipe, merger = progress.recipe, _Merger(version)
+) -> tuple[Version, HistoryProgress]:
+    recipe, merger = progress.recipe, RoundMerger(version)
     shards.begin(version, progress.at)
     alone = recipe.shards == 1
     fed, learner, all_news = progress.fed, learner_arrays(version.arrays), list[list[ShardNews]]()
@@ -124,7 +128,7 @@ def _to_next_version(
     return made, reached
 
 
-class _Merger:
+class RoundMerger:
     """The merge of learners that went on from a version."""
 
     def __init__(self, version: Version) -> None:

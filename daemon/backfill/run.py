@@ -18,8 +18,8 @@ from checkpoints import Version, protected, prune
 from checkpoints.encoding import state_hash
 from checkpoints.store import CheckpointError, Superseded
 from daemon.backfill.cluster import Limits, ShardsHere, ShardsOnRay, ray_running
-from daemon.backfill.judging import Verdict, judge
-from daemon.backfill.plan import Progress, Recipe, Unit, begins, goes_on, shared_out
+from daemon.backfill.judging import HistoryVerdict, judge
+from daemon.backfill.plan import HistoryProgress, Recipe, Unit, begins, goes_on, shared_out
 from daemon.backfill.rounds import Reached, Shards, ShardsLost, Told, run_rounds
 from daemon.backfill.shard import ShardJob
 from daemon.backfill.sources import units_of
@@ -76,18 +76,18 @@ class Backfilled:
     seconds: float
     restarts: int
     resumed: bool
-    verdict: Verdict | None
+    verdict: HistoryVerdict | None
 
 
 @dataclass(slots=True)
-class Reporter:
+class BackfillReport:
     """Hears what goes on. note: a line worth knowing. progress: numbers so far, and for how many seconds."""
 
     note: Callable[[str], None] = lambda _: None
     progress: Callable[[Told, float], None] = lambda _told, _seconds: None
 
 
-def backfill(config: Config, job: BackfillJob, report: Reporter) -> Backfilled:
+def backfill(config: Config, job: BackfillJob, report: BackfillReport) -> Backfilled:
     """Learn the history into the folder of `checkpoints.path`. Raises UserError, and the errors of the
     islands."""
     if not config.catalog.path:
@@ -107,7 +107,7 @@ def backfill(config: Config, job: BackfillJob, report: Reporter) -> Backfilled:
         config = as_made(config, inputs.versions.newest_manifest())
         recipe = _recipe(config, job)
         newest = inputs.versions.newest_manifest()
-        known = None if newest is None else Progress.in_version(newest)
+        known = None if newest is None else HistoryProgress.in_version(newest)
         resumed = known is not None and not known.done
         progress = None if known is None or known.done else goes_on(known, recipe, units)
         if known is not None and known.done and _is_same(known, recipe, units):
@@ -123,8 +123,10 @@ def backfill(config: Config, job: BackfillJob, report: Reporter) -> Backfilled:
             report.note(f"going on from version {origin.parent}: {progress.fed:,} records are in it")
         origin.state.learner.warm_up(origin.state.fitted.sparse)  # once here, not in every process
         inputs.decoder.warm_up()
-        publisher = _Publisher(config, inputs, origin, job.from_position == HISTORY and not origin.parent)
-        run = _Run(config, job, report, publisher)
+        publisher = HistoryPublisher(
+            config, inputs, origin, job.from_position == HISTORY and not origin.parent
+        )
+        run = BackfillRun(config, job, report, publisher)
         run(progress, origin)
         verdict = None
         if job.judged and publisher.progress is not None:
@@ -160,13 +162,13 @@ class Verified:
         return self.hash == self.recorded
 
 
-def verify(config: Config, job: BackfillJob, report: Reporter) -> Verified:
+def verify(config: Config, job: BackfillJob, report: BackfillReport) -> Verified:
     """Learn again what the newest finished backfill of the folder learned, and compare; writes nothing.
     Raises UserError where its files are not given, have changed, or the version it began from is gone."""
     versions = open_store(config.checkpoints.path).versions
     for number in reversed(versions.versions()):
         manifest = versions.manifest(number)
-        known = Progress.in_version(manifest)
+        known = HistoryProgress.in_version(manifest)
         if known is not None and known.done:
             break
     else:
@@ -199,22 +201,22 @@ def verify(config: Config, job: BackfillJob, report: Reporter) -> Verified:
         last.append(state_hash(reached.arrays))
         return Version(version.manifest, reached.arrays)
 
-    run = _Run(config, job, report, None)
+    run = BackfillRun(config, job, report, None)
     run.again(first, base, keep)
     return Verified(number, known.base, last[-1], manifest.state_hash, run.told.records)
 
 
-class _Run:
+class BackfillRun:
     """The rounds, begun again from the newest version where workers are lost."""
 
     def __init__(
-        self, config: Config, job: BackfillJob, report: Reporter, publisher: _Publisher | None
+        self, config: Config, job: BackfillJob, report: BackfillReport, publisher: HistoryPublisher | None
     ) -> None:
         self._config, self._job, self._report, self._publisher = config, job, report, publisher
         self.told, self.seconds, self.restarts = Told(), 0.0, 0
         self._began = time.monotonic()
 
-    def __call__(self, progress: Progress, origin: RunOrigin) -> None:
+    def __call__(self, progress: HistoryProgress, origin: RunOrigin) -> None:
         publisher = self._publisher
         assert publisher is not None
         version = Version(origin.base, origin.state.arrays())
@@ -242,7 +244,9 @@ class _Run:
                 raise taken_over(error) from error
         self.seconds = time.monotonic() - self._began
 
-    def again(self, first: Progress, base: Version, keep: Callable[[Reached, Version], Version]) -> None:
+    def again(
+        self, first: HistoryProgress, base: Version, keep: Callable[[Reached, Version], Version]
+    ) -> None:
         """From the beginning, without writing."""
         at = base
 
@@ -255,7 +259,7 @@ class _Run:
             run_rounds(shards, base, first, publish, self._tell)
 
     @contextmanager
-    def _shards(self, progress: Progress) -> Iterator[Shards]:
+    def _shards(self, progress: HistoryProgress) -> Iterator[Shards]:
         shares = shared_out(progress.units, progress.recipe.shards)
         jobs = [ShardJob(self._config, progress.recipe, units) for units in shares]
         if self._job.here:
@@ -273,7 +277,7 @@ class _Run:
         self._report.progress(told, time.monotonic() - self._began)
 
 
-class _Publisher:
+class HistoryPublisher:
     """Makes versions of what is reached. from_history: set the positions by the newest time, at the end."""
 
     def __init__(self, config: Config, inputs: Inputs, origin: RunOrigin, from_history: bool) -> None:
@@ -281,7 +285,7 @@ class _Publisher:
         self._keep = config.checkpoints.keep
         self._fence = Fence(inputs.versions, origin.epoch)
         self.number, self.hash = origin.parent, origin.base.state_hash
-        self.progress: Progress | None = None
+        self.progress: HistoryProgress | None = None
         self.version: Version | None = None
 
     def __call__(self, reached: Reached) -> Version:
@@ -357,7 +361,7 @@ def _mapping_digest(name: str | None) -> str:
         raise UserError(f"--mapping {name}: {error.strerror}", "name a mapping or a file", EX_USAGE) from None
 
 
-def _is_same(known: Progress, recipe: Recipe, units: Sequence[Unit]) -> bool:
+def _is_same(known: HistoryProgress, recipe: Recipe, units: Sequence[Unit]) -> bool:
     try:
         goes_on(known, recipe, units)
     except UserError:

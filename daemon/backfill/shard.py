@@ -15,7 +15,7 @@ import numpy as np
 
 from checkpoints import Manifest, Version
 from daemon.backfill.blocks import BlockReader
-from daemon.backfill.plan import Place, Recipe, Unit
+from daemon.backfill.plan import Recipe, Unit, UnitPlace
 from daemon.catalogs import learner_catalog
 from daemon.config.schema import Config
 from daemon.feeding import decider_of
@@ -47,8 +47,8 @@ class ShardNews:
     learner: Arrays | None
     counters: dict[str, int | float]
     watermark: int | None
-    after: Place | None
-    at: Place
+    after: UnitPlace | None
+    at: UnitPlace
     read: int
     dropped: Counter[str] = field(default_factory=Counter)
 
@@ -90,7 +90,7 @@ class ShardLearner:
         self._state: LearnState | None = None
         self._map_id = ""
 
-    def begin(self, manifest: Manifest, arrays: Mapping[str, Any], at: Place) -> None:
+    def begin(self, manifest: Manifest, arrays: Mapping[str, Any], at: UnitPlace) -> None:
         """Stand where a version stands, at this place of the units."""
         version = Version(manifest, {name: np.array(one) for name, one in arrays.items()})
         self._state = LearnState.of_version(version, learner_config_of(manifest))

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
 
-    from daemon.backfill.judging import Verdict
+    from daemon.backfill.judging import HistoryVerdict
     from daemon.backfill.rounds import Told
-    from daemon.backfill.run import Backfilled, BackfillJob, Reporter
+    from daemon.backfill.run import Backfilled, BackfillJob, BackfillReport
     from daemon.config import Config
 
 
@@ -117,8 +117,8 @@ def backfill(
             status.stop()
 
 
-def _reporter(console: Console, status: Status | None) -> Reporter:
-    from daemon.backfill.run import Reporter
+def _reporter(console: Console, status: Status | None) -> BackfillReport:
+    from daemon.backfill.run import BackfillReport
 
     def note(text: str) -> None:
         if text.startswith("reading "):
@@ -132,10 +132,10 @@ def _reporter(console: Console, status: Status | None) -> Reporter:
             rate = told.records / max(1e-9, seconds)
             status.update(f"{told.records:,} events of {told.read:,} lists, {rate:,.0f} events/s")
 
-    return Reporter(note, progress)
+    return BackfillReport(note, progress)
 
 
-def _learn(config: Config, job: BackfillJob, report: Reporter, as_json: bool) -> int:
+def _learn(config: Config, job: BackfillJob, report: BackfillReport, as_json: bool) -> int:
     from daemon.backfill.run import backfill as run
 
     done = run(config, job, report)
@@ -165,7 +165,7 @@ def _told(done: Backfilled, config: Config) -> list[str]:
 MEASURES = ("map_shown", "clicked_vs_random", "hop_auc", "loss")
 
 
-def _verdict(verdict: Verdict, base: int) -> list[str]:
+def _verdict(verdict: HistoryVerdict, base: int) -> list[str]:
     why = f" ({verdict.why})" if verdict.why else ""
     lines = [f"against version {base} on {verdict.lists:,} held-out lists: {verdict.found}{why}"]
     for name in MEASURES:
@@ -174,7 +174,7 @@ def _verdict(verdict: Verdict, base: int) -> list[str]:
     return lines
 
 
-def _verify(config: Config, job: BackfillJob, report: Reporter, as_json: bool) -> int:
+def _verify(config: Config, job: BackfillJob, report: BackfillReport, as_json: bool) -> int:
     from daemon.backfill.run import verify as run
 
     found = run(config, job, report)

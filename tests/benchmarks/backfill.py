@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from daemon.backfill.run import BackfillJob, Reporter, backfill
+from daemon.backfill.run import BackfillJob, BackfillReport, backfill
 from daemon.config import load_config
 from tests.benchmarks.harness import Figure, ratio_figure
 
@@ -120,7 +120,7 @@ def actors(count: int) -> float:
     """Events per second of so many actors over the Parquet files, from the end of the first block on."""
     shutil.rmtree(FOLDER / "actors", ignore_errors=True)
     seen: list[tuple[int, float]] = []
-    report = Reporter(progress=lambda told, seconds: seen.append((told.records, seconds)))
+    report = BackfillReport(progress=lambda told, seconds: seen.append((told.records, seconds)))
     place = {"checkpoints.path": str(FOLDER / "actors")}
     config = load_config(FOLDER / "tripletd.toml", place)
     job = BackfillJob(_days(), mapping=str(FOLDER / "mapping.toml"), shards=count, judged=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.backfill.plan import Progress, Unit, shared_out
+from daemon.backfill.plan import HistoryProgress, Unit, shared_out
 from daemon.cli import main
 from daemon.exits import EX_DATAERR, EX_OK, EX_UNAVAILABLE, EX_USAGE
 from tests.daemon.backfill.place import Place, fed_and_learned, make_place
@@ -72,7 +72,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bits(place: Place) -> None:
     process.wait()
     known = place.versions("killed").newest_manifest()
     assert known is not None
-    progress = Progress.in_version(known)
+    progress = HistoryProgress.in_version(known)
     assert progress is not None
     assert not progress.done
     assert place.backfill(*words, into="killed") == EX_OK
