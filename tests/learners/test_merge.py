@@ -130,6 +130,8 @@ def test_who_goes_on_has_its_own_work_on_top(case: tuple[Arrays, list[Arrays], l
             three = [current[name], merged[name], counted[name]]
             wanted = three[0].astype(np.float64) + (three[1].astype(np.float64) - three[2])
             assert close(went_on[name], wanted, three)
+        events = [int(one["events"]) for one in (current, merged, counted)]
+        assert went_on["events"] == max(0, events[0] + events[1] - events[2])
     for name in RULES:
         assert np.array_equal(PLAIN.rebased(counted, counted, merged)[name], merged[name])
         assert np.array_equal(PLAIN.rebased(merged, counted, counted)[name], merged[name])
