@@ -39,15 +39,15 @@ from learners.steps import StepBatch, Steps, taken_steps
 ENTRY_PLACES = 2
 """Places for each entry: tables are three quarters full before they grow, and half as long again after it."""
 ROW_PLACES = 4 * GROUP
-"""Places for each row besides, of the first FEW rows: so a matrix that may hold every entry has room for it."""
+"""Places for each row besides, of the first FEW rows: so a matrix that may hold every entry can."""
 FEW = 4096
 LEAST_ENTRIES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class OasisSparseConfig:
-    """Settings. C: aggressiveness, > 0, an upper bound of tau. entries: most entries of W - W_0 kept, of which
-    each takes 16 bytes. start: the diagonal of W_0, float32 [dim], > 0; None for ones. Raises ConfigError.
+    """Settings. C: aggressiveness, > 0, an upper bound of tau. entries: most entries of W - W_0 kept, 16
+    bytes each. start: the diagonal of W_0, float32 [dim], > 0; None for ones. Raises ConfigError.
     """
 
     C: float = 0.1

@@ -67,8 +67,8 @@ def find(columns: Any, start: int, size: int, column: int) -> int:
 
 @inlined
 def _size_for(count: int, dim: int, old: int) -> int:
-    """Places of a table for so many entries, grown from `old`: half as many again, but no more than a full row
-    needs."""
+    """Places of a table for so many entries, grown from `old`: half as many again, but no more than a full
+    row needs."""
     most = -(-dim * LOAD_OF // (LOAD_PARTS * GROUP)) * GROUP + GROUP
     wanted = max(old + old // 2, count + count // 2)
     return min(most, -(-wanted // GROUP) * GROUP + (GROUP if wanted == 0 else 0))
