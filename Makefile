@@ -87,7 +87,7 @@ prometheus:
 	@bash deploy/setup_prometheus.sh
 
 # A server of S3's protocol for the tests of object stores; quick when it is there.
-s3:
+buckets:
 	@bash deploy/setup_s3.sh
 
 # Renders the Helm chart for the tests of it; quick when it is there.

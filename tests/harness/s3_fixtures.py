@@ -20,7 +20,7 @@ def s3() -> Iterator[S3Server]:
     from tests.harness.s3_server import s3_server, server_program
 
     if server_program() is None:
-        pytest.skip("there is no S3 server (make s3)")
+        pytest.skip("there is no S3 server (make buckets)")
     with tempfile.TemporaryDirectory(prefix="tripletd-s3-") as folder, s3_server(Path(folder)) as server:
         yield server
 

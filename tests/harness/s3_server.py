@@ -22,7 +22,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
 
 
 def server_program() -> Path | None:
-    """versitygw, where `make s3` has built it."""
+    """versitygw, where `make buckets` has built it."""
     return next(iter(sorted(ROOT.glob(".cache/s3/bin/versitygw-v*"))), None)
 
 
@@ -50,7 +50,7 @@ class S3Server:
 def s3_server(folder: Path) -> Iterator[S3Server]:
     """Start one over `folder`, with an empty bucket; the environment has its keys meanwhile."""
     program = server_program()
-    assert program is not None, "versitygw is not there: make s3"
+    assert program is not None, "versitygw is not there: make buckets"
     (folder / "root" / BUCKET).mkdir(parents=True)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

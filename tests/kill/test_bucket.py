@@ -19,7 +19,7 @@ pytestmark = pytest.mark.kill
 @pytest.fixture(scope="module")
 def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Buckets]:
     if server_program() is None:
-        pytest.skip("there is no S3 server (make s3)")
+        pytest.skip("there is no S3 server (make buckets)")
     with buckets(tmp_path_factory.mktemp("s3") / "server") as made:
         yield made
 
