@@ -15,7 +15,7 @@ export OPENBLAS_NUM_THREADS := 1
 # Hundreds of processes are started by the tests: each would compile the same sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check bench soak lint unit quick ready kafka chromium prometheus s3 helm quality results setup setup-photos clean help
+.PHONY: demo test check bench soak lint unit quick ready kafka chromium prometheus buckets helm quality results setup setup-photos clean help
 
 help:
 	@echo "make demo   learn from simulated clicks over real photos (a minute or two)"
