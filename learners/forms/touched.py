@@ -1,7 +1,8 @@
 """The scores of a W of which only touched entries are kept: S(q, p) = q^T W p, raw or as a learned cosine.
 
 A query folds to W^T q, for which the tables of its own rows are read and no other. W is neither made
-symmetric nor projected: its transpose would have to be kept too, and no decomposition of a million columns is in reach.
+symmetric nor projected: its transpose would have to be kept too, and no decomposition of a million columns is
+in reach.
 """
 
 from __future__ import annotations

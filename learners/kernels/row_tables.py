@@ -47,7 +47,8 @@ def home(size: int, column: int) -> int:
     mixed ^= mixed >> np.uint32(15)
     mixed = np.uint32(mixed * np.uint32(0x85EBCA6B))
     groups = np.uint64(size // GROUP)
-    return np.int64((np.uint64(mixed) * groups) >> np.uint64(32)) * GROUP + (column & 7)
+    place: int = np.int64((np.uint64(mixed) * groups) >> np.uint64(32)) * GROUP + (column & 7)  # type: ignore[assignment]
+    return place
 
 
 @inlined
@@ -57,9 +58,9 @@ def find(columns: Any, start: int, size: int, column: int) -> int:
     while True:
         there = columns[start + place]
         if there == wanted:
-            return start + place
+            return start + place  # type: ignore[no-any-return]
         if there == 0:
-            return -1 - (start + place)
+            return -1 - (start + place)  # type: ignore[no-any-return]
         place += 1
         if place == size:
             place = 0
@@ -230,8 +231,8 @@ def sound_tables(tables: Any) -> bool:
         if count != counts[row] or count * LOAD_OF > size * LOAD_PARTS:
             return False
         entries += count
-        live += size
+        live += size  # type: ignore[assignment]
     for place in range(marks[TOP], len(columns)):
         if columns[place] != 0:
             return False
-    return entries == marks[ENTRIES] and live == marks[LIVE]
+    return entries == marks[ENTRIES] and live == marks[LIVE]  # type: ignore[no-any-return]

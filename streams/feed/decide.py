@@ -130,8 +130,8 @@ class Decider:
         self._cap = QueryCap(settings.query_cap)
 
     def afresh(self, fed: int) -> Decider:
-        """One that decides as this one and remembers no list; `fed`: as in `__init__`. Objects that it has seen
-        are shared, where there is no catalog."""
+        """One that decides as this one and remembers no list; `fed`: as in `__init__`. Objects that it has
+        seen are shared, where there is no catalog."""
         given = self._settings, self._candidates, self._known, self._space, self._kinds
         return Decider(*given, queries=self._queries, fed=fed)
 

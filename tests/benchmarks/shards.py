@@ -1,5 +1,5 @@
-"""`two_shards_vs_one`: events per second of two shards, each on a core of its own, over those of one learner on
-one core; the whole path from the embedded log to W, versions and merged versions meanwhile.
+"""`two_shards_vs_one`: events per second of two shards, each on a core of its own, over those of one learner
+on one core; the whole path from the embedded log to W, versions and merged versions meanwhile.
 
 `merge` runs wherever the system puts it: it takes from both what it takes. Events bring their vectors along,
 `DIM` numbers each as a text or photo embedding has them.
@@ -69,7 +69,7 @@ def _event(number: int, objects: np.ndarray, rows: np.ndarray) -> bytes:
 
 
 def rate(shards: int) -> float:
-    """Events per second of one learner (0 shards) or of several, from a fifth of the events to four fifths."""
+    """Events per second of one learner (0 shards) or of several, between a fifth and four fifths of them."""
     shutil.rmtree(FOLDER / "checkpoints", ignore_errors=True)
     ports = [free_port() for _ in range(max(1, shards))]
     settings = FOLDER / "tripletd.toml"

@@ -209,7 +209,10 @@ OF_PAIRS = (
     _oasis_softmax("oasis-softmax", 0.1, 0.5, 0.03, 3, 6, 2, 10),
 )
 
-FREE = (*OF_MATRICES, *OF_TOUCHED, *OF_LOW_RANK, *OF_PAIRS, *OF_WAITING_STEPS, *OF_DIAGONALS, *OF_KERNELS, *OVER_MAPS)
+FREE = (
+    *(*OF_MATRICES, *OF_TOUCHED, *OF_LOW_RANK, *OF_PAIRS, *OF_WAITING_STEPS),
+    *(*OF_DIAGONALS, *OF_KERNELS, *OVER_MAPS),
+)
 PULLED_WITHIN_A_BALL = ("oasis", "dissim", "lego-firm", "maps-share")
 
 TETHERED = (

@@ -1,4 +1,4 @@
-"""A replica of a merged version takes the steps of each shard from the version on that the merged one holds."""
+"""A replica of a merged version takes the steps of each shard, from its version in the merged one on."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_nothing_is_compared_at_a_cut(lines: ShardLines) -> None:
 def test_a_shard_that_begins_again_from_an_earlier_state_is_followed_after_a_reload(
     lines: ShardLines,
 ) -> None:
-    first, second = begun(lines)
+    first, _ = begun(lines)
     first(steps(40, 43, cut=True))
     first(base(8, 43, first.chain, "x", A))
     first(steps(43, 50))  # learned, but in no version when it died

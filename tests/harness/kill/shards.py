@@ -144,7 +144,9 @@ def _kill_one(site: Site, run: ShardedRun, rng: random.Random) -> bool:
     lost = which is not None and rng.random() < ANEW
     if which is not None and lost:
         folder = Path(address_of(str(site.checkpoints), Shard(which, run.shards)))
-        folder.rename(folder.with_name(f"{folder.name}.lost.{rng.random()}"))
+        lost = folder.is_dir()  # it may have been killed before it had one
+        if lost:
+            folder.rename(folder.with_name(f"{folder.name}.lost.{rng.random()}"))
     run.start(which)
     return lost
 
