@@ -108,7 +108,3 @@ def _measured(ports: list[int]) -> float:
             return (learned - begin[0]) / (now - begin[1])
         time.sleep(0.02)
     raise AssertionError((FOLDER / "learn.log").read_text()[-2000:])
-
-
-if __name__ == "__main__":
-    print(figures())
