@@ -26,7 +26,7 @@ def _m(name: str, mark: str, old: str, new: str, tests: str, *more: tuple[str, s
 WRITING = (
     _m("claim.same-number", "def claim(store", "number = max(taken[-1], number) + 1", "number = max(taken[-1], number)", VERSIONS),
     _m("claim.orphans-stay", "def claim(store", "_sweep_orphans(store, number)", "pass", f"{VERSIONS} {LOCAL} {DURABLE}"),
-    _m("claim.sweeps-the-living", "def _sweep_orphans(", "number not in committed or all(", "number not in committed or any(", f"{VERSIONS} {LOCAL} {DURABLE}"),
+    _m("claim.sweeps-the-living", "def _sweep_orphans(", "if gone or all(", "if gone or any(", f"{VERSIONS} {LOCAL} {DURABLE}"),
     _m("commit.number-stays", "def commit(store", "epoch.next_number += 1", "epoch.next_number += 2", VERSIONS),
     _m("commit.other-writer-passes", "def check_writer(", "if number >= after and not _is_own(", "if number > after and not _is_own(", VERSIONS + " daemon/learn/test_fence.py checkpoints/test_retention.py"),
     _m("commit.own-is-strange", "def _is_own(", ".writer == epoch.writer", ".writer != epoch.writer", VERSIONS),
