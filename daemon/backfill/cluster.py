@@ -8,6 +8,7 @@ place.
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -184,6 +185,20 @@ def ray_module() -> Any:
     return ray
 
 
+KNOCK_S = 5.0
+"""For so long a cluster may take to accept a connection; Ray itself tries for minutes."""
+
+
+def _knock(address: str) -> None:
+    """Raise ConnectionError or TimeoutError where nobody listens at HOST:PORT; other addresses are Ray's."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), KNOCK_S).close()
+        except OSError as error:
+            raise ConnectionError(f"no connection: {error.strerror or error}") from error
+
+
 @contextmanager
 def ray_running(address: str | None, cores: int) -> Iterator[None]:
     """A Ray of its own on this machine, ended afterwards; with an address a cluster that is there. In a
@@ -200,6 +215,8 @@ def ray_running(address: str | None, cores: int) -> Iterator[None]:
         else {"address": address}
     )
     try:
+        if address is not None:
+            _knock(address)
         ray.init(**own, logging_level="ERROR", log_to_driver=False, configure_logging=False)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         where = "on this machine" if address is None else f"at {address}"
