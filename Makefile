@@ -15,7 +15,7 @@ export OPENBLAS_NUM_THREADS := 1
 # Hundreds of processes are started by the tests: each would compile the same sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check bench soak lint unit quick ready kafka chromium prometheus buckets helm quality results setup setup-photos clean help
+.PHONY: demo test check bench soak lint unit quick ready kafka chromium prometheus buckets helm kubernetes quality results setup setup-photos clean help
 
 help:
 	@echo "make demo   learn from simulated clicks over real photos (a minute or two)"
@@ -93,6 +93,10 @@ buckets:
 # Renders the Helm chart for the tests of it; quick when it is there.
 helm:
 	@bash deploy/setup_helm.sh
+
+# The Helm chart on a real API server, which is built once (a quarter of an hour).
+kubernetes: $(STAMP)
+	@bash deploy/try_kubernetes.sh
 
 # Vowpal Wabbit is a rival in one figure and nothing else needs it.
 bench: $(STAMP)
