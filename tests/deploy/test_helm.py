@@ -189,6 +189,7 @@ def test_the_product_takes_what_containers_are_given(
     for role, template in pods(objects):
         config = configuration(objects, template["spec"], tmp_path)
         assert config.shards.count == (0 if setting == "one learner" else 2)
+        assert config.stream.partitions >= config.shards.count
         assert config.checkpoints.path == (
             "s3://models/shop"
             if setting in ("bucket", "everything")
