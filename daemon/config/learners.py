@@ -437,19 +437,6 @@ class OmksKeys(SupportKeys, HedgeKeys):
     algorithm: Literal["omks"] = Field("omks", description="learning algorithm")
 
 
-class OasisSparseKeys(StartKeys):
-    """[learner] with algorithm = "oasis-sparse"."""
-
-    algorithm: Literal["oasis-sparse"] = Field("oasis-sparse", description="learning algorithm")
-    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
-    entries: int = Field(
-        16_000_000,
-        ge=64,
-        le=4_000_000_000,
-        description="budget: most entries of W kept, 16 bytes each; when full, the smallest half goes",
-    )
-
-
 class SomlTgKeys(ForgetKeys):
     """[learner] with algorithm = "soml-tg"."""
 
@@ -511,7 +498,6 @@ LEARNERS: Mapping[str, type[LearnerConfig]] = {
     "oasis": OasisKeys,
     "oasis-averaged": AveragedKeys,
     "oasis-diagonal": OasisDiagonalKeys,
-    "oasis-sparse": OasisSparseKeys,
     "dissim-oasis": DissimKeys,
     "lego": LegoKeys,
     "lego-pairs": LegoPairsKeys,

@@ -71,14 +71,12 @@ from learners.merge_rules import (
     softmax_memory,
     violated_goes_on,
 )
-from learners.merge_touched import TouchedMerge
 from learners.multikernel import Omks, OmksConfig, ViewKernels, support_bytes
 from learners.multikernel.form import form_bytes
 from learners.multikernel.merge import merge_supports
 from learners.oasis import Oasis, OasisConfig
 from learners.oasis_diagonal import OasisDiagonal, OasisDiagonalConfig
 from learners.oasis_softmax import OasisSoftmax, OasisSoftmaxConfig
-from learners.oasis_sparse import OasisSparse, OasisSparseConfig, touched_bytes
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.pending import PAIRS, TAU, pending_bytes
 from learners.softmax import state_bytes
@@ -443,15 +441,6 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         1,
         _aggressiveness,
         merge=lambda settled, _settings: StateMerge(settled, OF_A_DIAGONAL),
-    ),
-    "oasis-sparse": Algorithm(
-        settings=same_names(OasisSparseConfig),
-        make=lambda settings, dim, _sample: OasisSparse(dim, settings),
-        restore=lambda arrays, settings: OasisSparse.from_state(arrays, settings, copy=False),
-        forms=UnstoredForms(lambda made, serving: made.form(serving.score != "raw", copy=False)),
-        state_bytes=lambda keys, _columns, dim: touched_bytes(dim, keys.entries),
-        full_step=_aggressiveness,
-        merge=lambda _settled, settings: TouchedMerge(settings),
     ),
     "dissim-oasis": _of_a_matrix(Dissim, DissimConfig, _aggressiveness, distance=True),
     "lego": _of_a_matrix(Lego, LegoConfig, distance=True),

@@ -50,7 +50,9 @@ def test_what_was_fetched_is_not_fetched_again(tmp_path: Path) -> None:
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("wrong", [data(1)[:-1], data(1) + b"x", data(2), b""])
+@pytest.mark.parametrize(
+    "wrong", [data(1)[:-1], data(1) + b"x", data(2), b""], ids=["cut", "longer", "other", "empty"]
+)
 def test_bytes_that_are_others_are_refused_and_not_kept(tmp_path: Path, wrong: bytes) -> None:
     cache = StateCache(tmp_path, 10 * MIB)
     with pytest.raises(Damaged):

@@ -43,6 +43,7 @@ def test_it_is_not_ready_before_it_has_looked() -> None:
 
 class _Parts:
     live = Unopened()
+    shared = None
 
 
 class _Config:

@@ -20,8 +20,8 @@ def test_a_path_and_its_file_address_are_one_place(tmp_path):
 
 
 def test_a_scheme_without_a_store_is_refused_with_those_that_have_one():
-    with pytest.raises(UserError, match="s3://") as caught:
-        open_store("s3://bucket/clicks")
+    with pytest.raises(UserError, match="ftp://") as caught:
+        open_store("ftp://bucket/clicks")
     assert (caught.value.code, "file://" in caught.value.remedy) == (EX_CONFIG, True)
 
 

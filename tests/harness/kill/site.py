@@ -57,7 +57,7 @@ PULLED = "pull_every = 40\ndecay = 0.25"
 OTHERS = (
     Case("oasis-averaged", 'algorithm = "oasis-averaged"', SPARSE_VIEW),
     Case("oasis-diagonal", f'algorithm = "oasis-diagonal"\n{PULLED}', SPARSE_VIEW),
-    Case("oasis-sparse", 'algorithm = "oasis-sparse"\nentries = 64', SPARSE_VIEW),
+    Case("loreta", 'algorithm = "loreta"\nrank = 4', DENSE_VIEW),
     Case("dissim-oasis", 'algorithm = "dissim-oasis"\npsd_every = 7', DENSE_VIEW),
     Case("lego", f'algorithm = "lego"\n{PULLED}\nradius = 0.2', SPARSE_VIEW),
     Case("lego-pairs", 'algorithm = "lego-pairs"', DENSE_VIEW),
