@@ -140,17 +140,18 @@ class ShardVersions:
         self.shards = [Shard(number, count) for number in range(count)]
         self.stores = {shard.number: open_store(address_of(root, shard)).versions for shard in self.shards}
         self._read: dict[int, Manifest] = {}
+        self._listed: dict[int, Sequence[int]] = {}
 
     def newest(self) -> dict[int, Manifest]:
         """The newest version of each shard that has one, by its number. A version that cannot be read is as
         good as none: the one before it counts."""
         for number, versions in self.stores.items():
             listed = versions.listing.poll()
-            known = self._read.get(number)
-            if listed and (known is None or known.number != max(listed)):
+            # A folder that was lost may have the same numbers again: what was listed is looked at, not they.
+            if listed and listed is not self._listed.get(number):
                 found = versions.newest_manifest()
                 if found is not None:
-                    self._read[number] = found
+                    self._read[number], self._listed[number] = found, listed
         return dict(self._read)
 
     def bases(self) -> set[int]:
