@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from checkpoints import Manifest, Version, VersionStore
 from checkpoints.encoding import fresh
 from checkpoints.manifest import ArraySpec
-from checkpoints.store import CheckpointError
+from checkpoints.store import CheckpointError, Damaged
 from daemon.exits import EX_CONFIG, EX_TEMPFAIL, UserError
 from daemon.learn.merges import Brought, adopt_entry, next_record
 from daemon.learn.state import Entry
@@ -121,13 +121,28 @@ def held_arrays(held: ShardStanding, own: VersionStore, merges: VersionStore) ->
 
 def read_brought(base: Manifest, manifest: Manifest, own: VersionStore, merges: VersionStore) -> Brought:
     """A shard's version, and what the merged version `base` holds of that shard. own: the shard's versions.
-    Raises the errors of checkpoints."""
+
+    Raises the errors of checkpoints, and Damaged where under one of the numbers another version stands than
+    was looked at: what one says of its events must never be taken with the arrays of another.
+    """
     mine = record_of(manifest)
     held = standing(base, mine, manifest.line)
     part = news_of(base, mine, manifest.line)
     since = mine.since if part is None else part.counters
+    version = own.load(manifest.number)
+    _require_same("the shard's version", version.manifest.name, manifest.name)
+    if part is not None:
+        line = own.manifest(part.version).line
+        _require_same("what was merged of the shard", f"{line}@{part.version}", f"{part.line}@{part.version}")
+    elif held.before is not None:
+        _require_same("the version it went on from", merges.manifest(held.before).name, mine.name)
     arrays = None if held == ShardStanding() else held_arrays(held, own, merges)
-    return Brought(own.load(manifest.number), arrays, since)
+    return Brought(version, arrays, since)
+
+
+def _require_same(what: str, found: str, wanted: str) -> None:
+    if found != wanted:
+        raise Damaged("mismatch", what, f"is {found}, not {wanted}", "its folder was begun anew, or put back")
 
 
 def learner_alone(spec: ArraySpec) -> NDArray[Any] | None:

@@ -9,8 +9,8 @@ versions say of each other, and `daemon.learn.merges` for what is computed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -142,13 +142,14 @@ class ShardVersions:
         self._read: dict[int, Manifest] = {}
         self._listed: dict[int, Sequence[int]] = {}
 
-    def newest(self) -> dict[int, Manifest]:
+    def newest(self, afresh: bool = False) -> dict[int, Manifest]:
         """The newest version of each shard that has one, by its number. A version that cannot be read is as
-        good as none: the one before it counts."""
+        good as none: the one before it counts. afresh: read each again, also where nothing new is listed; a
+        folder that was lost and begun anew may have the same numbers, so what is merged is compared as it is
+        loaded (`read_brought`)."""
         for number, versions in self.stores.items():
             listed = versions.listing.poll()
-            # A folder that was lost may have the same numbers again: what was listed is looked at, not they.
-            if listed and listed is not self._listed.get(number):
+            if listed and (afresh or listed is not self._listed.get(number)):
                 found = versions.newest_manifest()
                 if found is not None:
                     self._read[number], self._listed[number] = found, listed
@@ -176,6 +177,7 @@ class Merger:
     _entries: tuple[ScheduleEntry, ...] = field(init=False)
     _merged_at: float = field(init=False)
     _trouble: str | None = field(default=None, init=False)
+    _doubted: bool = field(default=False, init=False)
     _refused: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
@@ -195,7 +197,7 @@ class Merger:
             if self.housekeeper.error is not None:
                 raise self.housekeeper.error
             ended = self.options.exit_when_caught_up and self._have_ended()
-            newest = self._look()
+            newest = self._look(afresh=ended)
             readiness.now(self._not_ready(newest))
             if newest is not None:
                 self._merge_if_due(newest, at_once=ended)
@@ -204,7 +206,7 @@ class Merger:
                     return EX_OK
             signals.wait(LOOK_SECONDS)
         self.runtime.notifier.stopping()
-        newest = self._look()
+        newest = self._look(afresh=True)
         if newest is not None:
             self._merge_if_due(newest, at_once=True)
         return EX_OK
@@ -213,11 +215,12 @@ class Merger:
         """End the housekeeper."""
         end_all([self.housekeeper], lambda _: STOP_SECONDS)
 
-    def _look(self) -> dict[int, Manifest] | None:
-        """The shards' newest versions; None where they cannot be listed."""
+    def _look(self, afresh: bool) -> dict[int, Manifest] | None:
+        """The shards' newest versions; None where they cannot be listed. afresh: see `ShardVersions`."""
         self.metrics.folder.record(self.place.how, self.place.losses)
         try:
-            newest = self.lines.newest()
+            newest = self.lines.newest(afresh or self._doubted)
+            self._doubted = False
         except CheckpointError as error:
             self._trouble = f"the shards' versions cannot be listed: {error}"
             return None
@@ -269,24 +272,27 @@ class Merger:
         return all(at.get(partition, -1) >= end for partition, (_, end) in seen.bounds.items())
 
     def _merge_if_due(self, newest: Mapping[int, Manifest], at_once: bool) -> None:
-        bringing = self._bringing(newest)
-        parts, news = self._parts(newest, bringing)
+        bringing, named = self._bringing(newest), self._not_named(newest)
         waited = time.monotonic() - self._merged_at >= self.config.shards.merge_every
-        if not news and not (bringing and (waited or at_once)):
+        if not named and not (bringing and (waited or at_once)):
             return
         began = time.monotonic()
         try:
             with self.runtime.pulse.patient("merging"):
-                merged = self._compute(newest, bringing, parts)
-                self._publish(merged)
+                brought = self._read(newest, bringing)
+                firsts = self._firsts(newest, named)
+                if brought or firsts:
+                    self._publish(self._merged(brought, firsts))
         except Superseded as error:
             raise taken_over(error) from error
         except CheckpointError as error:
             self.metrics.failures.inc()
             log.error("not merged; it is tried again", why=str(error))
-            self._merged_at = time.monotonic()
+            self._merged_at, self._doubted = time.monotonic(), True
             return
         self._merged_at = time.monotonic()
+        if not (brought or firsts):
+            return  # nothing of it can be read now
         self.metrics.merges.inc()
         self.metrics.seconds.set(self._merged_at - began)
         manifest = self._base.manifest
@@ -296,48 +302,66 @@ class Merger:
         log.info(
             "merged",
             version=manifest.number,
-            of=[f"{number}@{newest[number].number}" for number in bringing],
+            of=[f"{number}@{one.version.manifest.number}" for number, one in brought.items()],
             records=counted(manifest.counters, RECORDS),
             seconds=round(self._merged_at - began, 3),
         )
 
-    def _parts(
-        self, newest: Mapping[int, Manifest], bringing: Sequence[int]
-    ) -> tuple[tuple[MergedPart, ...], bool]:
-        """What the next version will hold of each shard, and whether that names one that was not named yet:
-        servers follow a shard's steps from what is named here."""
+    def _not_named(self, newest: Mapping[int, Manifest]) -> list[int]:
+        """Shards with a line of versions that the merged version does not name: servers follow a shard's
+        steps from what is named there."""
         before = MergeRecord.in_version(self._base.manifest)
-        parts, news = [], False
-        for shard in self.lines.shards:
-            part = None if before is None else before.part(shard)
-            manifest = newest.get(shard.number)
-            if manifest is not None and shard.number in bringing:
-                updates = Brought(Version(manifest, {}), None, self._since(manifest)).updates
-                part = MergedPart.of(manifest, shard.number, updates)
-            elif manifest is not None and (part is None or part.line != manifest.line):
-                part, news = self._first(manifest), True
-            elif part is not None:
-                part = replace(part, updates=0)
-            if part is not None:
-                parts.append(part)
-        return tuple(parts), news
+        parts = [] if before is None else [before.part(shard) for shard in self.lines.shards]
+        lines = {part.shard: part.line for part in parts if part is not None}
+        return [number for number, one in newest.items() if lines.get(number) != one.line]
 
-    def _first(self, manifest: Manifest) -> MergedPart:
-        """Of a shard that has brought nothing yet: the version that it began with."""
-        mine = record_of(manifest)
-        first = self.lines.stores[mine.shard.number].manifest(mine.counted)
-        return MergedPart.of(first, mine.shard.number, 0)
-
-    def _compute(
-        self, newest: Mapping[int, Manifest], bringing: Sequence[int], parts: tuple[MergedPart, ...]
-    ) -> Merged:
+    def _read(self, newest: Mapping[int, Manifest], bringing: Sequence[int]) -> dict[int, Brought]:
+        """What these shards bring, as far as it can be read: one whose folder is damaged, or was begun anew
+        just now, stops no other."""
         brought = {}
         for number in bringing:
             versions, manifest = self.lines.stores[number], newest[number]
-            brought[number] = read_brought(self._base.manifest, manifest, versions, self.inputs.versions)
+            with self._or_later(manifest):
+                brought[number] = read_brought(self._base.manifest, manifest, versions, self.inputs.versions)
+        return brought
+
+    def _firsts(self, newest: Mapping[int, Manifest], named: Sequence[int]) -> dict[int, MergedPart]:
+        """Of shards that are not named yet: the versions that they began with."""
+        firsts = {}
+        for number in named:
+            with self._or_later(newest[number]):
+                first = self.lines.stores[number].manifest(record_of(newest[number]).counted)
+                firsts[number] = MergedPart.of(first, number, 0)
+        return firsts
+
+    @contextmanager
+    def _or_later(self, manifest: Manifest) -> Iterator[None]:
+        """Around the reading of a shard's versions: what cannot be read is left to a later merge, and its
+        folder looked at afresh."""
+        try:
+            yield
+        except CheckpointError as error:
+            self._doubted = True
+            self.metrics.failures.inc()
+            shard = record_of(manifest).shard.name
+            log.warning(
+                "not merged now; it is tried again", shard=shard, version=manifest.name, why=str(error)
+            )
+
+    def _merged(self, brought: Mapping[int, Brought], firsts: Mapping[int, MergedPart]) -> Merged:
+        """The next version, which holds this and what the one before held."""
+        before, parts = MergeRecord.in_version(self._base.manifest), []
+        for shard in self.lines.shards:
+            known = None if before is None else before.part(shard)
+            held = None if known is None else replace(known, updates=0)
+            if (one := brought.get(shard.number)) is not None:
+                held = MergedPart.of(one.version.manifest, shard.number, one.updates)
+            part = firsts.get(shard.number, held) if one is None else held
+            if part is not None:
+                parts.append(part)
         by, longest = self.config.shards.merge_by, max((one.events for one in brought.values()), default=0)
         summed = by == "sum" or (by == "auto" and longest <= SHORT)
-        return merge(self._base, brought, MergeRecord(self.config.shards.count, parts, summed))
+        return merge(self._base, brought, MergeRecord(self.config.shards.count, tuple(parts), summed))
 
     def _publish(self, merged: Merged) -> None:
         """Write the version, durably. Raises the errors of checkpoints."""

@@ -21,9 +21,10 @@ from tests.kill.test_followed import Watched
 pytestmark = pytest.mark.kill
 
 SOFTMAX = next(case for case in OTHERS if case.name == "oasis-softmax")
+OMKS = next(case for case in OTHERS if case.name == "omks")
 
 
-@pytest.mark.parametrize("case", [SPARSE, KEYED, SOFTMAX], ids=str)
+@pytest.mark.parametrize("case", [SPARSE, KEYED, SOFTMAX, OMKS], ids=str)
 def test_shards_and_merge_killed_at_random(tmp_path: Path, case: Case) -> None:
     random_kills_of_shards(tmp_path, embedded(tmp_path), case, kills=3, seed=1).check()
 
