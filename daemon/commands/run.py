@@ -229,7 +229,6 @@ def up(
             UpHealth,
             anything_to_answer_with,
             check_ports,
-            shard_ports,
         )
 
     http = effective.http
@@ -239,7 +238,7 @@ def up(
     if served and effective.serve.processes > 1:
         served = (*served, *process_ports(effective))
     count = effective.shards.count
-    learning_ports = shard_ports(http, count) if count else [http.learn_port]
+    learning_ports = http.learning_ports(count)
     merging_ports = [http.merge_port] if count else []
     check_ports(http.host, (*learning_ports, *merging_ports, http.validate_port, *served))
     log_format = effective.log.format

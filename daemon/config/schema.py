@@ -36,6 +36,7 @@ ROLE_PORTS = ("learn_port", "validate_port", "serve_port", "up_port", "feed_port
 UP_PORT = 9104
 FEED_PORT = 9105
 MERGE_PORT = 9106
+LAST_PORT = 65_535
 _HOST_NAME = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 LEAST_TOKEN = 16
 """Characters of the shortest token that is taken: a shorter one can be guessed."""
@@ -93,6 +94,19 @@ class HttpConfig(Section):
     unprotected: Literal["", "whoever reaches the port may ask"] = Field(
         "", description="said in words, a host other than loopback is taken without TLS and tokens"
     )
+
+    def learning_ports(self, shards: int) -> list[int]:
+        """The port of each learner under `up`: of `learn`, or of so many shards; 0 is any free one. Raises
+        UserError where shards need more ports than there are."""
+        if not shards:
+            return [self.learn_port]
+        first = self.shard_ports
+        if first and first + shards - 1 > LAST_PORT:
+            raise UserError(
+                f"http.shard_ports: {first} and {shards} shards go beyond port {LAST_PORT}",
+                "set http.shard_ports lower, or to 0 for free ones",
+            )
+        return [first + number if first else 0 for number in range(shards)]
 
     @model_validator(mode="before")
     @classmethod

@@ -21,7 +21,8 @@ from __future__ import annotations
 import http.client
 import ssl
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Annotated, Literal, Self, TypeAlias
 
@@ -126,6 +127,56 @@ class LearnStatus(_OfRole):
 
     def _learned(self) -> int:
         return sum(count for outcome, count in self.events.items() if outcome != "duplicate")
+
+
+def together(learners: Mapping[str, LearnStatus | None]) -> LearnStatus | None:
+    """What several learners of one topic do together, by their names; None while none answers. Who does not
+    answer, or is not ready, is named."""
+    there = {name: one for name, one in learners.items() if one is not None}
+    if not there:
+        return None
+    every = list(there.values())
+    why = [f"{name}: {one.not_ready}" for name, one in there.items() if one.not_ready]
+    why += [f"{name} does not answer" for name in learners if name not in there]
+    lags = [one.lag_events for one in every if one.lag_events is not None]
+    ages = [one.lag_seconds for one in every if one.lag_seconds is not None]
+    events, letters = Counter[str](), Counter[str]()
+    for one in every:
+        events.update(one.events)
+        letters.update(one.dead_letters)
+    return every[0].model_copy(
+        update={
+            "began": max(one.began for one in every),
+            "not_ready": "; ".join(why) or None,
+            "parked": any(one.parked for one in every),
+            "events": dict(events),
+            "dead_letters": dict(letters),
+            "loss_sum": sum(one.loss_sum for one in every),
+            "loss_count": sum(one.loss_count for one in every),
+            "lag_events": sum(lags) if lags else None,
+            "lag_seconds": max(ages, default=None),
+        }
+    )
+
+
+class MergeStatus(_OfRole):
+    """The status document of `merge`. `merges`, `failures`: since it began; `unmerged`: records by shard that
+    are in its newest version and in no merged one."""
+
+    role: Literal["merge"] = "merge"
+    merges: int = 0
+    failures: int = 0
+    unmerged: dict[str, int] = {}
+
+    def line(self) -> str:
+        """The state of the role in one line, for a terminal."""
+        failed = f", {self.failures:,} failed" if self.failures else ""
+        waiting = sum(self.unmerged.values())
+        return f"running, {self.merges:,} versions merged since its start{failed}; {waiting:,} records wait"
+
+    def numbers(self, _ago: Self, _seconds: float, _minute: Self) -> Iterator[tuple[str, float | None]]:
+        """Live numbers, from this status alone."""
+        yield "unmerged", sum(self.unmerged.values())
 
 
 class ValidateStatus(_OfRole):
@@ -298,7 +349,7 @@ class UpStatus(_OfRole):
         yield from ()
 
 
-RoleStatus: TypeAlias = LearnStatus | ValidateStatus | ServeStatus | FeedStatus | UpStatus
+RoleStatus: TypeAlias = LearnStatus | MergeStatus | ValidateStatus | ServeStatus | FeedStatus | UpStatus
 Readings: TypeAlias = Sequence[tuple[float, RoleStatus]]
 """(Unix seconds, status) of one process, at least one."""
 STATUS: TypeAdapter[RoleStatus] = TypeAdapter(Annotated[RoleStatus, Field(discriminator="role")])

@@ -80,12 +80,17 @@ def collect(config: Config) -> dict[str, Any]:
     newest = _collect_versions(config, picture)
     _collect_stream(config, newest, picture)
     http = config.http
-    roles = {"learn": http.learn_port, "validate": http.validate_port, "serve": http.serve_port}
+    count = config.shards.count
+    learning = http.learning_ports(count)
+    roles = {f"learn-{number}": port for number, port in enumerate(learning)} if count else {}
+    roles |= {"merge": http.merge_port} if count else {"learn": http.learn_port}
+    roles |= {"validate": http.validate_port, "serve": http.serve_port}
     if config.feed.follow.sources:
         roles["feed"] = http.feed_port
     asked = {role: status_at(http, port) for role, port in roles.items()}
-    found: dict[str, RoleStatus] = {role: one for role, one in asked.items() if one and one.role == role}
-    running = {role: one for role, one in found.items() if is_of(one, role, config.checkpoints.path)}
+    kinds = {name: name.partition("-")[0] for name in roles}
+    found: dict[str, RoleStatus] = {n: one for n, one in asked.items() if one and one.role == kinds[n]}
+    running = {n: one for n, one in found.items() if is_of(one, kinds[n], config.checkpoints.path)}
     picture["live"] = {role: running.get(role) for role in roles}
     picture["locked"] = [role for role, one in asked.items() if not one and wants_token(http, roles[role])]
     picture["elsewhere"] = {role: one.checkpoints for role, one in found.items() if role not in running}

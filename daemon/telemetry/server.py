@@ -409,7 +409,8 @@ def status_of(registry: CollectorRegistry, health: Health) -> RoleStatus:
     """What the role whose numbers these are says of itself: the document of /status."""
     read = _Samples(registry)
     ((role, _),) = read.by("role", "tripletd_build_info").items()
-    values = {"learn": _learn, "validate": _validate, "serve": _serve, "feed": _feed, "up": _up}[role](read)
+    of_roles = {"learn": _learn, "merge": _merge, "validate": _validate, "serve": _serve, "feed": _feed}
+    values = {**of_roles, "up": _up}[role](read)
     place = next(iter(read.by("checkpoints", "tripletd_place_info")), None)
     lost = read.by("how", "tripletd_folder_lost")
     who = {"role": role, "version": version(), "checkpoints": place, "began": health.began}
@@ -428,6 +429,14 @@ def _learn(read: _Samples) -> dict[str, Any]:
         "lag_events": sum(behind) if behind else None,
         "lag_seconds": max(read.by("partition", "tripletd_lag_seconds").values(), default=None),
         "dead_letters": read.by("reason", "tripletd_dead_letters_total"),
+    }
+
+
+def _merge(read: _Samples) -> dict[str, Any]:
+    return {
+        "merges": read.one("tripletd_merges_total"),
+        "failures": read.one("tripletd_merge_failures_total"),
+        "unmerged": read.by("shard", "tripletd_shard_unmerged_records"),
     }
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from daemon.config.schema import Config
+from daemon.config.schema import LAST_PORT, Config
 from daemon.exits import UserError
 from daemon.runtime.logs import configure, get_logger
 from daemon.runtime.runtime import Signals
@@ -23,7 +23,7 @@ from daemon.runtime.watchdog import BackgroundThread, Notifier
 from daemon.telemetry.server import listen
 from daemon.up.handing_over import RollingRestart, State, shared_out
 from daemon.up.role_process import RoleProcess
-from daemon.up.supervisor import GRACE_S, LAST_PORT, RoleSpec, Supervisor, check_ports
+from daemon.up.supervisor import GRACE_S, RoleSpec, Supervisor, check_ports
 
 _MOST_BYTES = 4096
 

@@ -47,7 +47,6 @@ from daemon.up.role_process import RoleProcess
 from daemon.versions.storage import open_for_reading
 from streams.source import Quiet
 
-LAST_PORT = 65_535
 GRACE_S = 30.0
 """How long a role may take to stop, besides serve.drain."""
 _POLL_S, _IDLE_POLL_S = 0.05, 0.25
@@ -267,15 +266,6 @@ def check_ports(host: str, ports: Sequence[int]) -> None:
     """
     for port in filter(None, ports):
         listen(host, port).close()
-
-
-def shard_ports(http: HttpConfig, count: int) -> list[int]:
-    """The port of each shard under `up`; 0, any free one, for all where the configuration says so. Raises
-    UserError where that is more than there are."""
-    first = http.shard_ports
-    if first and first + count - 1 > LAST_PORT:
-        raise UserError(f"http.shard_ports: {first} and {count} shards go beyond port {LAST_PORT}")
-    return [first + number if first else 0 for number in range(count)]
 
 
 class AtWork:

@@ -22,7 +22,7 @@ from daemon.config.objects import SCHEMES
 from daemon.config.schema import Config
 from daemon.config.values import LIVE
 from daemon.exits import UserError
-from daemon.look.live import RoleStatus, UpStatus, is_of, status_at
+from daemon.look.live import LearnStatus, RoleStatus, UpStatus, is_of, status_at, together
 from daemon.look.overview import KeyRow, key_rows
 from daemon.look.series import Ask, Series
 from daemon.models.compare import CompareOptions, diff_of, form_of_key, matrix_of, what_is_compared
@@ -102,8 +102,14 @@ def live_series(config: Config, registry: CollectorRegistry, health: Health) -> 
         up = other("up", http.up_port)
         return up.trouble() if isinstance(up, UpStatus) else {}
 
-    others = (("learn", http.learn_port), ("validate", http.validate_port))
-    roles: dict[str, Ask] = {role: partial(other, role, port) for role, port in others}
+    def learning() -> RoleStatus | None:
+        ports = http.learning_ports(config.shards.count)
+        if not config.shards.count:
+            return other("learn", ports[0])
+        asked = {f"shard {number}": other("learn", port) for number, port in enumerate(ports)}
+        return together({name: one if isinstance(one, LearnStatus) else None for name, one in asked.items()})
+
+    roles: dict[str, Ask] = {"learn": learning, "validate": partial(other, "validate", http.validate_port)}
     return Series({**roles, "serve": lambda: status_of(registry, health)}, trouble=trouble)
 
 

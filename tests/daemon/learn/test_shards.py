@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -13,14 +15,18 @@ from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from checkpoints.versions import VersionStore
 from daemon.cli import main
+from daemon.config import load_config
 from daemon.exits import EX_CONFIG, EX_OK
+from daemon.look.live import LearnStatus, MergeStatus, status_at, together
+from daemon.look.status import collect
 from daemon.versions.shards import MergeRecord
 from tests.daemon.test_up import CONFIG, ROOT, clicks
 from tests.harness import forked
 from tests.harness.kill.events import Feeder, Pace
 from tests.harness.kill.learners import catch_up
-from tests.harness.kill.shards import check_merged, merged_end, sharded_site
+from tests.harness.kill.shards import check_merged, merged_end, sharded, sharded_site
 from tests.harness.kill.site import SPARSE, Site, embedded
+from tests.harness.waiting import until
 
 PARTITIONS = 3
 
@@ -114,3 +120,41 @@ def test_what_cannot_be_meant_is_refused(
     LocalStore(site.checkpoints).put_new("placeholder", [b""])
     assert main([*words, "--config", str(site.config)]) == EX_CONFIG
     assert said in capsys.readouterr().err
+
+
+def test_status_and_page_know_each_shard_and_what_they_do_together(tmp_path: Path) -> None:
+    site = sharded_site(tmp_path, embedded(tmp_path), SPARSE, 2, PARTITIONS)
+    written = feed(site, 60)
+    with sharded(site, 2) as run:
+        until(lambda: len(ports_of(site)) == 3, "all have a port")
+        ports = ports_of(site)
+        config = load_config(site.config, {"http.merge_port": ports["merge"]}, {})
+        until(lambda: is_merged(site, written), "all is merged")
+        shards = {f"shard {k}": status_at(config.http, ports[f"learn-{k}"]) for k in (0, 1)}
+        found = together({name: one for name, one in shards.items() if isinstance(one, LearnStatus)})
+        assert found is not None
+        assert sum(found.events.values()) + sum(found.dead_letters.values()) >= written
+        assert found.not_ready is None
+        picture = collect(config)
+        assert picture["live"].keys() == {"merge", "learn-0", "learn-1", "validate", "serve"}
+        merge = picture["live"]["merge"]
+        assert isinstance(merge, MergeStatus)
+        assert merge.merges > 0
+        assert "versions merged since its start" in merge.line()
+        nothing_waits = {"0": 0, "1": 0}  # which it sees at its next look
+        until(lambda: status_at(config.http, ports["merge"]).unmerged == nothing_waits, "nothing waits")
+        run.running[1].kill()
+        gone = together({"shard 0": shards["shard 0"], "shard 1": status_at(config.http, ports["learn-1"])})
+        assert gone is not None
+        assert gone.not_ready == "shard 1 does not answer"
+
+
+def ports_of(site: Site) -> dict[str, int]:
+    """The port of each process, by the role that its log lines name."""
+    lines = (json.loads(line) for line in site.stderr.read_text().splitlines() if line.startswith("{"))
+    return {line["role"]: urlsplit(line["url"]).port or 0 for line in lines if "url" in line}
+
+
+def is_merged(site: Site, written: int) -> bool:
+    """Whether a merged version holds so many records."""
+    return bool(site.versions.versions()) and site.newest().counters.get("records", 0) == written
