@@ -15,7 +15,7 @@ export OPENBLAS_NUM_THREADS := 1
 # Hundreds of processes are started by the tests: each would compile the same sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check bench soak lint unit quick ready kafka chromium prometheus buckets helm kubernetes quality results setup setup-photos clean help
+.PHONY: demo test check bench soak lint unit quick ready kafka chromium prometheus buckets helm haproxy kubernetes quality results setup setup-photos clean help
 
 help:
 	@echo "make demo   learn from simulated clicks over real photos (a minute or two)"
@@ -72,6 +72,7 @@ ready: $(STAMP)
 	@bash deploy/setup_prometheus.sh
 	@bash deploy/setup_s3.sh
 	@bash deploy/setup_helm.sh
+	@bash deploy/setup_haproxy.sh
 	$(BIN)/python -P -m daemon.up.kernels
 
 # Java, Maven and the jars of the broker that the tests start; quick when they are there.
@@ -93,6 +94,10 @@ buckets:
 # Renders the Helm chart for the tests of it; quick when it is there.
 helm:
 	@bash deploy/setup_helm.sh
+
+# A balancer for the tests of several servers; quick when it is there.
+haproxy:
+	@bash deploy/setup_haproxy.sh
 
 # The Helm chart on a real API server, which is built once (a quarter of an hour).
 kubernetes: $(STAMP)
