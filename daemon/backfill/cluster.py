@@ -18,7 +18,7 @@ from typing import Any
 from checkpoints import Version
 from daemon.backfill.plan import UnitPlace
 from daemon.backfill.rounds import ShardsLost
-from daemon.backfill.shard import ShardJob, ShardLearner, ShardNews
+from daemon.backfill.shard import OpenReader, ShardJob, ShardLearner, ShardNews
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
 from daemon.versions.contents import Arrays
 
@@ -52,17 +52,19 @@ class RateLimit:
 class PacedShard:
     """A shard in its process, within its limits."""
 
-    def __init__(self, job: ShardJob, limits: Limits, own_process: bool) -> None:
+    def __init__(
+        self, job: ShardJob, limits: Limits, own_process: bool, open_reader: OpenReader | None = None
+    ) -> None:
         if own_process and limits.nice:
             os.nice(limits.nice)
-        self._job = job
+        self._job, self._open_reader = job, open_reader
         self._shard: ShardLearner | None = None
         self._pace = RateLimit(limits.events_per_second / job.recipe.shards)
 
     def begin(self, manifest: Any, arrays: Any, at: UnitPlace) -> None:
         """See `ShardLearner`, made here: what it refuses is told by a call, not by its actor's end."""
         if self._shard is None:
-            self._shard = ShardLearner(self._job)
+            self._shard = ShardLearner(self._job, self._open_reader)
         self._shard.begin(manifest, arrays, at)
 
     def learn(self, learner: Any, fed: int, wanted: bool) -> ShardNews:
@@ -83,10 +85,12 @@ class PacedShard:
 
 
 class ShardsHere:
-    """All shards in this process, one after the other."""
+    """All shards in this process, one after the other. open_reader: of a single one, see `ShardLearner`."""
 
-    def __init__(self, jobs: Sequence[ShardJob], limits: Limits) -> None:
-        self._shards = [PacedShard(job, limits, own_process=False) for job in jobs]
+    def __init__(
+        self, jobs: Sequence[ShardJob], limits: Limits, open_reader: OpenReader | None = None
+    ) -> None:
+        self._shards = [PacedShard(job, limits, False, open_reader) for job in jobs]
 
     def begin(self, version: Version, at: Sequence[UnitPlace]) -> None:
         """See `Shards`."""

@@ -83,11 +83,14 @@ def run_rounds(
     progress: HistoryProgress,
     publish: Publish,
     tell: Callable[[Told], None],
+    most: int | None = None,
 ) -> HistoryProgress:
-    """Learn all that is left, from a version on. Raises UserError, ShardsLost, errors of `publish`."""
-    told = Told()
-    while not progress.done:
+    """Learn all that is left, from a version on, or up to `most` versions more. Raises UserError, ShardsLost,
+    errors of `publish`."""
+    told, made = Told(), 0
+    while not progress.done and made != most:
         version, progress = _to_next_version(shards, version, progress, publish, tell=tell, told=told)
+        made += 1
     return progress
 
 

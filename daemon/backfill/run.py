@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from threadpoolctl import threadpool_limits
 from xxhash import xxh3_128
 
 from checkpoints import Version, protected, prune
@@ -21,7 +22,7 @@ from daemon.backfill.cluster import Limits, ShardsHere, ShardsOnRay, ray_running
 from daemon.backfill.judging import HistoryVerdict, judge
 from daemon.backfill.plan import HistoryProgress, Recipe, Unit, begins, goes_on, shared_out
 from daemon.backfill.rounds import Reached, Shards, ShardsLost, Told, run_rounds
-from daemon.backfill.shard import ShardJob
+from daemon.backfill.shard import OpenReader, ShardJob
 from daemon.backfill.sources import units_of
 from daemon.config.schema import Config
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
@@ -46,7 +47,8 @@ NOT_OF_W = ("follow", "prequential")
 @dataclass(frozen=True, slots=True)
 class BackfillJob:
     """What is asked for. sources: as given. from_position: where the live learner goes on, in a new folder.
-    here: in this process, without Ray. address: of a cluster. merge_events, version_events: see `Recipe`."""
+    here: in this process, without Ray. address: of a cluster. merge_events, version_events: see `Recipe`.
+    now_ms: the time of lists that carry none, None: now."""
 
     sources: Sequence[str]
     format: str | None = None
@@ -59,6 +61,7 @@ class BackfillJob:
     address: str | None = None
     limits: Limits = field(default_factory=Limits)
     judged: bool = True
+    now_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,49 +104,73 @@ def backfill(config: Config, job: BackfillJob, report: BackfillReport) -> Backfi
     if not units:
         raise UserError("there is nothing to read", "name files, folders or a log with records", EX_USAGE)
     with ExitStack() as stack:
-        inputs = open_inputs(stack, config, lambda _: None)
-        stack.callback(inputs.dead.close)
-        take_place(stack, inputs.versions.store, inputs.place, False, _sleep)
-        config = as_made(config, inputs.versions.newest_manifest())
-        recipe = _recipe(config, job)
-        newest = inputs.versions.newest_manifest()
-        known = None if newest is None else HistoryProgress.in_version(newest)
-        resumed = known is not None and not known.done
-        progress = None if known is None or known.done else goes_on(known, recipe, units)
-        if known is not None and known.done and _is_same(known, recipe, units):
-            raise UserError(
-                f"version {newest.number if newest else 0} holds all of this already",
-                "start `tripletd learn`; to learn it again name an empty folder with checkpoints.path",
-                EX_USAGE,
-            )
-        origin = _origin(config, job, inputs, newest is None)
-        if progress is None:
-            progress = begins(recipe, units, origin.parent)
-        else:
-            report.note(f"going on from version {origin.parent}: {progress.fed:,} records are in it")
-        origin.state.learner.warm_up(origin.state.fitted.sparse)  # once here, not in every process
-        inputs.decoder.warm_up()
-        publisher = HistoryPublisher(
-            config, inputs, origin, job.from_position == HISTORY and not origin.parent
-        )
-        run = BackfillRun(config, job, report, publisher)
-        run(progress, origin)
-        verdict = None
+        begun = begin_history(stack, config, job, units, report)
+        run = BackfillRun(begun.config, job, report, begun.publisher)
+        run(begun.progress, begun.origin)
+        publisher, verdict = begun.publisher, None
         if job.judged and publisher.progress is not None:
-            verdict = judge(config, inputs.versions, inputs.catalog, publisher.progress, publisher.number)
+            versions, catalog = begun.inputs.versions, begun.inputs.catalog
+            verdict = judge(begun.config, versions, catalog, publisher.progress, publisher.number)
         return Backfilled(
             publisher.number,
             publisher.hash,
-            progress.base,
+            begun.progress.base,
             run.told.records,
             run.told.read,
             dict(run.told.dropped.most_common()),
             run.told.merges,
             run.seconds,
             run.restarts,
-            resumed,
+            begun.resumed,
             verdict,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class BegunHistory:
+    """A backfill that is ready to learn. config: with the learner that its folder was made with; progress:
+    where it stands; resumed: whether an earlier run got there."""
+
+    config: Config
+    inputs: Inputs
+    origin: RunOrigin
+    progress: HistoryProgress
+    publisher: HistoryPublisher
+    resumed: bool
+
+
+def begin_history(
+    stack: ExitStack, config: Config, job: BackfillJob, units: Sequence[Unit], report: BackfillReport
+) -> BegunHistory:
+    """Open the folder, take its place, and find where the backfill of these units stands; `stack` closes it.
+    Raises UserError where the folder holds all of it, or is in another backfill, and the errors of the
+    islands."""
+    stack.enter_context(threadpool_limits(limits=1))  # as `learn`: the bits do not depend on cores
+    inputs = open_inputs(stack, config, lambda _: None)
+    stack.callback(inputs.dead.close)
+    take_place(stack, inputs.versions.store, inputs.place, False, _sleep)
+    newest = inputs.versions.newest_manifest()
+    config = as_made(config, newest)
+    recipe = recipe_of(config, job)
+    known = None if newest is None else HistoryProgress.in_version(newest)
+    progress = None if known is None or known.done else goes_on(known, recipe, units)
+    if known is not None and known.done and is_same(known, recipe, units):
+        raise UserError(
+            f"version {newest.number if newest else 0} holds all of this already",
+            "start `tripletd learn`; to learn it again name an empty folder with checkpoints.path",
+            EX_USAGE,
+        )
+    origin = _origin(config, job, inputs, newest is None)
+    resumed = progress is not None
+    if progress is None:
+        progress = begins(recipe, units, origin.parent)
+    else:
+        report.note(f"going on from version {origin.parent}: {progress.fed:,} records are in it")
+    origin.state.learner.warm_up(origin.state.fitted.sparse)  # once here, not in every process
+    inputs.decoder.warm_up()
+    by_history = job.from_position == HISTORY and not origin.parent
+    publisher = HistoryPublisher(config, inputs, origin, by_history)
+    return BegunHistory(config, inputs, origin, progress, publisher, resumed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +212,7 @@ def verify(config: Config, job: BackfillJob, report: BackfillReport) -> Verified
         version_events=known.recipe.version_events,
     )
     units = units_of(job.sources)
-    goes_on(replace(known, done=False), _recipe(config, job), units)
+    goes_on(replace(known, done=False), recipe_of(config, job), units)
     try:
         base = versions.load(known.base)
     except CheckpointError as error:
@@ -202,17 +229,29 @@ def verify(config: Config, job: BackfillJob, report: BackfillReport) -> Verified
         return Version(version.manifest, reached.arrays)
 
     run = BackfillRun(config, job, report, None)
-    run.again(first, base, keep)
+    with threadpool_limits(limits=1):
+        run.again(first, base, keep)
     return Verified(number, known.base, last[-1], manifest.state_hash, run.told.records)
 
 
 class BackfillRun:
-    """The rounds, begun again from the newest version where workers are lost."""
+    """The rounds, begun again from the newest version where workers are lost.
+
+    open_reader: of a single learner in this process, see `ShardLearner`. most: versions to write, None: all.
+    """
 
     def __init__(
-        self, config: Config, job: BackfillJob, report: BackfillReport, publisher: HistoryPublisher | None
+        self,
+        config: Config,
+        job: BackfillJob,
+        report: BackfillReport,
+        publisher: HistoryPublisher | None,
+        *,
+        open_reader: OpenReader | None = None,
+        most: int | None = None,
     ) -> None:
         self._config, self._job, self._report, self._publisher = config, job, report, publisher
+        self._open_reader, self._most = open_reader, most
         self.told, self.seconds, self.restarts = Told(), 0.0, 0
         self._began = time.monotonic()
 
@@ -224,7 +263,7 @@ class BackfillRun:
         while True:
             try:
                 with self._shards(progress) as shards:
-                    run_rounds(shards, version, progress, publisher, self._tell)
+                    run_rounds(shards, version, progress, publisher, self._tell, self._most)
                 break
             except ShardsLost as error:
                 if publisher.number != base:
@@ -263,7 +302,7 @@ class BackfillRun:
         shares = shared_out(progress.units, progress.recipe.shards)
         jobs = [ShardJob(self._config, progress.recipe, units) for units in shares]
         if self._job.here:
-            yield ShardsHere(jobs, self._job.limits)
+            yield ShardsHere(jobs, self._job.limits, self._open_reader)
             return
         with ray_running(self._job.address, progress.recipe.shards):
             shards = ShardsOnRay(jobs, self._job.limits)
@@ -330,7 +369,8 @@ def _origin(config: Config, job: BackfillJob, inputs: Inputs, is_new: bool) -> R
     return origin
 
 
-def _recipe(config: Config, job: BackfillJob) -> Recipe:
+def recipe_of(config: Config, job: BackfillJob) -> Recipe:
+    """What W depends on of a configuration and what is asked for. Raises UserError for an unknown mapping."""
     given = {
         name: value for name, value in config.feed.model_dump(mode="json").items() if name not in NOT_OF_W
     }
@@ -343,7 +383,7 @@ def _recipe(config: Config, job: BackfillJob) -> Recipe:
         job.format,
         job.mapping,
         _mapping_digest(job.mapping),
-        int(time.time() * 1000),
+        int(time.time() * 1000) if job.now_ms is None else job.now_ms,
     )
 
 
@@ -361,7 +401,8 @@ def _mapping_digest(name: str | None) -> str:
         raise UserError(f"--mapping {name}: {error.strerror}", "name a mapping or a file", EX_USAGE) from None
 
 
-def _is_same(known: HistoryProgress, recipe: Recipe, units: Sequence[Unit]) -> bool:
+def is_same(known: HistoryProgress, recipe: Recipe, units: Sequence[Unit]) -> bool:
+    """Whether a backfill is of these units and settings."""
     try:
         goes_on(known, recipe, units)
     except UserError:

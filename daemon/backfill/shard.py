@@ -7,14 +7,14 @@ What is refused is counted, and written nowhere: history is not a stream that so
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from checkpoints import Manifest, Version
-from daemon.backfill.blocks import BlockReader
+from daemon.backfill.blocks import BlockReader, RecordBlock
 from daemon.backfill.plan import Recipe, Unit, UnitPlace
 from daemon.catalogs import learner_catalog
 from daemon.config.schema import Config
@@ -78,14 +78,38 @@ class ShardNews:
         return counted(self.counters, *APPLIED, REJECTED)
 
 
-class ShardLearner:
-    """A learner with its reader. `begin` before `learn`; everything follows from what they are given."""
+class ReadsBlocks(Protocol):
+    """What a shard reads from: a `BlockReader`, or the same blocks read once for several learners."""
 
-    def __init__(self, job: ShardJob) -> None:
+    @property
+    def at(self) -> UnitPlace:
+        """Where the next block begins."""
+        ...
+
+    def next(self, least: int, fed: int) -> RecordBlock:
+        """See `BlockReader.next`."""
+        ...
+
+    def close(self) -> None:
+        """Leave what is open."""
+        ...
+
+
+OpenReader = Callable[[UnitPlace], ReadsBlocks]
+"""Opens what a shard reads from, at a place of its units."""
+
+
+class ShardLearner:
+    """A learner with its reader. `begin` before `learn`; everything follows from what they are given.
+
+    open_reader: reads for several learners at once; None: this one reads for itself alone.
+    """
+
+    def __init__(self, job: ShardJob, open_reader: OpenReader | None = None) -> None:
         self._job = job
         self._catalog = learner_catalog(job.config, lambda _: None)
-        self._decider = reading_decider(job.config, self._catalog, job.recipe)
-        self._reader: BlockReader | None = None
+        self._open_reader = open_reader or block_reader_of(job, self._catalog)
+        self._reader: ReadsBlocks | None = None
         self._assemble: Assembler | None = None
         self._state: LearnState | None = None
         self._map_id = ""
@@ -102,9 +126,7 @@ class ShardLearner:
             self._assemble, self._map_id = Assembler(decoder, fitted, self._catalog), fitted.id
         if self._reader is None or self._reader.at != at:
             self._close()
-            recipe = self._job.recipe
-            options = reader_options(recipe)
-            self._reader = BlockReader(self._job.units, at, self._decider.afresh, options, recipe.format)
+            self._reader = self._open_reader(at)
 
     def learn(self, learner: Mapping[str, Any] | None, fed: int, wanted: bool) -> ShardNews:
         """Learn the next block. learner: what to go on with, None: what is there. fed: records of all shards
@@ -149,6 +171,13 @@ class ShardLearner:
     def _close(self) -> None:
         if self._reader is not None:
             self._reader.close()
+
+
+def block_reader_of(job: ShardJob, catalog: Any) -> Callable[[UnitPlace], BlockReader]:
+    """Opens readers of a shard's units."""
+    recipe = job.recipe
+    decider, options = reading_decider(job.config, catalog, recipe), reader_options(recipe)
+    return lambda at: BlockReader(job.units, at, decider.afresh, options, recipe.format)
 
 
 def reading_decider(config: Config, catalog: Any, recipe: Recipe) -> Any:
