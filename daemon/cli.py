@@ -26,6 +26,7 @@ from daemon.commands import (
     ratings,
     replay,
     run,
+    sweep,
     tokens,
     topics,
 )
@@ -74,6 +75,7 @@ for _panel, _module, _names in (
     ("Start here", check, "check"),
     ("Run", feed, "feed"),
     ("Run", backfill, "backfill"),
+    ("Run", sweep, "sweep"),
     ("Run", run, "up learn merge validate serve resume"),
     ("Look", look, "status curves deadletters"),
     ("Look", replay, "replay"),

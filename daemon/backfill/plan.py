@@ -140,21 +140,31 @@ def begins(recipe: Recipe, units: Sequence[Unit], base: int) -> HistoryProgress:
 def goes_on(known: HistoryProgress, recipe: Recipe, units: Sequence[Unit]) -> HistoryProgress:
     """The progress to continue with `known`, for the same units and settings. Raises UserError naming what
     differs. The time of lists without one, and where a log ended, are those of the first run."""
-    wanted = asdict(recipe) | {"now_ms": known.recipe.now_ms}
-    recorded = asdict(known.recipe)
+    if found := differences(known.recipe, known.units, recipe, units):
+        raise other(*found)
+    return known
+
+
+def differences(
+    known: Recipe, of: Sequence[Unit], recipe: Recipe, units: Sequence[Unit]
+) -> tuple[str, list[str]] | None:
+    """In what a recipe with its units differs from a known one of the units `of`: what it is about, and each
+    difference; None where they are the same. The time of lists without one does not count."""
+    wanted = asdict(recipe) | {"now_ms": known.now_ms}
+    recorded = asdict(known)
     differ = [
         f"{name} is {wanted[name]!r}, was {recorded[name]!r}"
         for name in wanted
         if wanted[name] != recorded[name]
     ]
     if differ:
-        raise other("its settings", differ)
-    mine, theirs = [_known_by(one) for one in units], [_known_by(one) for one in known.units]
-    if mine != theirs:
-        gone = [f"{name} is not given or has changed" for name, *_ in theirs if (name, *_) not in mine]
-        new = [f"{name} is new or has changed" for name, *_ in mine if (name, *_) not in theirs]
-        raise other("what is read", gone + new or ["the order"])
-    return known
+        return "its settings", differ
+    mine, theirs = [_known_by(one) for one in units], [_known_by(one) for one in of]
+    if mine == theirs:
+        return None
+    gone = [f"{name} is not given or has changed" for name, *_ in theirs if (name, *_) not in mine]
+    new = [f"{name} is new or has changed" for name, *_ in mine if (name, *_) not in theirs]
+    return "what is read", gone + new or ["the order"]
 
 
 def _known_by(unit: Unit) -> tuple[str, str, int, int]:

@@ -83,6 +83,7 @@ def run_rounds(
     progress: HistoryProgress,
     publish: Publish,
     tell: Callable[[Told], None],
+    *,
     most: int | None = None,
 ) -> HistoryProgress:
     """Learn all that is left, from a version on, or up to `most` versions more. Raises UserError, ShardsLost,

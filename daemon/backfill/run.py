@@ -30,6 +30,7 @@ from daemon.learn.publishing import Fence, take_place, taken_over
 from daemon.learn.reader import Inputs, open_inputs
 from daemon.learn.resume.fitting import Fitted, fit_map
 from daemon.learn.resume.origin import LearnOptions, RunOrigin, find_origin
+from daemon.memory.fits import require_role
 from daemon.runtime.watchdog import Pulse
 from daemon.versions.algorithms import as_made
 from daemon.versions.storage import open_store
@@ -151,6 +152,8 @@ def begin_history(
     take_place(stack, inputs.versions.store, inputs.place, False, _sleep)
     newest = inputs.versions.newest_manifest()
     config = as_made(config, newest)
+    here = job.shards if job.address is None else 1  # what is on a cluster has memory of its own
+    require_role(config, "backfill", established=False, processes=here)
     recipe = recipe_of(config, job)
     known = None if newest is None else HistoryProgress.in_version(newest)
     progress = None if known is None or known.done else goes_on(known, recipe, units)
@@ -263,7 +266,7 @@ class BackfillRun:
         while True:
             try:
                 with self._shards(progress) as shards:
-                    run_rounds(shards, version, progress, publisher, self._tell, self._most)
+                    run_rounds(shards, version, progress, publisher, self._tell, most=self._most)
                 break
             except ShardsLost as error:
                 if publisher.number != base:

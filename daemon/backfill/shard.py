@@ -17,6 +17,7 @@ from checkpoints import Manifest, Version
 from daemon.backfill.blocks import BlockReader, RecordBlock
 from daemon.backfill.plan import Recipe, Unit, UnitPlace
 from daemon.catalogs import learner_catalog
+from daemon.config.objects import remember
 from daemon.config.schema import Config
 from daemon.feeding import decider_of
 from daemon.learn.compatible import decoder_of
@@ -107,6 +108,7 @@ class ShardLearner:
 
     def __init__(self, job: ShardJob, open_reader: OpenReader | None = None) -> None:
         self._job = job
+        remember(job.config.checkpoints)  # an actor's process read no configuration
         self._catalog = learner_catalog(job.config, lambda _: None)
         self._open_reader = open_reader or block_reader_of(job, self._catalog)
         self._reader: ReadsBlocks | None = None

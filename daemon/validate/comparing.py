@@ -19,7 +19,7 @@ its teams, and of no others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -47,12 +47,14 @@ NEARER = 0.03
 @dataclass(frozen=True, slots=True)
 class Scored:
     """What one look of a version at a panel gives: its measures; its scores of the lists in the order of
-    time, float32 [n, L]; by query what is two clicks away (AUC), NaN where nothing is.
+    time, float32 [n, L]; by query what is two clicks away (AUC), NaN where nothing is; average precision of
+    each judged query.
     """
 
     measures: Measures
     scores: Scores
     away: Float
+    precision: Float = field(default_factory=lambda: np.zeros(0))
 
 
 def are_nearer(one: Scores, other: Scores, lists: ShownLists) -> bool:

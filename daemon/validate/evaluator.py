@@ -113,11 +113,19 @@ class CandidateCache:
 
     Memory: the catalog as read and as mapped, and per open version its serving form (a matrix of the
     learner's dimension, 4 d^2 bytes; none for an untrained version 0) and one float32 per catalog object.
+    keep_forms: whether forms that are made are kept beside their versions.
     """
 
     def __init__(
-        self, versions: VersionStore, space: SpaceSpec, catalog: Catalog | None, serving: ServingConfig
+        self,
+        versions: VersionStore,
+        space: SpaceSpec,
+        catalog: Catalog | None,
+        serving: ServingConfig,
+        *,
+        keep_forms: bool = True,
     ) -> None:
+        self._keep_forms = keep_forms
         self._versions = versions
         self._space = space
         self._catalog = catalog
@@ -163,7 +171,7 @@ class CandidateCache:
 
     def _form_of(self, version: Version, chooser: ChoosesForms | None) -> ServedForm:
         """The version's serving form; version 0 stays open for good, so its W = I is not held."""
-        form = serving_form(self._versions, version, self._serving, chooser=chooser)
+        form = serving_form(self._versions, version, self._serving, self._keep_forms, chooser)
         if isinstance(form, DiagonalForm):
             return form  # the user's own ranking, or a learner's: no matrix either way
         W, folded = version.arrays.get("W"), folds(form) and not by_distance(form)

@@ -415,7 +415,7 @@ class Judge:
         """As `judge`, with what two versions are compared by."""
         out, scores = self._shown.judge(scorer, panel)
         shown = panel.in_time(scores)
-        each = np.zeros(0)
+        each = precision = np.zeros(0)
         if self._clicks is not None:
             by_clicks, each = self._clicks.judge(scorer, panel)
             out |= by_clicks
@@ -427,8 +427,9 @@ class Judge:
             fixed = self.fixed_table(scorer) if fixed is None else fixed
             table = np.concatenate([fixed, self._judged.table(scorer, seen)])
             out |= self._judged.summary([*self._judged.fixed, *seen], table)
+            precision = table[:, 0]
         known = {name: value for name, value in out.items() if not np.isnan(value)}
-        return Scored(known, shown, each)
+        return Scored(known, shown, each, precision)
 
     def shown_scores(self, scorer: Scorer, panel: Panel) -> Scores:
         """Scores of the lists in the order of time, float32[n, L], and nothing else. Raises NotFinite."""

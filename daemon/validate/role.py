@@ -15,6 +15,7 @@ import structlog
 from checkpoints.store import Unreachable
 from daemon.config.schema import Config
 from daemon.exits import EX_OK, EX_TEMPFAIL, UserError
+from daemon.memory.watch import watch_memory
 from daemon.runtime.leaving import learner_is_running
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime
 from daemon.telemetry import ValidateMetrics
@@ -98,6 +99,7 @@ def run(
     add_place(metrics.registry, config.checkpoints.path)
     with ExitStack() as stack:
         runtime = open_runtime(stack, config, metrics.registry, config.http.validate_port, load)
+        watch_memory(stack, metrics.registry, config, "validate")
         runtime.health.starting("reading objects and opening the log")
         inputs = open_inputs(stack, config, metrics, runtime.starting)
         validator = Validator(inputs, config.validate, inputs.rule)

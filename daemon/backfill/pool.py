@@ -1,0 +1,185 @@
+"""Pieces of work done side by side: in this process, by processes of this machine, or on Ray.
+
+A worker that is gone costs its pieces, which are done again: a piece has to be safe to be done twice. Workers
+end with the process that started them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from daemon.backfill.cluster import lost, ray_module, ray_running
+from daemon.backfill.rounds import ShardsLost
+from daemon.exits import EX_TEMPFAIL, UserError, as_user_error
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+ATTEMPTS = 5
+"""How often in a row, without a piece done between, workers may be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Who does the work. count: processes, 1 works in this one. address: of a Ray cluster, where `count`
+    pieces run at a time. nice: by how much processes give way."""
+
+    count: int = 1
+    address: str | None = None
+    nice: int = 0
+
+
+def done_by(
+    workers: Workers,
+    work: Callable[[T], R],
+    pieces: Sequence[T],
+    note: Callable[[str], None] = lambda _: None,
+) -> Iterator[tuple[T, R | UserError]]:
+    """Each piece with what `work`, a function of a module, made of it, in the order in which they are done.
+
+    An error that the user can put right comes in its place, and any other ends everything. note: hears of
+    workers that are lost. Raises UserError where that happens again and again, and where there is no Ray.
+    """
+    if workers.address is not None:
+        with ray_running(workers.address, workers.count):
+            yield from _on_ray(workers, work, pieces, note)
+    elif workers.count == 1 or len(pieces) <= 1:
+        for piece in pieces:
+            yield piece, _outcome(work, piece)
+    else:
+        yield from _by_processes(workers, work, pieces, note)
+
+
+def _outcome(work: Callable[[T], R], piece: T) -> R | UserError:
+    try:
+        return work(piece)
+    except Exception as error:
+        readable = as_user_error(error)
+        if readable is None:
+            raise
+        return readable
+
+
+class _Patience:
+    """Counts losses in a row."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note, self._losses = note, 0
+
+    def done(self) -> None:
+        """A piece is done."""
+        self._losses = 0
+
+    def lost(self, why: str) -> None:
+        """Workers are lost. Raises UserError where it happened too often."""
+        self._losses += 1
+        if self._losses >= ATTEMPTS:
+            raise UserError(
+                f"workers were lost {ATTEMPTS} times in a row: {why}",
+                "look at memory, take fewer --workers and give the same command again: what is done is kept",
+                EX_TEMPFAIL,
+            )
+        self._note(f"workers are lost ({why}); their work is done again")
+
+
+def _by_processes(
+    workers: Workers, work: Callable[[T], R], pieces: Sequence[T], note: Callable[[str], None]
+) -> Iterator[tuple[T, R | UserError]]:
+    from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    left, patience = list(range(len(pieces))), _Patience(note)
+    while left:
+        count = min(workers.count, len(left))
+        pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=_begin, initargs=(workers.nice,))
+        try:
+            running = {pool.submit(_outcome, work, pieces[at]): at for at in left}
+            while running:
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    at = running.pop(future)
+                    found = future.result()
+                    left.remove(at)
+                    patience.done()
+                    yield pieces[at], found
+        except BrokenProcessPool:
+            patience.lost("a process had too little memory, or was ended from outside")
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _on_ray(
+    workers: Workers, work: Callable[[T], R], pieces: Sequence[T], note: Callable[[str], None]
+) -> Iterator[tuple[T, R | UserError]]:
+    ray, patience = ray_module(), _Patience(note)
+    remote = ray.remote(num_cpus=1, max_retries=0)(_piece)
+    waiting, running = list(range(len(pieces))), dict[Any, int]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers.count:
+                at = waiting.pop(0)
+                with lost():
+                    running[remote.remote(work, pieces[at], workers.nice)] = at
+            with lost():
+                (done,), _ = ray.wait(list(running), num_returns=1)
+            at = running.pop(done)
+            try:
+                with lost():
+                    found = ray.get(done)
+            except ShardsLost as error:
+                waiting.append(at)
+                patience.lost(str(error))
+                continue
+            patience.done()
+            yield pieces[at], found
+    except ShardsLost as error:
+        raise UserError(
+            f"Ray is gone: {error}",
+            "look at the cluster, then give the same command again: what is done is kept",
+            EX_TEMPFAIL,
+        ) from error
+    finally:
+        for one in running:
+            with suppress(Exception):
+                ray.cancel(one, force=True)
+
+
+def _piece(work: Callable[[T], R], piece: T, nice: int) -> R | UserError:
+    """A piece in a worker of Ray, which may have done others before."""
+    if nice:
+        os.setpriority(os.PRIO_PROCESS, 0, max(nice, os.getpriority(os.PRIO_PROCESS, 0)))
+    _quiet()
+    return _outcome(work, piece)
+
+
+def _begin(nice: int) -> None:
+    """In a process of the pool: leave stops to its parent, end with it, give way."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
+    if nice:
+        os.nice(nice)
+    _quiet()
+
+
+def _quiet() -> None:
+    """What the roles log is for those who watch a role."""
+    from daemon.runtime.logs import configure
+
+    configure("error", "auto", "worker")
+
+
+def _end_with_parent() -> None:
+    from multiprocessing import parent_process
+    from multiprocessing.connection import wait
+
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(EX_TEMPFAIL)  # what it wrote is whole or not there

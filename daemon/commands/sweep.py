@@ -1,0 +1,219 @@
+"""`tripletd sweep`: which settings learn best from the same history, judged on the same held-out lists."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from daemon.commands import common
+from daemon.commands.common import ConfigOption, JsonOption, config_file, load
+from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE, UserError
+from daemon.text import safe
+
+try:
+    from streams.feed.options import FORMATS  # light: without a reader
+except ImportError:  # another project's `streams`: the command line says so before any command runs
+    FORMATS = ()  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+    from rich.status import Status
+
+    from daemon.sweep.grid import Grid, Setting
+    from daemon.sweep.run import SweepReport, Swept
+    from daemon.sweep.table import SweepRow
+
+
+def sweep(
+    *,
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="Files, patterns, folders whose files belong together, s3://..., log:..., kafka://...",
+        ),
+    ],
+    config: ConfigOption = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", "-s", metavar="SECTION.KEY=V,V...", help="A key with its values; may be repeated."
+        ),
+    ] = None,
+    grid: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="TOML with lists of values; of several files each is a grid of its own."
+        ),
+    ] = None,
+    random: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="So many settings drawn from the grid.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="What --random draws by.")] = 0,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where results and versions are kept.")] = Path(
+        "sweep"
+    ),
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MEASURE",
+            help="What settings are placed by: map_full where there are judgments, else map_shown; or "
+            "preference, hop_auc, loss.",
+        ),
+    ] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="As for feed; detected if left out.")
+    ] = None,
+    mapping: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What the columns mean, as for feed: a name or a file.")
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, max=1024, metavar="N", help="Processes side by side, a core each.")
+    ] = 1,
+    address: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Of a Ray cluster, whose cores are the workers.")
+    ] = None,
+    max_events_per_second: Annotated[
+        float, typer.Option(min=0.0, metavar="N", help="Of all workers together; 0: no limit.")
+    ] = 0.0,
+    nice: Annotated[
+        int, typer.Option(min=0, max=19, metavar="N", help="By how much the workers give way.")
+    ] = 0,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table there, too.")] = None,
+    json_: JsonOption = False,
+) -> int:
+    """Learn history with many settings, judge them on the same held-out lists, and say which is best.
+
+    A run that was ended, whatever ended it, goes on with the same command; finished settings are kept.
+    """
+    from daemon.backfill.pool import Workers
+    from daemon.feed import stderr_console
+    from daemon.judging.versions import COMPARED, default_measure
+    from daemon.runtime.logs import configure
+    from daemon.sweep.grid import settings_of
+    from daemon.sweep.run import SweepJob
+    from daemon.sweep.run import sweep as run
+    from daemon.sweep.settings import check_base, trials_of
+    from daemon.sweep.table import csv_of, rows_of
+
+    if format_ is not None and format_ not in FORMATS:
+        raise UserError(f"--format {format_!r} is not known", f"use one of {', '.join(FORMATS)}", EX_USAGE)
+    if by is not None and by not in COMPARED:
+        raise UserError(f"--by {by!r} is not known", f"use one of {', '.join(COMPARED)}", EX_USAGE)
+    base = load(config, None)
+    configure("error", base.log.format, "sweep")
+    check_base(base)
+    settings = settings_of(_grids(set_ or [], grid or []), random, seed)
+    trials = trials_of(config_file(config), settings, out.absolute())
+    job = SweepJob(
+        sources, out.absolute(), format_, mapping, Workers(workers, address, nice), max_events_per_second
+    )
+    console = stderr_console()
+    status = console.status("reading") if console.is_terminal else None
+    if status is not None:
+        status.start()
+    try:
+        swept = run(base, trials, job, _reporter(console, status))
+    finally:
+        if status is not None:
+            status.stop()
+    measure = by or default_measure(base)
+    rows = rows_of(settings, swept.results, measure)
+    if csv is not None:
+        csv.write_text(csv_of(rows), encoding="utf-8")
+    _write(rows, measure, settings, swept, as_json=json_)
+    return EX_OK if rows else EX_DATAERR
+
+
+def _grids(options: Sequence[str], files: Sequence[Path]) -> list[Grid]:
+    """One grid of each file, or one, with the keys of --set in each."""
+    from daemon.config.load import read_toml
+    from daemon.sweep.grid import check_keys, grid_of_options, grid_of_table
+
+    given = grid_of_options(options)
+    grids: list[Grid] = [{**grid_of_table(read_toml(path), str(path)), **given} for path in files]
+    grids = grids or [given]
+    if not all(grids):
+        raise UserError("there is no key to sweep", "name some, such as --set learner.C=0.01,0.1,1", EX_USAGE)
+    for one in grids:
+        check_keys(one)
+    return grids
+
+
+def _reporter(console: Console, status: Status | None) -> SweepReport:
+    from daemon.sweep.run import SweepReport
+
+    def note(text: str) -> None:
+        if status is not None and text.startswith("reading "):
+            status.update(safe(text))
+        elif not text.startswith("reading "):
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def progress(done: int, every: int) -> None:
+        if status is not None:
+            status.update(f"{done:,} of {every:,} settings are done")
+
+    return SweepReport(note, progress)
+
+
+def _write(
+    rows: Sequence[SweepRow], measure: str, settings: Sequence[Setting], swept: Swept, *, as_json: bool
+) -> None:
+    from daemon.sweep.table import document, winner
+
+    failed = {settings[at].name: str(error) for at, error in swept.failed.items()}
+    if as_json:
+        more = {"lists": swept.basis.lists, "fresh": swept.fresh, "seconds": round(swept.seconds, 3)}
+        common.write_json(document(rows, measure, failed, more))
+        return
+    if rows:
+        common.console().print(_table(rows, measure))
+        said, lines = winner(rows)
+        common.say("")
+        common.say(f"{said} ({measure} on {swept.basis.lists:,} held-out lists)")
+        for line in lines:
+            common.say(f"  {line}")
+    for name, why in failed.items():
+        common.say(f"{name}: not judged: {why}")
+
+
+def _table(rows: Sequence[SweepRow], measure: str) -> Any:
+    from daemon.judging.versions import PREFERENCE, PREFERENCE_ERROR
+    from daemon.sweep.grid import varied
+    from daemon.sweep.table import all_keys
+
+    keys = varied([one.setting for one in rows]) or all_keys(rows)
+    made = common.table(
+        *keys, right=(measure, "±", "to best", "±", "", "over own ranking", "preference", "seconds")
+    )
+    for row in rows:
+        values, placed = row.setting.overrides(), row.placed
+        measures = row.result.scores.measures
+        told = "best" if placed.is_best else "within noise" if placed.noise else ""
+        prefers = measures.get(PREFERENCE)
+        preference = "-" if prefers is None else f"{prefers:+.3f} ± {2 * measures[PREFERENCE_ERROR]:.3f}"
+        made.add_row(
+            *(safe(_shown(values.get(key, "-"))) for key in keys),
+            f"{placed.score.mean:.4f}",
+            _number(placed.score.half_width()),
+            "" if placed.is_best else f"{placed.to_best.mean:+.4f}",
+            "" if placed.is_best else _number(placed.to_best.half_width()),
+            told,
+            _number(row.over_own, "+.4f"),
+            preference,
+            f"{row.result.seconds:.1f}",
+        )
+    return made
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _number(value: float, form: str = ".4f") -> str:
+    return format(value, form) if math.isfinite(value) else "-"

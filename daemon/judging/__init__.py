@@ -1,0 +1,1 @@
+"""Versions judged on the same held-out lists: what each scores, and which differ for sure."""

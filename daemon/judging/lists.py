@@ -1,0 +1,116 @@
+"""The held-out lists that versions are judged on: of history in files, as a backfill finds them, and of a
+log's holdout topic, as `validate` does; nothing is written."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import msgpack
+from xxhash import xxh3_128
+
+from daemon.backfill.judging import newest_lists
+from daemon.backfill.plan import HistoryProgress
+from daemon.config.schema import Config
+from daemon.exits import EX_DATAERR, EX_UNAVAILABLE, UserError
+from daemon.validate.holdout import Holdout
+from daemon.validate.inputs import lists_per_held_out
+from streams.catalog import Catalog
+from streams.codec import decode_impression, encode_impression
+from streams.event import Impression
+from streams.open import open_source
+from streams.poison import Poison
+from streams.queries import VectorMaps
+from streams.source import Address, OutRecord, TopicIdentity, parse_address
+
+POLL_SECONDS = 0.2
+
+
+def lists_of_history(config: Config, catalog: Catalog | None, progress: HistoryProgress) -> list[Impression]:
+    """The newest held-out lists of what a backfill reads: of its files, and of the holdout topics of its
+    logs; by time, each once, at most `validate.window`."""
+    found = {one.id: one for one in newest_lists(config, catalog, progress)}
+    logs = dict.fromkeys(one.name.rpartition("#")[0] for one in progress.units if not one.paths)
+    for name in logs:
+        for one in lists_of_topic(parse_address(name), config, catalog):
+            found.setdefault(one.id, one)
+    return sorted(found.values(), key=lambda one: (one.ts, one.id))[-config.validate.window :]
+
+
+def lists_of_topic(
+    address: Address, config: Config, catalog: Catalog | None, queries: VectorMaps | None = None
+) -> list[Impression]:
+    """The window that `validate` has of the stream at `address` now, oldest first. queries: what takes
+    queries of other models to the space. Raises UserError where the log does not answer."""
+    with closing(open_source(address.holdout)) as source:
+        ends = {partition: stop for partition, (_, stop) in source.bounds().items()}
+        held = Holdout(
+            source,
+            _Unwritten(),
+            space=config.space_spec(),
+            catalog=catalog,
+            size=config.validate.window,
+            spread=lists_per_held_out(config.feed),
+            upto=ends,
+        )
+        held.queries = queries or {}
+        while not held.caught_up():
+            held.poll(POLL_SECONDS, _give_up)
+        return [one.impression for one in held.window]
+
+
+class _Unwritten:
+    """A sink for dead letters of lists that are only looked at: `validate` writes them."""
+
+    max_record_bytes = sys.maxsize
+
+    def identity(self) -> TopicIdentity:
+        """Of no topic."""
+        raise LookupError("dead letters of lists that are only looked at are not written")
+
+    def send(self, records: Sequence[OutRecord]) -> list[tuple[int, int]]:
+        """Drops them."""
+        return [(0, 0)] * len(records)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _give_up(_seconds: float, error: Exception) -> bool:
+    raise UserError(f"the holdout topic cannot be read: {error}", "see that the log answers", EX_UNAVAILABLE)
+
+
+def kept_lists(path: Path) -> tuple[list[Impression], str]:
+    """Lists that were kept, and the digest of their file. Raises UserError where it is damaged."""
+    try:
+        data = path.read_bytes()
+        return [decode_impression(one) for one in msgpack.unpackb(data)], xxh3_128(data).hexdigest()
+    except (OSError, ValueError, Poison, msgpack.UnpackException) as error:
+        raise UserError(
+            f"{path}: the held-out lists cannot be read: {error}", "name another folder", EX_DATAERR
+        ) from None
+
+
+def keep_lists(path: Path, lists: Sequence[Impression]) -> str:
+    """Keep lists in a file, durable and whole or not there; the digest of the file."""
+    data = msgpack.packb([encode_impression(one) for one in lists])
+    temporary = path.with_suffix(".new")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_folder(path.parent)
+    return xxh3_128(data).hexdigest()
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,186 @@
+"""One version of a folder scored on held-out lists, in whichever process: the same numbers to the bit.
+
+What `validate` measures is measured by its own code, with one difference: no form is chosen and none is kept
+beside a version. A version whose form `validate` chose is scored in that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from checkpoints.store import CheckpointError
+from daemon.catalogs import learner_catalog
+from daemon.config.schema import Config
+from daemon.exits import EX_DATAERR, UserError
+from daemon.judging.lists import kept_lists
+from daemon.judging.samples import Sample, Scores
+from daemon.validate import measures
+from daemon.validate.comparing import Scored, told_by_order
+from daemon.validate.evaluator import Candidate, CandidateCache, CandidateRejected
+from daemon.validate.inputs import holdout_rule, open_judgments
+from daemon.validate.judge import Judge, JudgedQueries
+from daemon.validate.measures import Float, Preference
+from daemon.validate.scorer import MappedObjects, NotFinite, Panel
+from daemon.versions.storage import open_store
+from streams.catalog import Catalog
+from streams.event import Impression
+
+PREFERENCE, PREFERENCE_ERROR = "preference", "preference_error"
+"""How much users prefer a version's order to that of version 0, on average over queries, and its error."""
+MAP_FULL, MAP_SHOWN = "map_full", "map_shown"
+COMPARED = (MAP_FULL, MAP_SHOWN, PREFERENCE, "hop_auc", "loss")
+"""Measures that two versions are compared by, query by query."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeTask:
+    """A version to score: its number in the folder of config.checkpoints.path, and the file of the lists."""
+
+    config: Config
+    number: int
+    lists: str
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedVersion:
+    """What came of it. events: applied up to it; hash: of its state; zero: what version 0 scores there."""
+
+    number: int
+    hash: str
+    events: int
+    scores: Scores
+    zero: Scores
+
+
+def default_measure(config: Config) -> str:
+    """What versions are placed by where nobody says: mAP by judgments where there are some, else by the
+    clicks in the shown lists."""
+    return MAP_FULL if config.validate.judgments else MAP_SHOWN
+
+
+def judge_version(task: JudgeTask) -> JudgedVersion:
+    """Score one version. Raises UserError for one that cannot be read or ranked, and of what was learned in
+    another space."""
+    with threadpool_limits(limits=1):
+        desk = _desk(task.lists)
+        try:
+            opened = desk.opened(task.config)
+            zero = opened.open(0)
+            version = opened.open(task.number)
+            scores, at_zero = (desk.scores(task.config, one, zero) for one in (version, zero))
+        except (CandidateRejected, NotFinite, CheckpointError) as error:
+            raise UserError(
+                f"version {task.number} in {task.config.checkpoints.path} cannot be judged: {error}",
+                "leave it out, or learn it again",
+                EX_DATAERR,
+            ) from error
+        opened.keep(0)
+        manifest = version.manifest
+        return JudgedVersion(version.number, manifest.state_hash, version.events, scores, at_zero)
+
+
+class JudgeDesk:
+    """Lists with what is made of them once in a process, whichever versions follow: the catalog, the open
+    version 0 of the newest folder, the panel and version 0's scores."""
+
+    def __init__(self, lists: Sequence[Impression]) -> None:
+        self._lists = lists
+        self._catalog: tuple[str, Catalog | None] | None = None
+        self._opened: tuple[str, CandidateCache] | None = None
+        self._made: tuple[tuple[str, str, str], Judge, Panel, Scored] | None = None
+
+    def opened(self, config: Config) -> CandidateCache:
+        """Opens versions of a configuration's folder; no form is kept beside them."""
+        place = repr((config.checkpoints.path, config.catalog, config.space_spec(), config.serving))
+        if self._opened is None or self._opened[0] != place:
+            self._opened = None  # before the next one is there, or both take memory
+            versions = open_store(config.checkpoints.path).versions
+            spec, catalog = config.space_spec(), self._catalog_of(config)
+            cached = CandidateCache(versions, spec, catalog, config.serving, keep_forms=False)
+            self._opened = place, cached
+        return self._opened[1]
+
+    def _catalog_of(self, config: Config) -> Catalog | None:
+        place = repr((config.catalog, config.space_spec()))
+        if self._catalog is None or self._catalog[0] != place:
+            self._catalog = place, learner_catalog(config, lambda _: None)
+        return self._catalog[1]
+
+    def scores(self, config: Config, version: Candidate, zero: Candidate) -> Scores:
+        """Of a version, against version 0 of its folder. Raises NotFinite, UserError."""
+        judge, panel, at_zero = self._ready(config, zero)
+        found = at_zero if version.number == 0 else judge.look(version.scorer, panel)
+        samples = samples_of(panel, found, at_zero, is_zero=version.number == 0)
+        own = dict(found.measures) | dict(version.measures)
+        if PREFERENCE in samples:
+            preference = Preference.of(_means(samples[PREFERENCE]).tolist())
+            if preference.queries > 1:
+                own |= {PREFERENCE: preference.mean, PREFERENCE_ERROR: preference.error}
+        return Scores(own, samples)
+
+    def _ready(self, config: Config, zero: Candidate) -> tuple[Judge, Panel, Scored]:
+        objects = zero.objects
+        known = objects.map_id, zero.manifest.state_hash, repr((config.validate, config.serving))
+        if self._made is None or self._made[0] != known:
+            judge = judge_of(config, objects)
+            panel = judge.panel(self._lists)
+            self._made = known, judge, panel, judge.look(zero.scorer, panel)
+        return self._made[1:]
+
+
+@cache
+def _desk(lists: str) -> JudgeDesk:
+    """Of the file that is read in this process."""
+    return JudgeDesk(kept_lists(Path(lists))[0])
+
+
+def judge_of(config: Config, objects: MappedObjects) -> Judge:
+    """As `validate` has it: with judgments where they are configured."""
+    judgments, judged = open_judgments(config), None
+    if judgments is not None:
+        bound = judgments.bind(objects.ids)
+        judged = JudgedQueries(objects, bound, holdout_rule(config), config.validate.max_queries)
+    return Judge(objects, judged, config.validate.max_queries)
+
+
+def samples_of(panel: Panel, found: Scored, zero: Scored, *, is_zero: bool = False) -> dict[str, Sample]:
+    """By measure, what each query of the panel says. Pure."""
+    lists = panel.lists.in_order(panel.order)
+    query, queries = panel.in_time(panel.group), len(panel.queries)
+    ranks = measures.shown_ranks(found.scores, lists.valid)
+    precision = measures.shown_average_precision(ranks, lists.clicked, lists.weights)
+    loss = measures.shown_hinge(found.scores, lists.clicked, lists.valid)
+    samples = {
+        MAP_SHOWN: Sample.of_lists(precision, query, queries),
+        "loss": Sample.of_lists(loss, query, queries),
+    }
+    if len(found.away):
+        samples["hop_auc"] = Sample.of_queries(found.away)
+    if len(found.precision):
+        samples[MAP_FULL] = Sample.of_queries(found.precision)
+    if not is_zero:
+        told = told_by_order(found.scores, zero.scores, lists, _plain(panel))
+        by_lists = Sample.of_lists(told, query, queries)
+        means = np.where(by_lists.lists > 0, _all_means(by_lists), np.nan)
+        samples[PREFERENCE] = Sample.of_queries(means)
+    return samples
+
+
+def _plain(panel: Panel) -> measures.Mask:
+    """Lists that no two versions made together, bool [n], in the order of time."""
+    drafts = [panel.impressions[place].draft for place in np.argsort(panel.order).tolist()]
+    return np.array([draft is None or len(draft.models) != 2 for draft in drafts], bool)
+
+
+def _all_means(sample: Sample) -> Float:
+    return np.divide(sample.sums, sample.lists, out=np.zeros_like(sample.sums), where=sample.lists > 0)
+
+
+def _means(sample: Sample) -> Float:
+    return sample.sums[sample.lists > 0]

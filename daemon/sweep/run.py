@@ -1,0 +1,210 @@
+"""`tripletd sweep`: opens, finds the held-out lists, has every setting learned and judged, and keeps results.
+
+What is durable: the held-out lists and what is read (once, before anything runs), each setting's versions,
+and a line for each setting that is judged. The same command goes on from there, whatever ended it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from xxhash import xxh3_128
+
+from daemon.backfill.plan import Recipe, Unit, begins
+from daemon.backfill.pool import Workers, done_by
+from daemon.backfill.run import BackfillJob, recipe_of
+from daemon.backfill.sources import units_of
+from daemon.catalogs import FOLDER, learner_catalog
+from daemon.config.schema import Config
+from daemon.exits import EX_DATAERR, EX_UNAVAILABLE, EX_USAGE, UserError
+from daemon.judging.lists import keep_lists, kept_lists, lists_of_history
+from daemon.sweep.grid import SPLIT
+from daemon.sweep.learning import GroupTask, do_group, job_of, share_catalogs
+from daemon.sweep.results import (
+    LISTS,
+    ResultsFile,
+    SettingResult,
+    SweepBasis,
+    refuse_other,
+)
+from daemon.sweep.settings import Trial, grouped
+
+TOGETHER = 8
+"""Settings that a worker learns side by side: of reading, which they share, an eighth is left to each."""
+
+
+ALONE = Workers()
+
+
+@dataclass(frozen=True, slots=True)
+class SweepJob:
+    """What is asked for besides the settings. sources, format, mapping: as of a backfill; out: the folder of
+    results. events_per_second: of all workers together, 0: no limit."""
+
+    sources: Sequence[str]
+    out: Path
+    format: str | None = None
+    mapping: str | None = None
+    workers: Workers = ALONE
+    events_per_second: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What came of it. results: by setting in the order asked for, None of those in `failed`, which has why.
+    fresh: settings that this run judged; records: that its learners were given."""
+
+    basis: SweepBasis
+    results: Sequence[SettingResult | None]
+    failed: Mapping[int, UserError]
+    fresh: int
+    records: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class SweepReport:
+    """Hears what goes on. note: a line worth knowing; progress: settings judged, of how many."""
+
+    note: Callable[[str], None] = lambda _: None
+    progress: Callable[[int, int], None] = lambda _done, _all: None
+
+
+def sweep(config: Config, trials: Sequence[Trial], job: SweepJob, report: SweepReport) -> Swept:
+    """Learn and judge every setting. Raises UserError where nothing can be begun, and where workers are lost
+    again and again."""
+    began = time.monotonic()
+    units = units_of(job.sources, lambda name: report.note(f"reading {name} for its digest"))
+    if not units:
+        raise UserError("there is nothing to read", "name files, folders or a log with records", EX_USAGE)
+    with ExitStack() as stack:
+        results = ResultsFile(stack, job.out)
+        basis = _basis(config, job, units, results, report)
+        run = SweepRun(job, basis, results, report)
+        run(trials)
+        found = [results.known.get(one.scored) for one in trials]
+        failed = {at: run.failed[one.scored] for at, one in enumerate(trials) if one.scored in run.failed}
+        return Swept(basis, found, failed, run.fresh, run.records, time.monotonic() - began)
+
+
+def _basis(
+    config: Config, job: SweepJob, units: Sequence[Unit], results: ResultsFile, report: SweepReport
+) -> SweepBasis:
+    """What is learned from and judged on: as the folder has it, or found now."""
+    recipe = _shared_recipe(config, job)
+    judged = _judged(config)
+    lists_file = job.out / LISTS
+    if (known := results.basis) is not None:
+        refuse_other(known, recipe, units, judged)
+        if kept_lists(lists_file)[1] != known.digest:
+            raise UserError(f"{lists_file}: was changed", "name another folder with --out", EX_DATAERR)
+        if results.known:
+            report.note(f"going on: {len(results.known):,} settings are done in {job.out}")
+        return known
+    report.note("reading the newest held-out lists")
+    config = in_folder(config, job.out)
+    share_catalogs(Path(config.checkpoints.path), job.out / FOLDER)
+    progress = begins(_whole_recipe(config, job, recipe.now_ms), units, 0)
+    lists = lists_of_history(config, learner_catalog(config, lambda _: None), progress)
+    least = config.validate.least_impressions
+    if len(lists) < least:
+        raise UserError(
+            f"{len(lists)} held-out lists, {least} are needed to judge settings by",
+            "give more history, raise feed.holdout_share, or lower validate.min_impressions",
+            EX_UNAVAILABLE,
+        )
+    basis = SweepBasis(recipe, tuple(units), judged, len(lists), keep_lists(lists_file, lists))
+    results.begin(basis)
+    return basis
+
+
+def in_folder(config: Config, out: Path) -> Config:
+    """The configuration as it is before any setting learned: with an empty checkpoint folder of its own."""
+    kept = config.checkpoints.model_copy(update={"path": str(out / "before")})
+    return replace(config, checkpoints=kept, origins={**config.origins, "checkpoints.path": "cli"})
+
+
+def _whole_recipe(config: Config, job: SweepJob, now_ms: int | None) -> Recipe:
+    return recipe_of(config, _job(job, now_ms))
+
+
+def _job(job: SweepJob, now_ms: int | None) -> BackfillJob:
+    return job_of(
+        BackfillJob(job.sources, job.format, job.mapping, now_ms=now_ms),
+        job.events_per_second,
+        job.workers.count,
+    )
+
+
+def _shared_recipe(config: Config, job: SweepJob) -> Recipe:
+    """What is the same for every setting: of [feed] what says which lists are held out."""
+    recipe = _whole_recipe(config, job, None)
+    split = {name.partition(".")[2] for name in SPLIT}
+    return replace(recipe, feed={name: one for name, one in recipe.feed.items() if name in split})
+
+
+def _judged(config: Config) -> dict[str, Any]:
+    """Whatever the numbers depend on besides the setting, the units and the lists."""
+    catalog = learner_catalog(in_folder(config, Path(config.checkpoints.path)), lambda _: None)
+    return {
+        "catalog": None if catalog is None else catalog.digest,
+        "space": config.space_spec().id,
+        "validate.window": config.validate.window,
+        "validate.max_queries": config.validate.max_queries,
+        "validate.judgments": _judgments_digest(config),
+    }
+
+
+def _judgments_digest(config: Config) -> str:
+    kind, _, path = config.validate.judgments.partition(":")
+    if not kind:
+        return ""
+    try:
+        return f"{kind}:{xxh3_128(Path(path).read_bytes()).hexdigest()}"
+    except OSError as error:
+        raise UserError(
+            f"validate.judgments: {path}: {error.strerror}", "correct the name", EX_UNAVAILABLE
+        ) from None
+
+
+class SweepRun:
+    """The settings that are left, learned and judged in groups. failed: by `scored`, why; fresh: settings
+    that were judged; records: that their learners were given."""
+
+    def __init__(self, job: SweepJob, basis: SweepBasis, results: ResultsFile, report: SweepReport) -> None:
+        self._job, self._basis, self._results, self._report = job, basis, results, report
+        self.failed: dict[str, UserError] = {}
+        self.fresh = self.records = 0
+
+    def __call__(self, trials: Sequence[Trial]) -> None:
+        """Have them done; those that are in the results already are."""
+        distinct = {one.scored: one for one in trials}
+        left = [one for scored, one in distinct.items() if scored not in self._results.known]
+        done = len(distinct) - len(left)
+        self._report.progress(done, len(distinct))
+        for task, outcome in done_by(self._job.workers, do_group, self._tasks(left), self._report.note):
+            if isinstance(outcome, UserError):
+                self.failed |= {one.scored: outcome for one in task.trials}
+                continue
+            for scored, found in outcome:
+                if isinstance(found, UserError):
+                    self.failed[scored] = found
+                else:
+                    self._results.add(found)
+                    self.fresh += 1
+            self.records += sum(
+                {one.hash: one.records for _, one in outcome if not isinstance(one, UserError)}.values()
+            )
+            done += len(outcome)
+            self._report.progress(done, len(distinct))
+
+    def _tasks(self, trials: Sequence[Trial]) -> list[GroupTask]:
+        job = _job(self._job, self._basis.recipe.now_ms)
+        catalogs, lists = str(self._job.out / FOLDER), str(self._job.out / LISTS)
+        groups = grouped(trials, self._job.workers.count, TOGETHER)
+        return [GroupTask(group, job, self._basis.units, catalogs, lists) for group in groups]
