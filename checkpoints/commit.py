@@ -16,6 +16,9 @@ import json
 import os
 import socket
 import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
@@ -59,6 +62,23 @@ def read_manifest(store: BlobStore, number: int) -> Manifest:
     return manifest
 
 
+def read_manifests(store: BlobStore, numbers: Sequence[int]) -> list[Manifest | Damaged]:
+    """The manifest of each, or why it cannot be read; several at once where each is a request. Raises
+    Unreachable.
+    """
+
+    def read(number: int) -> Manifest | Damaged:
+        try:
+            return read_manifest(store, number)
+        except Damaged as error:
+            return error
+
+    if len(numbers) < 2 or not isinstance(store, LateListing):
+        return [read(number) for number in numbers]
+    with ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="manifests") as pool:
+        return list(pool.map(read, numbers))
+
+
 def numbers(store: BlobStore) -> list[int]:
     """Every number that is taken, ascending: versions, claims, and where a file or link is in the way."""
     committed, in_the_way = _taken(store)
@@ -81,6 +101,8 @@ def _missing(store: BlobStore, number: int) -> Damaged:
 
 FULL_LOOK_S = 10.0
 """Between two full looks of `Listing.poll`, which otherwise only asks whether there is a next number."""
+READS_AT_ONCE = 8
+"""Manifests on their way at the same time where each is a request."""
 
 
 class Listing:
@@ -116,24 +138,48 @@ class Listing:
 
     def claims(self) -> list[int]:
         """Numbers that writers took to fence off older ones, ascending."""
-        return [n for n, claim in self._kinds().items() if claim]
+        return self.versions_and_claims()[1]
+
+    def versions_and_claims(self) -> tuple[list[int], list[int]]:
+        """`versions` and `claims`, by one look."""
+        kinds = self._kinds()
+        return [n for n, claim in kinds.items() if not claim], [n for n, claim in kinds.items() if claim]
 
     def candidates(self) -> list[int]:
         """Versions, and numbers in whose folder's place something else stands: once a version, maybe."""
-        return sorted({*self.versions(), *_taken(self._store)[1]})
+        committed, in_the_way = _taken(self._store)
+        return sorted({n for n, claim in self._kinds_of(committed).items() if not claim} | in_the_way)
+
+    def newest_first(self) -> Iterator[tuple[int, Manifest | Damaged]]:
+        """`candidates`, descending, each with its manifest, or why it cannot be read.
+
+        One look, and then no manifest is read before it is asked for: however many versions there are, the
+        newest costs the same. Raises Unreachable.
+        """
+        committed, in_the_way = _taken(self._store)
+        for number in sorted(committed | in_the_way, reverse=True):
+            if self._claims.get(number):
+                continue
+            try:
+                found = read_manifest(self._store, number)
+            except Damaged as error:
+                yield number, error
+                continue
+            self._claims[number] = found.kind == "claim"
+            if found.kind != "claim":
+                yield number, found
 
     def _kinds(self) -> dict[int, bool]:
-        found = {}
-        for number in sorted(_taken(self._store)[0]):
-            if number not in self._claims:
-                try:
-                    self._claims[number] = read_manifest(self._store, number).kind == "claim"
-                except Damaged:
-                    found[number] = False
-                    continue
-            found[number] = self._claims[number]
-        self._claims = {n: claim for n, claim in self._claims.items() if n in found}
-        return found
+        return self._kinds_of(_taken(self._store)[0])
+
+    def _kinds_of(self, committed: set[int]) -> dict[int, bool]:
+        """Whether each is a claim, ascending; a damaged one counts as a version."""
+        unknown = [number for number in sorted(committed) if number not in self._claims]
+        for number, read in zip(unknown, read_manifests(self._store, unknown), strict=True):
+            if isinstance(read, Manifest):
+                self._claims[number] = read.kind == "claim"
+        self._claims = {n: claim for n, claim in self._claims.items() if n in committed}
+        return {number: self._claims.get(number, False) for number in sorted(committed)}
 
 
 def new_line() -> str:
@@ -174,9 +220,9 @@ def claim(store: BlobStore, after: int = -1, line: str | None = None) -> Epoch:
     """
     store.sweep()
     writer, number = os.urandom(16).hex(), max(0, after)
-    line = line or _newest_line(store) or new_line()
     while True:
         taken = numbers(store)
+        line = line or _newest_line(store, taken) or new_line()
         if not taken:
             return Epoch(0, writer, 0, line)
         number = max(taken[-1], number) + 1
@@ -190,12 +236,14 @@ def claim(store: BlobStore, after: int = -1, line: str | None = None) -> Epoch:
         return Epoch(number, writer, number + 1, line)
 
 
-def _newest_line(store: BlobStore) -> str:
-    """The line of the newest version that can be read, "" where it has none."""
-    for number in reversed(numbers(store)):
+def _newest_line(store: BlobStore, taken: Sequence[int]) -> str:
+    """The line of the newest version that can be read, "" where it has none. Raises Unreachable: the line of
+    an older one may be another.
+    """
+    for number in reversed(taken):
         try:
             record = read_manifest(store, number)
-        except CheckpointError:
+        except Damaged:
             continue
         if record.kind == "version":
             return record.line
@@ -328,13 +376,21 @@ def _claimed_by(store: BlobStore, number: int) -> str:
 
 
 def _sweep_orphans(store: BlobStore, claimed: int) -> None:
-    """Remove state files up to `claimed` that no manifest names: their writers are dead or superseded."""
+    """Remove state files up to `claimed` that no manifest names: their writers are dead or superseded.
+
+    Where each look is a request, the one state of a folder with a manifest is not looked at: it is that of
+    the version, or what a writer that was fenced off left under the claim, and goes with it.
+    """
     keys = listed(store, VERSIONS, manifest_key, manifest_number)
     committed = {n for n in map(manifest_number, keys) if n is not None}
-    for key in keys:
-        number, name = folder_number(key), key.rpartition("/")[2]
-        if number is None or number > claimed or not name.startswith("state-"):
+    states = [(folder_number(key), key) for key in keys if key.rpartition("/")[2].startswith("state-")]
+    count = Counter(number for number, _ in states)
+    for number, key in states:
+        if number is None or number > claimed:
             continue
+        if number in committed and count[number] == 1 and isinstance(store, LateListing):
+            continue
+        name = key.rpartition("/")[2]
         with contextlib.suppress(CheckpointError):
             gone = number not in committed and not is_there(store, manifest_key(number))
             if gone or all(name != f.name for f in read_manifest(store, number).files):

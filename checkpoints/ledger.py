@@ -379,7 +379,7 @@ class Ledger:
 
     def _listed(self) -> tuple[list[int], list[int], list[int]]:
         """Numbers of entries, of snapshots, and of entries written off; each ascending."""
-        keys = listed(self._store, LEDGER, ledger_key, _last_said)
+        keys = listed(self._store, LEDGER, ledger_key, _last_said, first=1)
         kinds = (ledger_number, folded_number, lost_number)
         entries, folded, lost = (sorted(n for n in map(of, keys) if n is not None) for of in kinds)
         return entries, folded, lost

@@ -50,7 +50,7 @@ def tail_key(k: int) -> str:
 
 def newest_fold(store: BlobStore) -> int:
     """The number of the newest snapshot; 0 without one."""
-    keys = listed(store, FOLDER, folded_key, _folded_number)
+    keys = listed(store, FOLDER, folded_key, _folded_number, first=1)
     return max((n for n in map(_folded_number, keys) if n is not None), default=0)
 
 

@@ -74,13 +74,14 @@ def prune(
     """
     store = version_store.store
     gone = []
-    for number in plan(version_store.versions(), protected(), keep):
+    versions, claims = version_store.listing.versions_and_claims()
+    for number in plan(versions, protected(), keep):
         fence()
         add_line(store, _history_line(version_store, number))
         fence()
         if number not in protected() and _delete_unnamed(store, number, protected):
             gone.append(number)
-    for number in plan_claims(version_store.listing.claims()):
+    for number in plan_claims(claims):
         fence()
         _delete(store, number)
     return gone

@@ -301,19 +301,24 @@ def is_there(store: BlobStore, key: str) -> bool:
 
 
 def listed(
-    store: BlobStore, prefix: str, key_of: Callable[[int], str], number_of: Callable[[str], int | None]
+    store: BlobStore,
+    prefix: str,
+    key_of: Callable[[int], str],
+    number_of: Callable[[str], int | None],
+    first: int = 0,
 ) -> list[str]:
     """Keys that start with `prefix`, ascending. Where listings lag behind, the numbers after the last one
     listed are asked for one by one: what was written before this call is found, as long as no number between
     has gone again.
 
-    key_of: the key of a number; number_of: the number that a key stands for, None for none.
+    key_of: the key of a number; number_of: the number that a key stands for, None for none; first: the least
+    number there is.
     """
     keys = store.list(prefix)
     if not isinstance(store, LateListing):
         return keys
-    number = max((n for n in map(number_of, keys) if n is not None), default=0)
-    more = [] if keys or not store.exists(key_of(0)) else [key_of(0)]
+    number = max((n for n in map(number_of, keys) if n is not None), default=first - 1)
+    more = []
     while store.exists(following := key_of(number + 1)):
         more.append(following)
         number += 1

@@ -162,13 +162,12 @@ class VersionStore:
         return read_manifest(self.store, number)
 
     def newest_manifest(self) -> Manifest | None:
-        """The newest manifest that can be read; None without one. The version itself may still not load."""
-        for number in reversed(self.listing.candidates()):
-            try:
-                return self.manifest(number)
-            except CheckpointError:
-                continue
-        return None
+        """The newest manifest that can be read; None without one. The version itself may still not load.
+
+        Raises Unreachable: an older one is not the newest because a server does not answer.
+        """
+        found = (one for _, one in self.listing.newest_first())
+        return next((one for one in found if isinstance(one, Manifest)), None)
 
     def load(self, number: int, destination: Destination = fresh) -> Version:
         """Version `number`, every size and hash verified while reading, without a second copy.
@@ -177,8 +176,10 @@ class VersionStore:
         are not in the result. It is asked for arrays that the manifest names alone; after an error, what it
         gave holds anything. Raises Damaged, or FutureFormat by name; nothing unverified is ever returned.
         """
-        manifest = self.manifest(number)
-        place = folder(number)
+        return self._load(self.manifest(number), destination)
+
+    def _load(self, manifest: Manifest, destination: Destination) -> Version:
+        place = folder(manifest.number)
         if manifest.kind != "version" or len(manifest.files) != 1:
             raise Damaged(
                 "mismatch",
@@ -208,9 +209,11 @@ class VersionStore:
 
         A writer calls it after `claim`, so that no older writer can add a newer version meanwhile.
         """
-        for number in reversed(self.listing.candidates()):
+        for _, found in self.listing.newest_first():
             try:
-                return self.load(number)
+                if isinstance(found, Damaged):
+                    raise found
+                return self._load(found, fresh)
             except Damaged as error:
                 if report is not None:
                     report(error)

@@ -264,7 +264,8 @@ class PlaceWatch:
         self.fence = fence
         self._lock = lock
         seal = _seal_of(fence.versions.store, base.number)
-        is_newest = base.number == max(fence.versions.versions(), default=None)  # an older one may be pruned
+        newest = next((number for number, _ in fence.versions.listing.newest_first()), None)
+        is_newest = base.number == newest  # an older one may be pruned
         self._kept: tuple[_Written, ...] = (_Written(base, seal),) if seal and is_newest else ()
         self.lost: Manifest | None = None
         """The newest version, while the folder does not have all that was written to it last."""

@@ -120,7 +120,7 @@ def read_space(
     All versions of a store share their map; a replica refuses those that do not. Versions that cannot be
     read go to `report`.
     """
-    for number in reversed(versions.listing.candidates()):
+    for number, _ in versions.listing.newest_first():
         try:
             manifest, fitted = read_map(versions, number)
         except (CheckpointError, LearnerError) as error:

@@ -68,17 +68,23 @@ def learned_twice(versions: VersionStore, newest: Manifest) -> dict[int, int]:
 
     Should the newest be damaged later, learning continues from the parent, and finds its records.
     """
-    older = [number for number in reversed(versions.versions()) if number < newest.number]
-    for number in (newest.parent, *older):
-        if number is not None:
-            with suppress(CheckpointError):
-                before = versions.manifest(number)
-                return {
-                    p: min(at.next_offset, before.positions[p].next_offset)
-                    for p, at in newest.positions.items()
-                    if p in before.positions and before.stream == newest.stream
-                }
-    return {}
+    before = _before(versions, newest)
+    if before is None:
+        return {}
+    return {
+        p: min(at.next_offset, before.positions[p].next_offset)
+        for p, at in newest.positions.items()
+        if p in before.positions and before.stream == newest.stream
+    }
+
+
+def _before(versions: VersionStore, newest: Manifest) -> Manifest | None:
+    """The parent; where that cannot be read, the newest older version that can."""
+    if newest.parent is not None:
+        with suppress(CheckpointError):
+            return versions.manifest(newest.parent)
+    older = (found for number, found in versions.listing.newest_first() if number < newest.number)
+    return next((found for found in older if isinstance(found, Manifest)), None)
 
 
 def retain_after_feed(config: Config, address: Address, warn: Warn) -> dict[str, int]:

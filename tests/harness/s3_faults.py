@@ -108,6 +108,7 @@ class S3Proxy:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # a body after its head waited 40 ms for the client's ACK
 
             def handle_any(self) -> None:
                 proxy.pass_on(self)

@@ -344,8 +344,10 @@ def _known(inputs: Inputs) -> VersionName | None:
 
 def _older_copy(inputs: Inputs, newest: Manifest, known: VersionName | None) -> Fork | None:
     """A new line where the folder lacks what was written on its own one: it was put back from a copy."""
-    has = max(inputs.versions.listing.candidates(), default=newest.number)
-    if known is None or known.line != newest.line or known.number <= has:
+    if known is None or known.line != newest.line or known.number <= newest.number:
+        return None
+    has = next((number for number, _ in inputs.versions.listing.newest_first()), newest.number)
+    if known.number <= has:
         return None
     fork = Fork(known, new_line())
     log.error(

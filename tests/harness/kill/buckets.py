@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from daemon.exits import EX_CANTCREAT, EX_OK
+from tests.harness.kill.events import Pace
 from tests.harness.kill.forks import Forks
 from tests.harness.kill.learners import Learner, catch_up, wait_until
 from tests.harness.kill.random_kills import Plan, random_kills, same_effect
@@ -25,11 +26,13 @@ from tests.harness.s3_server import S3Server, s3_server
 
 NOISE = 0.03
 """Share of requests that meet a fault."""
+PACE = Pace(pause_s=0.03)
+"""What learners that are killed every second or two keep up with."""
 PLANS = (
-    Plan(1, SPARSE, every="100ms", poll_records=50),
-    Plan(1, DENSE, every="100ms", poll_records=7),
-    Plan(1, SYMMETRIC, every="1h", every_events=97),
-    Plan(1, KEYED, every="100ms", poll_records=30, partitions=2),
+    Plan(1, SPARSE, every="100ms", poll_records=50, pace=PACE),
+    Plan(1, DENSE, every="100ms", poll_records=7, pace=PACE),
+    Plan(1, SYMMETRIC, every="1h", every_events=97, pace=PACE),
+    Plan(1, KEYED, every="100ms", poll_records=30, partitions=2, pace=PACE),
 )
 
 
