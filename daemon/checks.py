@@ -6,14 +6,11 @@ import errno
 import os
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import tripletd
-from checkpoints.entries import LATEST
-from checkpoints.manifest import Manifest
 from checkpoints.store import CheckpointError, KeyExists
 from daemon.config import Config
 from daemon.config.learners import (
@@ -29,9 +26,19 @@ from daemon.config.learners import (
 from daemon.config.objects import is_object_address
 from daemon.config.schema import ROLE_PORTS
 from daemon.exits import CheckFinding, UserError, as_user_error
+from daemon.memory.fits import newest_version, refusal
+from daemon.memory.needs import (
+    MemoryNeed,
+    learner_bytes,
+    mapped_dim,
+    need_of,
+    needs_of_up,
+    serving_bytes,
+)
+from daemon.memory.room import memory_bounds
 from daemon.text import size
-from daemon.versions.algorithms import Columns, algorithm_of, as_made
-from daemon.versions.forms import AS_LEARNED, CARRIED, HELD, VERSIONS, KeyedForms, MatrixForms
+from daemon.versions.algorithms import as_made
+from daemon.versions.forms import AS_LEARNED
 from daemon.versions.storage import open_store
 
 _REMEDIES = {"stream.address": "correct stream.address, or see that what it names can be used from here"}
@@ -42,7 +49,7 @@ def run_checks(config: Config) -> list[CheckFinding]:
     """Every finding; an error in one does not keep the others from running."""
     findings: list[CheckFinding] = []
     try:
-        config = as_made(config, _newest(config))
+        config = as_made(config, newest_version(config))
     except UserError as error:
         findings.append(CheckFinding("learner", "error", error.message, error.remedy or ""))
     for key, check in _CHECKS.items():
@@ -71,15 +78,6 @@ def _secrets(config: Config) -> Iterator[CheckFinding]:
         yield CheckFinding("secrets", "note", one.text, one.remedy)
 
 
-def _newest(config: Config) -> Manifest | None:
-    """The newest version of the checkpoint folder, by which it is learned on; None where none can be read."""
-    path = config.checkpoints.path
-    with suppress(CheckpointError, OSError):
-        is_there = is_object_address(path) or Path(path).is_dir()
-        return open_store(path).versions.newest_manifest() if is_there else None
-    return None
-
-
 def _space(config: Config) -> Iterator[CheckFinding]:
     from daemon.versions.reference import reference_by
 
@@ -96,9 +94,8 @@ def _learner(config: Config) -> Iterator[CheckFinding]:
     dim = mapped_dim(config)
     if not dim:
         return
-    needed, there = learner_bytes(config), memory_available()
     learner = config.learner
-    text = f"{learner.algorithm}, at most {dim:,} dimensions, {size(needed)} of state"
+    text = f"{learner.algorithm}, at most {dim:,} dimensions, {size(learner_bytes(config))} of state"
     yield CheckFinding("learner", "ok", text)
     projects = isinstance(learner, OasisKeys | DissimKeys) and learner.psd_every
     if projects and dim > MAX_FULL_DIM:
@@ -122,12 +119,14 @@ def _learner(config: Config) -> Iterator[CheckFinding]:
         text = f"{learner.algorithm} weighs single columns, and {found} mixes the features: it learns less"
         instead = 'set it to "unit"' if found == "precondition" else 'set it to "standardise"'
         yield CheckFinding(f"space.views.{mixed[0]}.map", "note", text, instead)
-    if there is not None and needed > there:
-        text = f"its state takes {size(needed)}, {size(there)} of memory are available"
-        yield CheckFinding("learner", "error", text, _SMALLER)
+    yield from _fits([need_of(config, "learn")], config, "learner", "learn")
 
 
-_SMALLER = "lower views' dim, whiten with fewer components, or lower learner.objects or keys.slots"
+def _fits(needs: list[MemoryNeed], config: Config, key: str, what: str) -> Iterator[CheckFinding]:
+    """An error where a role cannot be had; of all together a note, as each may have a host of its own."""
+    found = refusal(needs, config, memory_bounds(), what)
+    if found is not None:
+        yield CheckFinding(key, "error" if what != "up" else "note", found.message, found.remedy)
 
 
 def _caps(config: Config) -> Iterator[CheckFinding]:
@@ -284,13 +283,10 @@ def _serve(config: Config) -> Iterator[CheckFinding]:
         if config.serve.catalog:
             yield CheckFinding("serve.catalog", "ok", f"{items:,} objects")
     if mapped_dim(config):
-        needed, there = serving_bytes(config, items), memory_available()
-        yield CheckFinding(
-            "serve.aliases", "ok", f"{', '.join(config.serve.aliases)}: {size(needed)} of buffers"
-        )
-        if there is not None and needed > there:
-            text = f"the buffers take {size(needed)}, {size(there)} of memory are available"
-            yield CheckFinding("serve.aliases", "error", text, "serve fewer aliases, or on a host of its own")
+        buffers = size(serving_bytes(config, items))
+        yield CheckFinding("serve.aliases", "ok", f"{', '.join(config.serve.aliases)}: {buffers} of buffers")
+        yield from _fits([need_of(config, "serve", items)], config, "serve.aliases", "serve")
+        yield from _fits(needs_of_up(config, items), config, "memory", "up")
     if config.serve.display:
         from daemon.serve.items.display import load_display
 
@@ -440,67 +436,3 @@ _CHECKS: dict[str, Callable[[Config], Iterator[CheckFinding]]] = {
     "index": _index,
     "http": _http,
 }
-
-
-def mapped_dim(config: Config) -> int:
-    """Most dimensions of the views together, after their maps."""
-    return sum(width for view in config.space.views.values() for width in view.widths())
-
-
-def mapped_columns(config: Config) -> Columns:
-    """The columns of each view, or of each kernel of a view where it has several, at their widest."""
-    columns: dict[str, range] = {}
-    start = 0
-    for name, view in config.space.views.items():
-        widths = view.widths()
-        for place, width in enumerate(widths):
-            columns[name if len(widths) == 1 else f"{name}/{place}"] = range(start, start + width)
-            start += width
-    return columns
-
-
-def learner_bytes(config: Config) -> int:
-    """Memory of the learner's state. Raises ConfigError for settings that do not suit the views."""
-    algorithm, columns = algorithm_of(config.learner.algorithm, config.keys), mapped_columns(config)
-    algorithm.settings(config.learner, columns)
-    return algorithm.state_bytes(config.learner, columns, mapped_dim(config))
-
-
-def form_bytes(config: Config, items: int = 0) -> int:
-    """Memory of a version's form besides the learner's state, with what it keeps of so many items."""
-    algorithm = algorithm_of(config.learner.algorithm, config.keys)
-    kind, dim = algorithm.forms.served(config.serving), mapped_dim(config)
-    as_learned = config.serving.psd == "off" or config.serving.form == AS_LEARNED
-    if algorithm.form_bytes is not None and not as_learned:
-        return algorithm.form_bytes(config.learner, mapped_columns(config), dim, items)
-    if kind.has_matrix(config.serving, dim):
-        shows = isinstance(kind, MatrixForms) and kind.familiar is not None  # a second matrix
-        return 4 * dim * dim * (1 + shows)
-    refers_to_none = kind.follows == HELD or (kind.kept and kind.follows == VERSIONS)
-    return learner_bytes(config) if refers_to_none else 0  # to none of the learner's arrays
-
-
-def serving_bytes(config: Config, items: int = 0) -> int:
-    """Memory of the buffers of serve: two sides per alias, each the learner's state, its form and what that
-    keeps of so many items; and for `latest`, followed by steps, one more state, and what carries a form on or
-    is made to take its place. Of single keys the models that are held, each with its form.
-    """
-    kind = algorithm_of(config.learner.algorithm, config.keys).forms.served(config.serving)
-    state, dim, own = learner_bytes(config), mapped_dim(config), form_bytes(config, items)
-    needed = 2 * (state + own) * len(config.serve.aliases)
-    if isinstance(kind, KeyedForms):
-        one = state // config.keys.slots
-        matrix = 4 * dim * dim if kind.inner.has_matrix(config.serving, dim) else 0
-        needed += min(config.serve.key_models, config.keys.slots) * (one + matrix)
-    if LATEST in config.serve.aliases and config.steps.enabled and kind.follows != VERSIONS:
-        needed += state + own * {CARRIED: 2, HELD: 1}.get(kind.follows, 0)
-    return needed
-
-
-def memory_available() -> int | None:
-    """Bytes that can be had without swapping, as the kernel estimates; None where it does not tell."""
-    with suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return 1024 * int(line.split()[1])
-    return None

@@ -214,6 +214,7 @@ def up(
         set_ = [*(set_ or ()), f"shards.count={shards}"]
     with loading():
         effective = load(config, set_)  # a mistake in the file is reported once, not by every role
+        from daemon.memory.beforehand import require_up
         from daemon.runtime.doors import open_doors
         from daemon.runtime.logs import configure, get_logger
         from daemon.runtime.runtime import Signals
@@ -244,6 +245,7 @@ def up(
     log_format = effective.log.format
     prefix = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     configure(effective.log.level, "console" if prefix else "json", "up")
+    require_up(effective, anything_to_answer_with(effective), serves=not exit_when_caught_up)
     shared = _arguments(common.config_file(config), set_, exit_when_caught_up)
     # When caught up, validate continues until it has judged what learn wrote last.
     ends_all = effective.validate.on_stop == "exit" and not exit_when_caught_up

@@ -32,6 +32,7 @@ from daemon.learn.resume.origin import LearnOptions, RunOrigin
 from daemon.learn.start import begin
 from daemon.learn.state import Snapshot
 from daemon.learn.state import line as line_entry
+from daemon.memory.watch import watch_memory
 from daemon.runtime.leaving import learner_is_running
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime
 from daemon.runtime.watchdog import end_all
@@ -85,9 +86,10 @@ def run(config: Config, options: MergeOptions, load: Callable[[], Config] | None
     add_place(metrics.registry, config.checkpoints.path)
     with ExitStack() as stack:
         runtime = open_runtime(stack, config, metrics.registry, config.http.merge_port, load)
+        watch_memory(stack, metrics.registry, config, "merge")
         asked = LearnOptions(options.exit_when_caught_up, options.start, take_over=options.take_over)
         with ExitStack() as opened:
-            begun = begin(stack, opened, config, asked, runtime)
+            begun = begin(stack, opened, config, asked, runtime, role="merge")
             if begun is None:
                 return EX_OK
             config, inputs, origin, lock = begun

@@ -28,6 +28,9 @@ from daemon.learn.resume.seeding import begin_shard, no_shards
 from daemon.learn.state import LearnState, Progress, Snapshot
 from daemon.learn.step import Assembler
 from daemon.learn.steplog.publisher import StepPublisher, step_publisher
+from daemon.memory.fits import require_role
+from daemon.memory.needs import RoleName
+from daemon.memory.watch import watch_memory
 from daemon.retries import RETRY_SECONDS
 from daemon.runtime.runtime import RoleRuntime, open_runtime
 from daemon.runtime.watchdog import Pulse
@@ -57,6 +60,7 @@ def run(config: Config, options: LearnOptions, load: Callable[[], Config] | None
     add_place(metrics.registry, config.checkpoints.path)
     with ExitStack() as stack:
         runtime = open_runtime(stack, config, metrics.registry, config.http.learn_port, load)
+        watch_memory(stack, metrics.registry, config, "learn")
         loop = build(stack, config, options, runtime, metrics)
         if loop is None:
             return EX_OK
@@ -95,9 +99,16 @@ Begun: TypeAlias = tuple[Config, Inputs, RunOrigin, WriterLock | None]
 
 
 def begin(
-    stack: ExitStack, opened: ExitStack, config: Config, options: LearnOptions, runtime: RoleRuntime
+    stack: ExitStack,
+    opened: ExitStack,
+    config: Config,
+    options: LearnOptions,
+    runtime: RoleRuntime,
+    *,
+    role: RoleName = "learn",
 ) -> Begun | None:
-    """Open everything, and find where to begin; None when a stop came meanwhile.
+    """Open everything, and find where to begin; None when a stop came meanwhile. Raises UserError where the
+    role's memory is not there, before it is asked for.
 
     stack: releases the lock of the folder. opened: closes what was opened.
     """
@@ -122,7 +133,9 @@ def begin(
     lock = take_place(stack, store, inputs.place, take_over, runtime.signals.wait)
     if runtime.signals.stopping or (inputs.shard is not None and not begin_shard(inputs, wait)):
         return None
-    config = as_made(config, inputs.versions.newest_manifest())
+    newest = inputs.versions.newest_manifest()
+    config = as_made(config, newest)
+    require_role(config, role, established=newest is not None)
     origin = find_origin(config, options, inputs, fit)
     return None if origin is None else (config, inputs, origin, lock)
 

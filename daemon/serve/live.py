@@ -18,6 +18,7 @@ from checkpoints.entries import LATEST
 from daemon.catalogs import folders
 from daemon.config.schema import Config
 from daemon.exits import EX_UNAVAILABLE, UserError
+from daemon.memory.fits import as_learned, require_role
 from daemon.replica.explore import VersionCache
 from daemon.replica.keys import SeenVerdicts
 from daemon.replica.replica import Replica
@@ -226,6 +227,8 @@ class Live:
         if found is None:
             return
         space, fitted = found
+        if (newest := self._versions.newest_manifest()) is not None:
+            require_role(as_learned(self._config, newest), "serve", established=newest.number > 0)
         catalog = build_catalog(self._config, fitted, tell=self._tell)
         source = VersionSource(self._versions, self._ledger, space, self._config.serving)
         replicas: dict[str, Replica] = {}

@@ -23,6 +23,7 @@ from daemon.config.schema import Config, ServeConfig
 from daemon.exits import EX_OK, EX_SOFTWARE, UserError
 from daemon.index import open_index
 from daemon.index.verdicts import JudgedStore, KeptVerdicts
+from daemon.memory.watch import watch_memory
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime_without_server
 from daemon.serve.http import HttpLimits, HttpServer, LocalModel, Parts, Writes, create_app, serve
 from daemon.serve.http.upstream import UpstreamSettings
@@ -78,6 +79,7 @@ def run(
     add_place(metrics.registry, config.checkpoints.path)
     with ExitStack() as stack:
         runtime = open_runtime_without_server(stack, config, load)
+        watch_memory(stack, metrics.registry, config, "serve")
         parts = build(stack, config, runtime, metrics)
         if sockets is not None:
             parts = replace(parts, shared=SharedPort(sockets, parts.server))

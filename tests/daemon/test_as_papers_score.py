@@ -16,12 +16,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-from daemon.checks import form_bytes, learner_bytes
 from daemon.commands.models_export import export
 from daemon.config import load_config
 from daemon.config.learners import KeysConfig, OasisKeys
 from daemon.config.schema import ServingConfig
 from daemon.exits import EX_OK, UserError
+from daemon.memory.needs import form_bytes, learner_bytes
 from daemon.models.vectors import ExportSource, adapter_of, embedding_of
 from daemon.replica.replica import Replica
 from daemon.replica.settings import VersionSource, read_space, step_log_of

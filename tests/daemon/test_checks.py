@@ -11,17 +11,19 @@ import numpy as np
 import pytest
 
 from daemon import checks
-from daemon.checks import (
+from daemon.checks import run_checks
+from daemon.config import load_config
+from daemon.config.learners import LEARNERS
+from daemon.memory.needs import (
     form_bytes,
     learner_bytes,
     mapped_columns,
     mapped_dim,
-    memory_available,
-    run_checks,
+    need_of,
+    needs_of_up,
     serving_bytes,
 )
-from daemon.config import load_config
-from daemon.config.learners import LEARNERS
+from daemon.memory.room import MemoryBound
 from daemon.versions.algorithms import SLOT_BYTES, algorithm_of, untrained
 from learners.block import TripletBatch, as_block
 from learners.multikernel.form import MOST_OBJECTS
@@ -58,15 +60,33 @@ def test_psd_every_needs_few_dimensions_after_the_maps() -> None:
     assert "learner.psd_every" not in found({**two, "learner.psd_every": 0})
 
 
+def bounded(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+    """From now on there are so many bytes."""
+    room = [MemoryBound("the machine", free, 2 * free)]
+    monkeypatch.setattr("daemon.checks.memory_bounds", lambda: room)
+
+
 def test_a_matrix_larger_than_the_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = {"space.views.x.dim": 1024, "space.views.x.map": "unit", "learner.algorithm": "oasis"}
-    needed = 4 * 1024**2 + pending_bytes(1024)
-    monkeypatch.setattr("daemon.checks.memory_available", lambda: needed)
+    needed = need_of(load_config(None, wide, {}), "learn").nbytes
+    assert needed > 4 * 1024**2 + pending_bytes(1024)
+    bounded(monkeypatch, needed)
     assert "learner" not in found(wide)
-    monkeypatch.setattr("daemon.checks.memory_available", lambda: needed - 1)
-    assert found(wide)["learner"][0] == "error"
-    monkeypatch.setattr("daemon.checks.memory_available", lambda: None)
+    bounded(monkeypatch, needed - 1)
+    grade, text = found(wide)["learner"]
+    assert (grade, "W 1,024 x 1,024 4.0 MiB" in text) == ("error", True)
+    monkeypatch.setattr("daemon.checks.memory_bounds", list)
     assert "learner" not in found(wide)
+
+
+def test_roles_that_fit_alone_but_not_together_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = {"space.views.x.dim": 1024, "space.views.x.map": "unit", "learner.algorithm": "oasis"}
+    together = sum(one.nbytes for one in needs_of_up(load_config(None, wide, {})))
+    bounded(monkeypatch, together)
+    assert "memory" not in found(wide)
+    bounded(monkeypatch, together - 1)
+    grade, text = found(wide)["memory"]
+    assert (grade, "together: learn" in text) == ("note", True)
 
 
 def test_soml_over_mixed_features_is_noted() -> None:
@@ -111,12 +131,9 @@ def test_a_stream_that_cannot_be_opened_comes_with_a_remedy(tmp_path: Path) -> N
     assert "stream.address" in finding.remedy
 
 
-def test_dimensions_and_memory() -> None:
+def test_dimensions_after_the_maps() -> None:
     config = load_config(None, {"space.views.x.dim": 7, "space.views.y.dim": 9000}, {})
     assert mapped_dim(config) == 7 + config.space.views["y"].components
-    there = memory_available()
-    assert there is not None
-    assert there > 1 << 20
 
 
 def test_the_buffers_of_serve_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +155,9 @@ def test_the_buffers_of_serve_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     by_key = load_config(None, {**wide, "keys.slots": 3, "serve.key_models": 2}, {})
     models = 2 * (2 * W + waiting + SLOT_BYTES)  # of two models W and its form
     assert serving_bytes(by_key) == learner_bytes(by_key) * (2 * 2 + 1) + models  # followed by steps
-    monkeypatch.setattr("daemon.checks.memory_available", lambda: 30 << 20)
+    bounded(
+        monkeypatch, need_of(load_config(None, {**wide, "serve.aliases": ["stable"]}, {}), "serve").nbytes
+    )
     assert found(wide)["serve.aliases"][0] == "error"
     assert "serve.aliases" not in found({**wide, "serve.aliases": ["stable"]})
 

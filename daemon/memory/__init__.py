@@ -1,0 +1,1 @@
+"""Memory: how much there is, what each role needs, what to choose instead, and a word before it runs out."""
