@@ -21,6 +21,7 @@ from daemon.commands import (
     feed,
     index,
     items,
+    judge,
     look,
     models,
     ratings,
@@ -78,6 +79,7 @@ for _panel, _module, _names in (
     ("Run", sweep, "sweep"),
     ("Run", run, "up learn merge validate serve resume"),
     ("Look", look, "status curves deadletters"),
+    ("Look", judge, "judge"),
     ("Look", replay, "replay"),
 ):
     for _name in _names.split():

@@ -15,14 +15,13 @@ from xxhash import xxh3_128
 from daemon.backfill.judging import newest_lists
 from daemon.backfill.plan import HistoryProgress
 from daemon.config.schema import Config
-from daemon.exits import EX_DATAERR, EX_UNAVAILABLE, UserError
+from daemon.exits import EX_UNAVAILABLE, UserError
 from daemon.validate.holdout import Holdout
 from daemon.validate.inputs import lists_per_held_out
 from streams.catalog import Catalog
 from streams.codec import decode_impression, encode_impression
 from streams.event import Impression
 from streams.open import open_source
-from streams.poison import Poison
 from streams.queries import VectorMaps
 from streams.source import Address, OutRecord, TopicIdentity, parse_address
 
@@ -83,20 +82,24 @@ def _give_up(_seconds: float, error: Exception) -> bool:
     raise UserError(f"the holdout topic cannot be read: {error}", "see that the log answers", EX_UNAVAILABLE)
 
 
-def kept_lists(path: Path) -> tuple[list[Impression], str]:
-    """Lists that were kept, and the digest of their file. Raises UserError where it is damaged."""
-    try:
-        data = path.read_bytes()
-        return [decode_impression(one) for one in msgpack.unpackb(data)], xxh3_128(data).hexdigest()
-    except (OSError, ValueError, Poison, msgpack.UnpackException) as error:
-        raise UserError(
-            f"{path}: the held-out lists cannot be read: {error}", "name another folder", EX_DATAERR
-        ) from None
+def encode_lists(lists: Sequence[Impression]) -> bytes:
+    """Lists in one piece, as workers and files get them."""
+    packed: bytes = msgpack.packb([encode_impression(one) for one in lists])
+    return packed
 
 
-def keep_lists(path: Path, lists: Sequence[Impression]) -> str:
-    """Keep lists in a file, durable and whole or not there; the digest of the file."""
-    data = msgpack.packb([encode_impression(one) for one in lists])
+def decode_lists(data: bytes) -> list[Impression]:
+    """Inverse of `encode_lists`. Raises ValueError or Poison for anything else."""
+    return [decode_impression(one) for one in msgpack.unpackb(data)]
+
+
+def digest_of(data: bytes) -> str:
+    """Of encoded lists: xxh3_128 (hex)."""
+    return xxh3_128(data).hexdigest()
+
+
+def keep_lists(path: Path, data: bytes) -> None:
+    """Keep encoded lists in a file, durable and whole or not there."""
     temporary = path.with_suffix(".new")
     with temporary.open("wb") as file:
         file.write(data)
@@ -104,7 +107,6 @@ def keep_lists(path: Path, lists: Sequence[Impression]) -> str:
         os.fsync(file.fileno())
     temporary.replace(path)
     sync_folder(path.parent)
-    return xxh3_128(data).hexdigest()
 
 
 def sync_folder(path: Path) -> None:

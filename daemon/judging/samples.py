@@ -17,7 +17,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -138,7 +138,7 @@ def compare(every: Sequence[Scores], measure: str) -> list[Placed]:
     """All that have the measure, the best first, ties in the order given."""
     known = [at for at, one in enumerate(every) if measure in one.samples]
     sign = 1.0 if measure in LOWER else -1.0
-    scores = {at: every[at].samples[measure].estimate() for at in known}
+    scores = {at: _scored(every[at], measure) for at in known}
     known = [at for at in known if scores[at].queries]
     known.sort(key=lambda at: sign * scores[at].mean)
     if not known:
@@ -150,6 +150,12 @@ def compare(every: Sequence[Scores], measure: str) -> list[Placed]:
         noise = at == known[0] or not is_told(difference, len(known) - 1)
         rows.append(Placed(at, scores[at], difference, at == known[0], noise))
     return rows
+
+
+def _scored(one: Scores, measure: str) -> Estimate:
+    """The measure as the judge has it, to the bit, with the error of its sample."""
+    found = one.samples[measure].estimate()
+    return replace(found, mean=one.measures.get(measure, found.mean))
 
 
 def is_told(difference: Estimate, others: int, alpha: float = ALPHA) -> bool:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+from functools import lru_cache
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from checkpoints.store import CheckpointError
 from daemon.catalogs import learner_catalog
+from daemon.config.objects import remember
 from daemon.config.schema import Config
 from daemon.exits import EX_DATAERR, UserError
-from daemon.judging.lists import kept_lists
+from daemon.judging.lists import decode_lists
 from daemon.judging.samples import Sample, Scores
 from daemon.validate import measures
 from daemon.validate.comparing import Scored, told_by_order
@@ -40,11 +40,11 @@ COMPARED = (MAP_FULL, MAP_SHOWN, PREFERENCE, "hop_auc", "loss")
 
 @dataclass(frozen=True, slots=True)
 class JudgeTask:
-    """A version to score: its number in the folder of config.checkpoints.path, and the file of the lists."""
+    """A version to score: its number in the folder of config.checkpoints.path, and the encoded lists."""
 
     config: Config
     number: int
-    lists: str
+    lists: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,7 @@ def judge_version(task: JudgeTask) -> JudgedVersion:
     """Score one version. Raises UserError for one that cannot be read or ranked, and of what was learned in
     another space."""
     with threadpool_limits(limits=1):
+        remember(task.config.checkpoints)  # a worker's process read no configuration
         desk = _desk(task.lists)
         try:
             opened = desk.opened(task.config)
@@ -134,10 +135,10 @@ class JudgeDesk:
         return self._made[1:]
 
 
-@cache
-def _desk(lists: str) -> JudgeDesk:
-    """Of the file that is read in this process."""
-    return JudgeDesk(kept_lists(Path(lists))[0])
+@lru_cache(maxsize=1)
+def _desk(lists: bytes) -> JudgeDesk:
+    """Of the lists that this process judges on."""
+    return JudgeDesk(decode_lists(lists))
 
 
 def judge_of(config: Config, objects: MappedObjects) -> Judge:

@@ -38,14 +38,14 @@ VERSION_EVENTS = 250_000
 @dataclass(frozen=True, slots=True)
 class GroupTask:
     """What a worker does. trials: of one reading, each learner once or in several forms; units: as the sweep
-    began with; catalogs: folder of what was read of the objects, shared by all settings; lists: file of the
-    held-out ones."""
+    began with; catalogs: folder of what was read of the objects, shared by all settings; lists: the
+    held-out ones, encoded."""
 
     trials: Sequence[Trial]
     job: BackfillJob
     units: Sequence[Unit]
     catalogs: str
-    lists: str
+    lists: bytes
 
     def learners(self) -> list[Trial]:
         """One trial of each learner."""
@@ -128,7 +128,7 @@ def do_group(task: GroupTask) -> list[tuple[str, SettingResult | UserError]]:
     return found
 
 
-def _judged(trial: Trial, learned: Learned, lists: str) -> SettingResult | UserError:
+def _judged(trial: Trial, learned: Learned, lists: bytes) -> SettingResult | UserError:
     try:
         judged = judge_version(JudgeTask(trial.config, learned.version, lists))
     except Exception as error:

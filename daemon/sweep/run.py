@@ -22,7 +22,7 @@ from daemon.backfill.sources import units_of
 from daemon.catalogs import FOLDER, learner_catalog
 from daemon.config.schema import Config
 from daemon.exits import EX_DATAERR, EX_UNAVAILABLE, EX_USAGE, UserError
-from daemon.judging.lists import keep_lists, kept_lists, lists_of_history
+from daemon.judging.lists import digest_of, encode_lists, keep_lists, lists_of_history
 from daemon.sweep.grid import SPLIT
 from daemon.sweep.learning import GroupTask, do_group, job_of, share_catalogs
 from daemon.sweep.results import (
@@ -101,7 +101,7 @@ def _basis(
     lists_file = job.out / LISTS
     if (known := results.basis) is not None:
         refuse_other(known, recipe, units, judged)
-        if kept_lists(lists_file)[1] != known.digest:
+        if digest_of(_kept(lists_file)) != known.digest:
             raise UserError(f"{lists_file}: was changed", "name another folder with --out", EX_DATAERR)
         if results.known:
             report.note(f"going on: {len(results.known):,} settings are done in {job.out}")
@@ -118,9 +118,22 @@ def _basis(
             "give more history, raise feed.holdout_share, or lower validate.min_impressions",
             EX_UNAVAILABLE,
         )
-    basis = SweepBasis(recipe, tuple(units), judged, len(lists), keep_lists(lists_file, lists))
+    data = encode_lists(lists)
+    keep_lists(lists_file, data)
+    basis = SweepBasis(recipe, tuple(units), judged, len(lists), digest_of(data))
     results.begin(basis)
     return basis
+
+
+def _kept(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"{path}: the held-out lists cannot be read: {error.strerror}",
+            "put it back, or name another folder with --out",
+            EX_DATAERR,
+        ) from None
 
 
 def in_folder(config: Config, out: Path) -> Config:
@@ -205,6 +218,6 @@ class SweepRun:
 
     def _tasks(self, trials: Sequence[Trial]) -> list[GroupTask]:
         job = _job(self._job, self._basis.recipe.now_ms)
-        catalogs, lists = str(self._job.out / FOLDER), str(self._job.out / LISTS)
+        catalogs, lists = str(self._job.out / FOLDER), _kept(self._job.out / LISTS)
         groups = grouped(trials, self._job.workers.count, TOGETHER)
         return [GroupTask(group, job, self._basis.units, catalogs, lists) for group in groups]
