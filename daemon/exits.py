@@ -107,7 +107,7 @@ def report(error: Exception, debug: bool) -> int:
     if readable is not None:
         _say(readable.message)
         if readable.remedy:
-            tell(f"  {readable.remedy}\n")
+            tell("".join(f"  {line}\n" for line in readable.remedy.splitlines()))
         if debug:
             traceback.print_exception(error)
         return readable.code

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
+from daemon.memory.watch import MemoryWatch
 from daemon.replica.view import CarryError, ModelId, ReplicaStatus
 from daemon.serve.http.limits import HttpMetrics
 from daemon.serve.metrics import GraphMetrics, GuardMetrics, ServeMetrics
@@ -38,6 +39,7 @@ def registries() -> list[CollectorRegistry]:
     serve.follow(lambda: [state], Items, lambda: {"latest": 0})
     serve.record_freshness("latest", np.array([1.0]), np.array([1]))
     up = UpMetrics("checkpoints")
+    MemoryWatch(learn.registry, str)
     up.set_reports([RoleReport("learn", "down", 65, "records expired", 1)])
     return [learn.registry, validate.registry, serve.registry, up.registry]
 
