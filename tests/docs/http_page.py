@@ -93,9 +93,18 @@ def reference(document: Mapping[str, Any]) -> str:
             lines += ["| parameter | type | meaning |", "|---|---|---|"]
             for one in parameters:
                 schema = {**one.get("schema", {}), "description": one.get("description", "")}
+                if one["in"] == "header":
+                    schema["description"] = f"in the header: {schema['description']}"
                 lines.append(
                     f"| `{one['name']}` | {kind(schema)} | {_meaning(schema, one.get('required', False))} |"
                 )
+            lines.append("")
+        answered = operation["responses"].get("200", {}).get("headers", {})
+        if answered:
+            lines += ["| header of the answer | type | meaning |", "|---|---|---|"]
+            for name, one in answered.items():
+                schema = {**one["schema"], "description": one["description"]}
+                lines.append(f"| `{name}` | {kind(schema)} | {_meaning(schema, required=False)} |")
             lines.append("")
         body = _model(operation.get("requestBody", {}).get("content"))
         good = _model(operation["responses"].get("200", {}).get("content"))

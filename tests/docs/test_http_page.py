@@ -30,7 +30,7 @@ def facts(text: str) -> set[str]:
         if line.startswith("### "):
             heading = line
             found.add(heading)
-        elif match := re.match(r"\| `(\w+)` \|", line):
+        elif match := re.match(r"\| `([\w-]+)` \|", line):
             found.add(f"{heading}: {match.group(1)}")
         found |= {f"{heading}: {status}" for status in re.findall(r"\b[45]\d\d\b", line)}
     return found

@@ -21,8 +21,10 @@ from starlette.routing import Route
 
 from daemon.look.live import ServeStatus
 from daemon.serve.http import schemas
+from daemon.serve.http.embeddings import VERSION
 from daemon.serve.http.errors import JSON
 from daemon.serve.http.limits import HttpLimits
+from daemon.serve.http.pins import AT_LEAST, PATTERN
 from daemon.telemetry.metrics import version
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -37,6 +39,19 @@ anybody (no 401, no 403)."""
 _ASKING = (*_ANY, 404, 413, 415, 422)
 _WRITING = (*_ANY, 413, 415, 422)
 _CHANGING = (*_ASKING, 409)
+_AT_LEAST = {
+    "name": AT_LEAST,
+    "in": "header",
+    "required": False,
+    "description": "the state that the answer needs at least: LINE@RECORDS, from `line` and `records` of an"
+    " earlier answer, or the number of a version; 503 `behind` where this server does not reach it in time",
+    "schema": {"type": "string", "pattern": PATTERN},
+}
+_VERSION = {
+    "description": "the version that folded or ranked, such as 12 or 12+3400; not there where vectors of the"
+    " upstream are passed on",
+    "schema": {"type": "string"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +59,8 @@ class Operation:
     """One method of one path. answer: model of the answer, None for any JSON object, "text" for plain text.
     body: model of the request's body. parameters: model whose `IN_ADDRESS` are parameters of the address.
     errors: statuses it may answer with. token: whether it needs the bearer token. status: of success.
-    passes_on: whether it may answer as the upstream did, with any status but 200.
+    passes_on: whether it may answer as the upstream did, with any status but 200. pins: whether a question
+    may name the state that it needs at least. names_version: whether a header may say which version answered.
     """
 
     method: str
@@ -57,6 +73,8 @@ class Operation:
     token: bool = False
     status: int = 200
     passes_on: bool = False
+    pins: bool = False
+    names_version: bool = False
 
 
 def _change(verb: str, summary: str, body: type[BaseModel], answer: type[BaseModel]) -> Operation:
@@ -64,14 +82,18 @@ def _change(verb: str, summary: str, body: type[BaseModel], answer: type[BaseMod
 
 
 def _embed(path: str, summary: str, answer: type[BaseModel], body: type[BaseModel]) -> Operation:
-    return Operation("POST", path, summary, answer, body, errors=(*_ASKING, 502, 504), passes_on=True)
+    errors = (*_ASKING, 502, 504)
+    return Operation("POST", path, summary, answer, body, errors=errors, passes_on=True, names_version=True)
 
 
 _ask, _ONE = partial(Operation, errors=_ASKING), schemas.SimilarRequest
+_similar = partial(_ask, pins=True)
 OPERATIONS = (
-    _ask("GET", "/v1/similar", "Objects nearest to an object", schemas.SimilarAnswer, parameters=_ONE),
-    _ask("POST", "/v1/similar", "Objects nearest to an object or to vectors", schemas.SimilarAnswer, _ONE),
-    _ask(
+    _similar("GET", "/v1/similar", "Objects nearest to an object", schemas.SimilarAnswer, parameters=_ONE),
+    _similar(
+        "POST", "/v1/similar", "Objects nearest to an object or to vectors", schemas.SimilarAnswer, _ONE
+    ),
+    _similar(
         "POST",
         "/v1/similar/batch",
         "Several queries, answered by one model",
@@ -162,8 +184,11 @@ def _describe(operation: Operation, models: Mapping[str, Any]) -> dict[str, Any]
         described["security"] = [{_TOKEN: []}]
     if operation.body is not None:
         described["requestBody"] = {"required": True, "content": _json(operation.body)}
-    if operation.parameters is not None:
-        described["parameters"] = _parameters(operation.parameters, models)
+    parameters = [] if operation.parameters is None else _parameters(operation.parameters, models)
+    if operation.pins:
+        parameters.append(_AT_LEAST)
+    if parameters:
+        described["parameters"] = parameters
     content = _TEXT if isinstance(operation.answer, str) else _json(operation.answer)
     bad = _problems(operation.errors)
     if text and operation.path != "/metrics":
@@ -175,7 +200,10 @@ def _describe(operation: Operation, models: Mapping[str, Any]) -> dict[str, Any]
             "What the upstream answered, other than 200, is passed on under its status, in its own shape"
         )
         bad["default"] = {"description": message}
-    described["responses"] = {str(operation.status): {"description": "Done", "content": content}, **bad}
+    good: dict[str, Any] = {"description": "Done", "content": content}
+    if operation.names_version:
+        good["headers"] = {VERSION: _VERSION}
+    described["responses"] = {str(operation.status): good, **bad}
     return described
 
 
@@ -197,7 +225,11 @@ def _problems(statuses: Sequence[int]) -> dict[str, dict[str, Any]]:
         for status in sorted(statuses)
     }
     bad["503"]["headers"] = {
-        "Retry-After": {"description": "Seconds until another try", "schema": {"type": "integer"}}
+        "Retry-After": {
+            "description": "Seconds until another try",
+            "required": True,
+            "schema": {"type": "integer"},
+        }
     }
     return bad
 

@@ -30,7 +30,10 @@ from daemon.serve.query import AnsweringModel
 AT_LEAST = "X-Tripletd-At-Least"
 LOOK_S = 0.02
 """Between two looks of a question that waits."""
-_VALUE = re.compile(r"(?:(?P<line>[A-Za-z0-9_-]{0,64})@)?(?P<number>[0-9]{1,18})", re.ASCII)
+_LINE, _NUMBER = "[A-Za-z0-9_-]{0,64}", "[0-9]{1,18}"
+PATTERN = f"^(?:{_LINE}@)?{_NUMBER}$"
+"""What the header takes, as the OpenAPI document says it (ECMA-262)."""
+_VALUE = re.compile(f"(?:(?P<line>{_LINE})@)?(?P<number>{_NUMBER})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

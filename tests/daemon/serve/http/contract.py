@@ -43,7 +43,14 @@ class Contract:
             assert kind in described["content"], f"{place}: {kind} is not described"
             schema = described["content"][kind]["schema"]
             if kind == "application/json":
-                promised = {name.lower() for name in described.get("headers", {})}
-                assert promised <= {name.lower() for name in headers}, f"{place}: {promised}"
+                known = {
+                    name.lower(): bool(one.get("required"))
+                    for name, one in described.get("headers", {}).items()
+                }
+                given = {name.lower() for name in headers}
+                promised = {name for name, always in known.items() if always}
+                assert promised <= given, f"{place}: {promised}"
+                own = {name for name in given if "tripletd" in name}
+                assert own <= known.keys(), f"{place}: {own} are not described"
         if kind == "application/json" and "$ref" in schema:
             self.checker(schema["$ref"]).validate(json.loads(body))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import jsonschema
@@ -85,6 +86,66 @@ def test_answers_are_as_described(served: Served, method: str, path: str, body: 
     assert served.ask(method, path, body, token)[0] == status  # `ask` itself looks into the document
 
 
+AT_LEAST = "X-Tripletd-At-Least"
+BODIES: dict[tuple[str, str], tuple[str, Any]] = {
+    ("GET", "/v1/similar"): ("/v1/similar?id=o1", None),
+    ("POST", "/v1/similar"): ("/v1/similar", {"id": "o1"}),
+    ("POST", "/v1/similar/batch"): ("/v1/similar/batch", {"queries": [{"id": "o1"}]}),
+    ("POST", "/v1/fold"): ("/v1/fold", {"queries": [{"id": "o1"}], "mode": "folded"}),
+    ("POST", "/v1/embed"): ("/v1/embed", {"objects": [{"x": [1, 2, 3, 4]}]}),
+    ("GET", "/v1/versions"): ("/v1/versions", None),
+}
+
+
+@pytest.mark.parametrize("operation", BODIES, ids=" ".join)
+def test_a_state_is_asked_for_where_the_document_says_so_and_nowhere_else(
+    served: Served, document: dict[str, Any], operation: tuple[str, str]
+) -> None:
+    (method, path), (target, body) = operation, BODIES[operation]
+    described = document["paths"][path][method.lower()]
+    headers = [one for one in described.get("parameters", ()) if one["in"] == "header"]
+    assert [one["name"] for one in headers] == [AT_LEAST] * path.startswith("/v1/similar")
+
+    def asked(value: str) -> tuple[int, str]:
+        status, answer, got = served.ask(method, target, body, {AT_LEAST: value})
+        if status == 503:
+            assert int(got["Retry-After"]) > 0
+        return status, answer.get("error", {}).get("code", "") if isinstance(answer, dict) else ""
+
+    now = "0123456789abcdef@1234"  # as the toy's answers say
+    for value in (
+        now,
+        "12",
+        "0123456789abcdef@1235",
+        "another@1",
+        "@1",
+        "13",
+        "12+7",
+        "a@",
+        "é@1",
+        "",
+        "9" * 19,
+    ):
+        if not headers:
+            assert asked(value.encode().decode("latin-1"))[0] == 200
+            continue
+        taken = re.search(headers[0]["schema"]["pattern"], value) is not None
+        assert taken == (value not in ("12+7", "a@", "é@1", "", "9" * 19))
+        expected = (200, "") if value in (now, "12") else (503, "behind") if taken else (422, "bad_value")
+        assert asked(value.encode().decode("latin-1")) == expected, value
+
+
+def test_where_every_answer_names_its_version_is_described(document: dict[str, Any]) -> None:
+    """In the body, which clients of several servers send back; in a header where the body is another's."""
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            good = operation["responses"].get("200", {})
+            named = "Tripletd-Version" in good.get("headers", {})
+            assert named == (path in ("/v1/embeddings", "/v1/rerank")), path
+    for name in ("SimilarAnswer", "BatchAnswer", "FoldAnswer", "EmbedAnswer"):
+        assert {"version", "line", "records"} <= set(document["components"]["schemas"][name]["required"])
+
+
 def test_answers_that_are_not_described_are_noticed(document: dict[str, Any]) -> None:
     contract = Contract(document)
     kind = {"content-type": "application/json"}
@@ -96,6 +157,7 @@ def test_answers_that_are_not_described_are_noticed(document: dict[str, Any]) ->
     wrong: list[tuple[str, str, int, dict[str, str], Any]] = [
         ("POST", "/v1/similar", 429, kind, error),
         ("POST", "/v1/similar", 503, kind, error),  # without Retry-After
+        ("POST", "/v1/similar", 200, kind | {"X-Tripletd-State": "12"}, answer),
         ("POST", "/v1/similar", 422, kind, {"error": {**error["error"], "more": 1}}),
         ("POST", "/v1/similar", 422, {"content-type": "text/plain"}, error),
         ("GET", "/v1/nowhere", 200, kind, {}),
