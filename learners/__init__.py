@@ -109,6 +109,8 @@ if TYPE_CHECKING:
     from learners.oasis_diagonal import OasisDiagonalConfig as OasisDiagonalConfig
     from learners.oasis_softmax import OasisSoftmax as OasisSoftmax
     from learners.oasis_softmax import OasisSoftmaxConfig as OasisSoftmaxConfig
+    from learners.oasis_sparse import OasisSparse as OasisSparse
+    from learners.oasis_sparse import OasisSparseConfig as OasisSparseConfig
     from learners.omks_maps import OmksMaps as OmksMaps
     from learners.omks_maps import OmksMapsConfig as OmksMapsConfig
     from learners.outcome import DEGENERATE as DEGENERATE
@@ -181,6 +183,7 @@ _MODULES = {
     "oasis": "Oasis OasisConfig",
     "oasis_diagonal": "OasisDiagonal OasisDiagonalConfig",
     "oasis_softmax": "OasisSoftmax OasisSoftmaxConfig",
+    "oasis_sparse": "OasisSparse OasisSparseConfig",
     "omks_maps": "OmksMaps OmksMapsConfig",
     "outcome": "DEGENERATE Outcome PASSIVE REJECTED Reason StepInfo UPDATED",
     "psd": "factor lanczos_negative_pairs project_psd psd_part symmetry_index",

@@ -75,6 +75,9 @@ class BaseLearner(ABC, Generic[AnyConfig]):
     """Whether sparse rows are made dense, so that a step on them costs what one on dense rows does."""
     SHARED: ClassVar[tuple[str, ...]] = ()
     """Arrays of the state that no step changes, alike for all models of one kind: `Keyed` keeps them once."""
+    GROWS: ClassVar[tuple[str, ...]] = ()
+    """Arrays of the state that are as long as what was learned. Such a learner keeps memory of its own: its
+    `state` is a copy, and `from_state` takes none of these over."""
 
     config: AnyConfig
 
@@ -206,9 +209,15 @@ class BaseLearner(ABC, Generic[AnyConfig]):
         they are; `from_state` reads them back.
 
         Names, shapes and dtypes follow from the settings and the dimension alone (a budget is a capacity),
-        so that another copy can have its memory ready. No name holds a dot.
+        so that another copy can have its memory ready; but for the length of what `GROWS`. No name holds a
+        dot.
         """
         return {name: read_only(array) for name, array in self._live().items()}
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers the state has."""
+        return sum(array.size for array in self.state().values())
 
     @classmethod
     def from_state(

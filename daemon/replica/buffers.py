@@ -94,7 +94,7 @@ class ModelBuffer:
     def steps_like(self, other: ModelBuffer, batches: Sequence[Steps]) -> None:
         """Become equal to a side that took these steps since both were equal: take them too, or copy it."""
         assert other.learner is not None
-        whole = size = sum(array.size for array in self.buffers.state.values())
+        whole = size = other.learner.numbers
         if isinstance(other.learner, Keyed):  # a step is of one key's model
             size //= other.learner.config.slots
         dense = self.learner is not None and self.learner.SPREADS
@@ -132,8 +132,10 @@ def copied(
     learner: Learner, room: Arrays, remake: Callable[[Arrays], Learner], there: Learner | None = None
 ) -> Learner:
     """A copy of a learner in arrays that are there already; `there`: one of the same settings that may lie on
-    them, and is given back where it has become the copy by that.
+    them, and is given back where it has become the copy by that. One that grows has memory of its own.
     """
+    if learner.GROWS:
+        return learner.clone()
     for name, array in learner.state().items():
         np.copyto(room[name], array)
     return there if there is not None and _lies_on(there, room) else remake(room)

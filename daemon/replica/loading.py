@@ -125,8 +125,9 @@ CHECKED = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class BufferArrays:
-    """Where a version is read to: the learner's arrays by name; a matrix [d, d] for its form, None where the
-    settings give none of this dimension a matrix; another one to carry the form on, None where it is not.
+    """Where a version is read to: the learner's arrays by name, but for those that grow; a matrix [d, d] for
+    its form, None where the settings give none of this dimension a matrix; another one to carry the form on,
+    None where it is not.
     """
 
     state: Arrays
@@ -175,8 +176,11 @@ def check_manifest(manifest: Manifest, space: ModelSpace) -> None:
     ):
         if own != served:
             raise VersionRejected(reason, f"version {number}: {what} {own}, not {served}")
-    lacking = lacked(manifest, space)
+    lacking, grows = lacked(manifest, space), space.grows
+    alike = {(spec.name, spec.dtype, len(spec.shape)) for spec in manifest.arrays if spec.name in grows}
     for wanted in space.arrays:
+        if (wanted.name, wanted.dtype, len(wanted.shape)) in alike:
+            continue
         if wanted not in manifest.arrays and wanted.name not in lacking:
             missing = f"no array {wanted.name} of {wanted.dtype} {wanted.shape}"
             raise VersionRejected("other_shape", f"version {number}: {missing}")
@@ -188,14 +192,16 @@ def lacked(manifest: Manifest, space: ModelSpace) -> Arrays:
 
 
 def load_state(source: VersionSource, number: int, buffers: BufferArrays) -> LoadedState:
-    """Read version `number` into the buffers and verify every byte; nothing of its size is allocated.
+    """Read version `number` into the buffers and verify every byte; nothing of its size is allocated, but
+    for arrays that grow.
 
     Raises VersionRejected; the buffers then hold anything.
     """
     try:
         manifest = source.versions.manifest(number)
         check_manifest(manifest, source.space)
-        version = source.versions.load(number, lambda spec: _destination(spec, buffers))
+        grows = source.space.grows
+        version = source.versions.load(number, lambda spec: _destination(spec, buffers, grows))
         for name, array in lacked(manifest, source.space).items():
             np.copyto(buffers.state[name], array)
     except Damaged as error:
@@ -210,14 +216,15 @@ def load_state(source: VersionSource, number: int, buffers: BufferArrays) -> Loa
         own = source.space.own
         remake = partial(restored, learner_config_of(manifest), columns=columns, keys=keys, own=own)
         queries = load_queries(manifest.map.get("spec", {}).get("queries", ()), map_arrays(version.arrays))
-        return LoadedState(manifest, remake(buffers.state), remake, queries)
+        read = {name: version.arrays[name] for name in grows}  # a learner that grows takes over none
+        return LoadedState(manifest, remake({**buffers.state, **read}), remake, queries)
     except (LearnerError, KeyError, ValueError) as error:
         raise VersionRejected("malformed", f"version {number}: {error}") from error
 
 
-def _destination(spec: ArraySpec, buffers: BufferArrays) -> NDArray[Any] | None:
+def _destination(spec: ArraySpec, buffers: BufferArrays, grows: tuple[str, ...]) -> NDArray[Any] | None:
     """Where an array of a version is read to; None for what is not needed."""
-    if spec.name.startswith(MAP_PREFIX + ARRAY):
+    if spec.name.startswith(MAP_PREFIX + ARRAY) or spec.name in grows:
         return fresh(spec)
     return buffers.state.get(spec.name)
 
@@ -288,7 +295,11 @@ def _form_destination(spec: ArraySpec, buffers: BufferArrays) -> NDArray[Any]:
 
 def state_room(space: ModelSpace) -> Arrays:
     """Room for the learner's arrays, really there: zeros alone would be taken page by page in use."""
-    return {spec.name: _touched(spec.shape, np.dtype(DTYPES[spec.dtype])) for spec in space.arrays}
+    return {
+        spec.name: _touched(spec.shape, np.dtype(DTYPES[spec.dtype]))
+        for spec in space.arrays
+        if spec.name not in space.grows
+    }
 
 
 def _touched(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

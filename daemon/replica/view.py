@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from checkpoints.encoding import spec_of
 from checkpoints.manifest import ArraySpec, Manifest
 from daemon.config.learners import KeysConfig
-from daemon.versions.algorithms import NO_VIEWS, ONE_MODEL, Columns, added_later, keys_of
+from daemon.versions.algorithms import ALGORITHMS, NO_VIEWS, ONE_MODEL, Columns, added_later, keys_of
 from daemon.versions.contents import learner_specs
 from learners.block import Block, Float32s, against, without_sense
 from learners.forms.quadratic import (
@@ -70,6 +70,11 @@ class ModelSpace:
     keys: KeysConfig = ONE_MODEL
     later: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
     own: OwnRanking | None = field(default=None, compare=False)
+
+    @property
+    def grows(self) -> tuple[str, ...]:
+        """Those of the arrays that are as long as what was learned."""
+        return ALGORITHMS[self.algorithm].grows if self.algorithm in ALGORITHMS else ()
 
     @classmethod
     def of(

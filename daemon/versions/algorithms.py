@@ -37,6 +37,7 @@ from daemon.versions.forms import (
     LowRankForms,
     MatrixForms,
     SupportsForms,
+    TouchedForms,
     UnstoredForms,
 )
 from learners.averaged import Averaged
@@ -71,12 +72,14 @@ from learners.merge_rules import (
     softmax_memory,
     violated_goes_on,
 )
+from learners.merge_touched import TouchedMerge
 from learners.multikernel import Omks, OmksConfig, ViewKernels, support_bytes
 from learners.multikernel.form import form_bytes
 from learners.multikernel.merge import merge_supports
 from learners.oasis import Oasis, OasisConfig
 from learners.oasis_diagonal import OasisDiagonal, OasisDiagonalConfig
 from learners.oasis_softmax import OasisSoftmax, OasisSoftmaxConfig
+from learners.oasis_sparse import OasisSparse, OasisSparseConfig, touched_bytes
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.pending import PAIRS, TAU, pending_bytes
 from learners.softmax import state_bytes
@@ -112,6 +115,7 @@ class Algorithm:
     full_step: keys of [learner] -> the largest tau of an event of weight 1; None where an event's tau says
     less of what it did than its weight.
     merge: (what settles a state, settings) -> how states of several are merged; see `merge_of`.
+    grows: arrays of the state that are as long as what was learned, see `BaseLearner.GROWS`.
     shared: arrays that no step changes and that models of all keys have one copy of: the first is the matrix
     that they begin from. shared_bytes: dim -> their memory, part of `state_bytes`.
     """
@@ -128,7 +132,7 @@ class Algorithm:
     form_bytes: Callable[[Any, Columns, int, int], int] | None = None
     full_step: Callable[[Any], float] | None = None
     merge: Callable[[Settled, Any], Any] = lambda settled, _settings: StateMerge(settled, OF_A_MATRIX)
-
+    grows: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
     shared_bytes: Callable[[int], int] = lambda _dim: 0
 
@@ -172,6 +176,11 @@ def by_key(one: Algorithm, keys: KeysConfig) -> Algorithm:
             raise ConfigError(
                 "[keys] needs an algorithm that begins without a sample of objects: set keys.slots to 0, or "
                 "take another learner.algorithm"
+            )
+        if one.grows:
+            raise ConfigError(
+                f"[keys] needs models of one size, and those of {own.algorithm} are as large as what each "
+                'touched: set keys.slots to 0, or take learner.algorithm = "loreta"'
             )
         if keys.start and not one.shared:
             raise ConfigError(
@@ -441,6 +450,17 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         1,
         _aggressiveness,
         merge=lambda settled, _settings: StateMerge(settled, OF_A_DIAGONAL),
+    ),
+    "oasis-sparse": Algorithm(
+        settings=same_names(OasisSparseConfig),
+        make=lambda settings, dim, _sample: OasisSparse(dim, settings),
+        restore=lambda arrays, settings: OasisSparse.from_state(arrays, settings, copy=False),
+        forms=TouchedForms(),
+        state_bytes=lambda keys, _columns, dim: touched_bytes(dim, keys.entries),
+        followed=("dim", *OasisSparse.GROWS, "dropped"),
+        grows=OasisSparse.GROWS,
+        full_step=_aggressiveness,
+        merge=lambda _settled, settings: TouchedMerge(settings),
     ),
     "dissim-oasis": _of_a_matrix(Dissim, DissimConfig, _aggressiveness, distance=True),
     "lego": _of_a_matrix(Lego, LegoConfig, distance=True),

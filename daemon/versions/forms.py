@@ -39,6 +39,7 @@ from learners.loreta import Loreta
 from learners.maps.base import OwnRanking
 from learners.multikernel import Omks
 from learners.multikernel.form import MOST_OBJECTS, AsLearned, SupportsForm
+from learners.oasis_sparse import OasisSparse
 from learners.omks_maps import OmksMaps
 from learners.psd import MAX_FULL_DIM
 from learners.tether import untethered
@@ -247,6 +248,19 @@ class UnstoredForms(FormKind):
         form = self.form_of(learner, config)
         distance = own is not None and own.by_distance and not form.normalised
         return replace(form, distance=True) if distance and isinstance(form, DiagonalForm) else form
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedForms(FormKind):
+    """Forms of learners that keep touched entries alone, read in place. Where the own ranking goes by
+    distance they are normalised: a distance would need W and its transpose."""
+
+    def trained(
+        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
+    ) -> ServedForm:
+        """See `OasisSparse.form`."""
+        normalised = config.score != "raw" or (own is not None and own.by_distance)
+        return cast(OasisSparse, learner).form(normalised, copy=False)
 
 
 @dataclass(frozen=True, slots=True)

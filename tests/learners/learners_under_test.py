@@ -22,6 +22,7 @@ from learners.lego_pairs import LegoPairs, LegoPairsConfig
 from learners.loreta import Loreta, LoretaConfig
 from learners.oasis_diagonal import OasisDiagonal, OasisDiagonalConfig
 from learners.oasis_softmax import OasisSoftmax, OasisSoftmaxConfig
+from learners.oasis_sparse import OasisSparse, OasisSparseConfig
 from learners.softmax import Softmax, SoftmaxConfig
 from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.tether import TetherConfig, Tethered
@@ -183,6 +184,17 @@ OF_WAITING_STEPS = (
     UnderTest("dissim-waiting", WaitingDissim, lambda dim: DissimConfig(), DissimOracle),
 )
 
+OF_TOUCHED = (
+    UnderTest("oasis-sparse", OasisSparse, lambda dim: OasisSparseConfig(), OasisOracle),
+    UnderTest(
+        "oasis-sparse-firm",
+        OasisSparse,
+        lambda dim: OasisSparseConfig(C=1.0),
+        lambda dim: OasisOracle(dim, 1.0),
+        full_step=1.0,
+    ),
+)
+
 OF_DIAGONALS = (
     _tg("soml-tg", 1.0, 1e-5),
     _tg("soml-tg-sparse", 0.3, 0.05),
@@ -198,7 +210,7 @@ OF_PAIRS = (
 )
 
 FREE = (
-    *(*OF_MATRICES, *OF_LOW_RANK, *OF_PAIRS, *OF_WAITING_STEPS),
+    *(*OF_MATRICES, *OF_TOUCHED, *OF_LOW_RANK, *OF_PAIRS, *OF_WAITING_STEPS),
     *(*OF_DIAGONALS, *OF_KERNELS, *OVER_MAPS),
 )
 PULLED_WITHIN_A_BALL = ("oasis", "dissim", "lego-firm", "maps-share")
@@ -260,6 +272,7 @@ IMPLEMENTATIONS = (
     "soml-tg",
     "soml-da",
     "oasis-diagonal",
+    "oasis-sparse",
     "softmax",
     "oasis-softmax",
     "oks-rbf",

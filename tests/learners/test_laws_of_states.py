@@ -19,11 +19,18 @@ from .under_test import DIM, UnderTest, saved
 
 @EVERY_INPUT
 def test_names_shapes_and_types_follow_from_settings_and_dimension(subject: UnderTest, kind: str) -> None:
+    """But for the length of arrays that say so."""
+
     learner = subject.make()
-    before = {name: (array.shape, array.dtype) for name, array in learner.state().items()}
+
+    def layout() -> dict[str, Any]:
+        arrays, grows = learner.state(), learner.GROWS
+        return {name: (one.dtype, one.ndim if name in grows else one.shape) for name, one in arrays.items()}
+
+    before = layout()
     for seed in range(3):
         learner.learn_many(spoiled(triplets(seed, 60, DIM, kind), seed))
-        assert {name: (array.shape, array.dtype) for name, array in learner.state().items()} == before
+        assert layout() == before
     assert not any("." in name for name in before)
 
 
