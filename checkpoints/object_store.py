@@ -206,7 +206,7 @@ class ObjectStore:
         """See `checkpoints.store.BlobStore`."""
         path = self._path(key)
         try:
-            self._asked(path, lambda: self._api.delete(self._client, path))
+            self._read_again(path, lambda: self._api.delete(self._client, path))  # as well twice as once
         except KeyMissing:
             return
         except Unreachable as error:
@@ -369,7 +369,9 @@ class ObjectStore:
                 yield piece
 
     def _read_again(self, path: str, call: Callable[[], Result]) -> Result:
-        """`_asked`, once more where an answer broke off: the client asks again only where none came."""
+        """`_asked`, once more where an answer broke off: the client asks again only where none came. For what
+        may be done twice.
+        """
         for pause in _pauses(TRIES - 1):
             try:
                 return self._asked(path, call)

@@ -25,6 +25,7 @@ from checkpoints.commit import (
     discard,
     next_state_key,
     read_manifest,
+    read_manifests,
 )
 from checkpoints.encoding import ArrayDigests, Destination, encode, fresh, load_arrays
 from checkpoints.manifest import (
@@ -160,6 +161,13 @@ class VersionStore:
     def manifest(self, number: int) -> Manifest:
         """The manifest of `number`. Raises Damaged or FutureFormat."""
         return read_manifest(self.store, number)
+
+    def manifests(self, numbers: Sequence[int]) -> list[Manifest | Damaged]:
+        """The manifest of each number, or why it cannot be read; several at once where each is a request.
+
+        Raises Unreachable.
+        """
+        return read_manifests(self.store, numbers)
 
     def newest_manifest(self) -> Manifest | None:
         """The newest manifest that can be read; None without one. The version itself may still not load.

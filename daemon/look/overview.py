@@ -20,7 +20,6 @@ from checkpoints import (
 )
 from checkpoints.encoding import fresh
 from checkpoints.manifest import ArraySpec
-from checkpoints.store import Damaged
 from daemon.versions.contents import APPLIED, DUPLICATE, POISON, REJECTED, counted, watermark_of
 from daemon.versions.key_verdicts import KeyVerdict
 
@@ -190,14 +189,12 @@ def read_all(versions: VersionStore, ledger: Ledger, known: dict[int, Manifest] 
     damaged, candidates = {}, versions.listing.candidates()
     for gone in known.keys() - set(candidates):
         del known[gone]
-    for number in candidates:
-        if number in known:
-            continue
-        try:
-            known[number] = versions.manifest(number)
-        except Damaged as error:
-            if number in versions.listing.candidates():  # else pruned meanwhile
-                damaged[number] = str(error)
+    unknown = [number for number in candidates if number not in known]
+    for number, read in zip(unknown, versions.manifests(unknown), strict=True):
+        if isinstance(read, Manifest):
+            known[number] = read
+        elif number in versions.listing.candidates():  # else pruned meanwhile
+            damaged[number] = str(read)
     manifests = [known[number] for number in candidates if number in known]
     kept = [one for one in manifests if one.kind == "version"]
     return Readable(kept, entries, damaged, [*damaged.values(), *notes])

@@ -176,6 +176,21 @@ class TestOfStates:
         assert torn.struck == 3
 
 
+class TestOfDeleting:
+    """What goes is gone, also where the answer broke off: a deletion may be asked for twice."""
+
+    @pytest.mark.parametrize("after", [False, True])
+    def test_a_deletion_that_broke_off_is_asked_for_again(
+        self, through: ObjectStore, proxy: S3Proxy, after: bool
+    ) -> None:
+        through.put_new("k", [b"mine"])
+        torn = proxy.add(Fault(lambda asked: "delete" in asked.path, times=2, part=0.5, after=after))
+        through.delete("k")
+        assert torn.struck == 2
+        assert not through.exists("k")
+        through.delete("k")
+
+
 class TestOfLines:
     """There is no appending: the object is written again, if it is still the one that was read."""
 

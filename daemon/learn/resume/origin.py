@@ -383,7 +383,9 @@ def _standing(plan: _Plan, newest: Manifest | None) -> Manifest:
 
 
 def _continue(plan: _Plan, epoch: Epoch) -> RunOrigin:
-    asked = _still_asked(plan, plan.inputs.versions.newest_manifest())
+    asked = plan
+    if plan.options.restart_from is not None or plan.options.accept_log:
+        asked = _still_asked(plan, plan.inputs.versions.newest_manifest())
     version = _load(asked.options.restart_from, plan.inputs)
     if asked is not plan and _still_asked(plan, version.manifest) is plan:
         # The branch was made, but every version of it is damaged: make it again.
