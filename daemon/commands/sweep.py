@@ -75,6 +75,9 @@ def sweep(
     workers: Annotated[
         int, typer.Option(min=1, max=1024, metavar="N", help="Processes side by side, a core each.")
     ] = 1,
+    version_events: Annotated[
+        int, typer.Option(min=1_000, metavar="N", help="Events between two versions of a setting.")
+    ] = 250_000,
     address: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Of a Ray cluster, whose cores are the workers.")
     ] = None,
@@ -110,9 +113,8 @@ def sweep(
     check_base(base)
     settings = settings_of(_grids(set_ or [], grid or []), random, seed)
     trials = trials_of(config_file(config), settings, out.absolute())
-    job = SweepJob(
-        sources, out.absolute(), format_, mapping, Workers(workers, address, nice), max_events_per_second
-    )
+    crew = Workers(workers, address, nice)
+    job = SweepJob(sources, out.absolute(), format_, mapping, crew, version_events, max_events_per_second)
     console = stderr_console()
     status = console.status("reading") if console.is_terminal else None
     if status is not None:

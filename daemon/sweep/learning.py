@@ -17,7 +17,6 @@ from pathlib import Path
 
 from checkpoints.manifest import Manifest
 from daemon.backfill.blocks import BlockReader, RecordBlock
-from daemon.backfill.cluster import Limits
 from daemon.backfill.plan import HistoryProgress, Unit, UnitPlace
 from daemon.backfill.run import BackfillJob, BackfillReport, BackfillRun, begin_history, is_same, recipe_of
 from daemon.backfill.shard import ShardJob, block_reader_of
@@ -29,10 +28,6 @@ from daemon.sweep.results import SettingResult
 from daemon.sweep.settings import Trial
 from daemon.versions.contents import RECORDS, counted
 from daemon.versions.storage import open_store
-
-VERSION_EVENTS = 250_000
-"""Events between two versions of a setting: what a kill costs each, and what is read ahead for a group (some
-100 MB). Opening a folder anew costs a twentieth of learning as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,19 +230,3 @@ def share_catalogs(folder: Path, catalogs: Path) -> None:
         (folder / FOLDER).symlink_to(catalogs.resolve(), target_is_directory=True)
     except FileExistsError:
         return
-
-
-def job_of(job: BackfillJob, events_per_second: float, workers: int) -> BackfillJob:
-    """What each setting is learned by: one learner in its worker, which has its share of the rate."""
-    return BackfillJob(
-        job.sources,
-        job.format,
-        job.mapping,
-        shards=1,
-        merge_events=job.merge_events,
-        version_events=VERSION_EVENTS,
-        here=True,
-        limits=Limits(events_per_second / workers),
-        judged=False,
-        now_ms=job.now_ms,
-    )

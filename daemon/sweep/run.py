@@ -15,6 +15,7 @@ from typing import Any
 
 from xxhash import xxh3_128
 
+from daemon.backfill.cluster import Limits
 from daemon.backfill.plan import Recipe, Unit, begins
 from daemon.backfill.pool import Workers, done_by
 from daemon.backfill.run import BackfillJob, recipe_of
@@ -24,7 +25,7 @@ from daemon.config.schema import Config
 from daemon.exits import EX_DATAERR, EX_UNAVAILABLE, EX_USAGE, UserError
 from daemon.judging.lists import digest_of, encode_lists, keep_lists, lists_of_history
 from daemon.sweep.grid import SPLIT
-from daemon.sweep.learning import GroupTask, do_group, job_of, share_catalogs
+from daemon.sweep.learning import GroupTask, do_group, share_catalogs
 from daemon.sweep.results import (
     LISTS,
     ResultsFile,
@@ -44,13 +45,15 @@ ALONE = Workers()
 @dataclass(frozen=True, slots=True)
 class SweepJob:
     """What is asked for besides the settings. sources, format, mapping: as of a backfill; out: the folder of
-    results. events_per_second: of all workers together, 0: no limit."""
+    results. version_events: between two versions of a setting, which is what a kill costs it, and what is
+    read ahead for a group, some 100 MB. events_per_second: of all workers together, 0: no limit."""
 
     sources: Sequence[str]
     out: Path
     format: str | None = None
     mapping: str | None = None
     workers: Workers = ALONE
+    version_events: int = 250_000
     events_per_second: float = 0.0
 
 
@@ -147,10 +150,16 @@ def _whole_recipe(config: Config, job: SweepJob, now_ms: int | None) -> Recipe:
 
 
 def _job(job: SweepJob, now_ms: int | None) -> BackfillJob:
-    return job_of(
-        BackfillJob(job.sources, job.format, job.mapping, now_ms=now_ms),
-        job.events_per_second,
-        job.workers.count,
+    """What each setting is learned by: one learner in its worker, which has its share of the rate."""
+    return BackfillJob(
+        job.sources,
+        job.format,
+        job.mapping,
+        version_events=job.version_events,
+        here=True,
+        limits=Limits(job.events_per_second / job.workers.count),
+        judged=False,
+        now_ms=now_ms,
     )
 
 

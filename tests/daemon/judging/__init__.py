@@ -1,0 +1,1 @@
+"""Versions on the same lists: `tripletd judge`."""
