@@ -32,6 +32,7 @@ PLANS = (
     Plan(1, SPARSE, every="100ms", poll_records=50, pace=PACE),
     Plan(1, DENSE, every="100ms", poll_records=7, pace=PACE),
     Plan(1, SYMMETRIC, every="1h", every_events=97, pace=PACE),
+    Plan(1, KEYED, every="100ms", poll_records=30, pace=PACE),
     Plan(1, KEYED, every="100ms", poll_records=30, partitions=2, pace=PACE),
 )
 

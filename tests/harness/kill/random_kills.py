@@ -83,9 +83,17 @@ class Killing:
         assert not unreported, f"poison was passed without a dead letter: {sorted(unreported)[:10]}"
 
     def check_letters(self, last: Manifest) -> None:
-        """As many places have a dead letter as the counters tell of."""
+        """As many places have a dead letter as the counters tell of.
+
+        Which events find no place among the keys depends on the order in which partitions come, and that is
+        another one after a kill: an event refused before it, with a letter, may be learned after it.
+        """
         self._letters.look()
-        assert len(set(self._letters.letters)) == sum(last.counters.get(name, 0) for name in LETTERS)
+        letters, told = len(set(self._letters.letters)), sum(last.counters.get(n, 0) for n in LETTERS)
+        if self._plan.partitions > 1 and "[keys]" in self._plan.case.sections:
+            assert letters >= told, f"{letters} letters of {told} refused"
+        else:
+            assert letters == told, f"{letters} letters of {told} refused"
 
     def _kill_broker(self, learner: Learner) -> None:
         assert self._broker is not None
