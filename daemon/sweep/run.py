@@ -39,6 +39,8 @@ TOGETHER = 8
 """Settings that a worker learns side by side: of reading, which they share, an eighth is left to each."""
 
 
+BLOCK_EVENTS = 5_000
+"""Events of one block, as of a backfill; one learner merges nothing."""
 ALONE = Workers()
 
 
@@ -155,6 +157,7 @@ def _job(job: SweepJob, now_ms: int | None) -> BackfillJob:
         job.sources,
         job.format,
         job.mapping,
+        merge_events=min(BLOCK_EVENTS, job.version_events),
         version_events=job.version_events,
         here=True,
         limits=Limits(job.events_per_second / job.workers.count),

@@ -5,6 +5,7 @@ One Ray is shared by the tests; those that kill it start their own.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -104,3 +105,43 @@ def with_end(process: psutil.Process) -> None:
         process.kill()
     except psutil.NoSuchProcess:
         pass
+
+
+def swept(
+    place: Place, capfd: pytest.CaptureFixture[str], out: str, *options: str
+) -> list[dict[str, object]]:
+    """The rows of a sweep without what differs from run to run."""
+    capfd.readouterr()
+    words = ["sweep", place.days, "--config", str(place.file), "--out", str(place.folder / out), "--json"]
+    assert main([*words, "--set", "learner.C=0.1,1", *options]) == EX_OK
+    text = capfd.readouterr().out
+    rows = json.loads(text[text.index("{") :])["settings"]
+    return [{name: row[name] for name in row if name not in ("seconds", "folder", "version")} for row in rows]
+
+
+@pytest.mark.usefixtures("running")
+def test_a_sweep_on_ray_has_the_numbers_of_one_process_also_after_a_kill(
+    place: Place, capfd: pytest.CaptureFixture[str]
+) -> None:
+    alone = swept(place, capfd, "sweep-here")
+    killed = threading.Event()
+
+    def kill() -> None:
+        folder = place.folder / "sweep-ray" / "settings"
+        until(lambda: len(list(folder.glob("*/versions/*1"))) >= 1, seconds=60)
+        rays_at_work()[0].kill()
+        killed.set()
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    slow = ("--workers", "2", "--address", "auto", "--max-events-per-second", "3000")
+    on_ray = swept(place, capfd, "sweep-ray", *slow, "--version-events", "1000")
+    thread.join()
+    assert killed.is_set()
+    assert on_ray == alone
+
+
+def rays_at_work() -> list[psutil.Process]:
+    """Workers of Ray that do a piece of work: their names tell which."""
+    below = psutil.Process().children(recursive=True)
+    return [one for one in below if "ray::_piece" in " ".join(one.cmdline())]
