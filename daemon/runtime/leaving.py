@@ -1,10 +1,11 @@
 """How a process of ours ends: on a signal before its own handlers are installed, when its parent is gone, and
 when its work is done.
 
-Until a role installs its own handlers there is nothing to finish: a stop ends it with 0, and a reload does
-nothing, since the configuration has not been read yet. A process of ours imports this module first, so it
-imports only what the interpreter has loaded anyway, and the rest where it is needed. Before it, during the
-interpreter's own start of a few hundredths of a second, a stop ends the process by the signal itself.
+Until a role installs its own handlers there is nothing to finish: a stop ends it with 0, and a reload or a
+request for a version does nothing, since the configuration has not been read yet. A process of ours imports
+this module first, so it imports only what the interpreter has loaded anyway, and the rest where it is
+needed. Before it, during the interpreter's own start of a few hundredths of a second, a stop ends the
+process by the signal itself.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ ROLES = frozenset({"learn", "merge", "validate", "serve", "up"})
 
 
 def leave_on_signals() -> None:
-    """From now on a stop just ends the process, and a reload does not."""
+    """From now on a stop just ends the process; a reload or a request for a version does not."""
     signal.signal(signal.SIGTERM, leave_at_once)
     signal.signal(signal.SIGINT, leave_at_once)
-    signal.signal(signal.SIGHUP, lambda number, frame: None)  # SIG_IGN would be inherited by what is started
+    for number in (signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, lambda number, frame: None)  # SIG_IGN would be inherited by what is started
 
 
 def leave_at_once(number: int, frame: object) -> None:

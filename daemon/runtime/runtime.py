@@ -106,6 +106,11 @@ class Signals:
         self._reload = True
         self._tell()
 
+    def request_checkpoint(self) -> None:
+        """Ask for a version, as SIGUSR1 does."""
+        self._checkpoint = True
+        self._tell()
+
     def take_checkpoint_request(self) -> bool:
         """Whether a checkpoint was asked for since the last call."""
         if not self._checkpoint:
@@ -134,8 +139,7 @@ class Signals:
         self.request_stop()
 
     def _on_checkpoint(self, number: int, frame: FrameType | None) -> None:
-        self._checkpoint = True
-        self._tell()
+        self.request_checkpoint()
 
     def _on_hangup(self, number: int, frame: FrameType | None) -> None:
         if self._terminal and not os.isatty(_STDERR):

@@ -94,6 +94,10 @@ class RoleProcess:
         """Ask it to read its configuration again."""
         self._process.send_signal(signal.SIGHUP)
 
+    def checkpoint(self) -> None:
+        """SIGUSR1: `learn` writes a version now, several processes of `serve` are started again in turn."""
+        self._process.send_signal(signal.SIGUSR1)
+
     def terminate(self) -> None:
         """Ask it to stop: finish the batch, checkpoint, exit 0."""
         self._process.terminate()

@@ -173,10 +173,11 @@ def run(config: Config, file: Path | None, settings: Sequence[str]) -> int:
         stack.callback(shared.close)
         shared.start()
 
+        def roll() -> None:
+            log.info("all processes are started again, one after another")
+            shared.roll()
+
         def to_renew() -> str | None:
-            if signals.take_checkpoint_request():
-                log.info("all processes are started again, one after another")
-                shared.roll()
             number = shared.next_to_renew()
             return None if number is None else specs[number].name
 
@@ -187,6 +188,7 @@ def run(config: Config, file: Path | None, settings: Sequence[str]) -> int:
             log,
             grace_s=GRACE_S + (config.serve.drain or 0.0),
             notifier=Notifier.of_this_process(),
+            checkpoint=roll,
             at_stake=lambda: shared.was_ready,
             to_renew=to_renew,
         ).run()

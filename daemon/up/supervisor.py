@@ -49,6 +49,8 @@ from streams.source import Quiet
 
 GRACE_S = 30.0
 """How long a role may take to stop, besides serve.drain."""
+HANDLER_S = 2.0
+"""After so long a process has a handler for what is handed on to it, on a busy machine too."""
 _POLL_S, _IDLE_POLL_S = 0.05, 0.25
 """Between two looks at the roles: after one of them changed, and after long silence."""
 
@@ -96,13 +98,14 @@ class Supervisor:
         specs: the roles.
         start: starts one; RoleProcess in earnest.
         signals: entered by the caller; a stop is handed to every role as one SIGTERM. A reload is handed on
-            too, and starts what is down or waits.
+            too, and starts what is down or waits; so is SIGUSR1.
         log: receives starts, restarts and ends.
         policy: how long to wait before a restart.
         grace_s: how long a role may take to stop before it is killed.
         notifier: systemd, where it has started us.
         on_change: called with the reports of all roles whenever one changes.
         reload: called when a reload is asked for, which the roles hear of too.
+        checkpoint: called at SIGUSR1 in the place of handing it on; None hands it on.
         at_stake: whether there may be answers to keep; while there are none, a role that is refused ends all
             at once, as a mistake in a first configuration should.
         to_renew: the name of a role that is to be stopped and started again now, None for none; asked in
@@ -121,6 +124,7 @@ class Supervisor:
         notifier: Notifier | None = None,
         on_change: Callable[[Sequence[RoleReport]], None] = lambda reports: None,
         reload: Callable[[], None] = lambda: None,
+        checkpoint: Callable[[], None] | None = None,
         at_stake: Callable[[], bool] = lambda: True,
         to_renew: Callable[[], str | None] = lambda: None,
     ) -> None:
@@ -128,6 +132,7 @@ class Supervisor:
         self._roles = [_Watched(spec, RoleReport(spec.name)) for spec in specs]
         self._start, self._signals, self._log, self._on_change = start, signals, log, on_change
         self._at_stake, self._reload, self._to_renew = at_stake, reload, to_renew
+        self._checkpoint = checkpoint or self._hand_on_checkpoint
         self._policy = policy or RestartPolicy()
         self._grace_s = grace_s
         self._known: list[RoleReport] = []
@@ -170,6 +175,17 @@ class Supervisor:
                     role.start_at, role.failures = time.monotonic(), []
                     self._down.pop(role.spec.name, None)
             self._notifier.ready()
+        if self._signals.take_checkpoint_request():
+            self._checkpoint()
+
+    def _hand_on_checkpoint(self) -> None:
+        """One that was started just now has nothing to write or to renew, and perhaps no handler yet."""
+        begun = time.monotonic() - HANDLER_S
+        told = [role for role in self._roles if role.process is not None and role.started_at <= begun]
+        for role in told:
+            assert role.process is not None
+            role.process.checkpoint()
+        self._log.info("SIGUSR1 handed on", roles=[role.spec.name for role in told])
 
     def _renew(self) -> None:
         name = self._to_renew()

@@ -145,8 +145,9 @@ def supervise(
     policy: RestartPolicy = BOUNDED,
     on_change: Callable[[Sequence[RoleReport]], None] = lambda reports: None,
     at_stake: Callable[[], bool] = lambda: True,
+    log: Recorder | None = None,
 ) -> tuple[int, Recorder]:
-    log = Recorder()
+    log = log or Recorder()
     supervisor = Supervisor(
         specs,
         lambda spec: RoleProcess(spec.name, spec.arguments, prefix=False, program=PYTHON),
@@ -283,6 +284,45 @@ def test_a_reload_starts_what_is_down_and_its_trouble_is_told_until_it_holds(tmp
     assert code == 0, "what was down has been started, and was stopped as asked"
     states = [state for state, _ in groupby((reports[0].state, reports[0].exit) for reports in seen)]
     assert states == [("running", None), ("down", 65), ("starting", 65), ("running", None)]
+
+
+LISTENING = """
+    import pathlib, signal, sys, time
+    told = pathlib.Path({path!r})
+    signal.signal(signal.SIGUSR1, lambda *_: told.write_text(told.read_text() + "asked "))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    told.write_text("")
+    time.sleep(60)
+"""
+
+
+def test_a_request_for_versions_is_handed_on_to_all_that_have_run_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new, signals = tmp_path / "old", tmp_path / "new", Signals()
+    told: list[list[str]] = []
+
+    class Log(Recorder):
+        def info(self, event: str, **fields: Any) -> None:
+            if event == "SIGUSR1 handed on":
+                told.append(fields["roles"])
+
+    def ask() -> None:
+        until(lambda: old.exists() and new.exists())
+        signals.request_checkpoint()
+        until(lambda: told == [[]])
+        monkeypatch.setattr("daemon.up.supervisor.HANDLER_S", 0.0)
+        signals.request_checkpoint()
+        until(lambda: (old.read_text(), new.read_text()) == ("asked ", "asked "))
+        signals.request_stop()
+
+    monkeypatch.setattr("daemon.up.supervisor.HANDLER_S", 60.0)
+    asking = threading.Thread(target=ask)
+    asking.start()
+    roles = (role(name, LISTENING.format(path=str(tmp_path / name))) for name in ("old", "new"))
+    code, _ = supervise(*roles, signals=signals, log=Log())
+    asking.join()
+    assert (code, told) == (0, [[], ["old", "new"]])
 
 
 def test_the_usual_port_of_up_may_be_taken_one_that_was_chosen_may_not() -> None:

@@ -21,6 +21,7 @@ import pytest
 from daemon.cli import main
 from daemon.client import WriteClient
 from daemon.exits import EX_OK, EX_UNAVAILABLE
+from daemon.up.supervisor import HANDLER_S
 from tests.daemon.serve.test_role import Place, Role
 from tests.daemon.serve.test_role_writes import learned
 from tests.harness.waiting import until
@@ -119,6 +120,25 @@ def test_no_question_fails_while_all_processes_are_started_again(place: Place) -
     assert set(load.answers) == {200}
     assert set(before) == set(after) == {"serve-0", "serve-1"}
     assert not set(before.values()) & set(after.values())
+    assert group.stop() == EX_OK
+
+
+def test_up_hands_the_request_on_to_its_servers_and_its_learner(place: Place) -> None:
+    place.feed(20, seed=1)
+    place.learn()
+    before = place.newest().number
+    group = Group(place.start("up", "--set", "serve.processes=2", "--set", "http.up_port=0"))
+    until(lambda: {"learn", "serve"} <= set(group.pids()), group.said)
+    begun = time.monotonic()
+    until(lambda: group.ready_ones()["serve-0"] == group.ready_ones()["serve-1"] == 1, group.said)
+    place.feed(5, seed=2)
+    learned_of = f"{group.own_urls()['serve-0']}/v1/similar?id=o1&alias=latest"
+    until(lambda: b'"version":"1+' in urllib.request.urlopen(learned_of, timeout=10).read())
+    until(lambda: time.monotonic() > begun + HANDLER_S)
+    group.process.send_signal(signal.SIGUSR1)
+    until(lambda: group.ready_ones()["serve-0"] == group.ready_ones()["serve-1"] == 2, group.said)
+    until(lambda: place.newest().number > before, group.said)
+    assert len([one for one in group.lines("started") if one["role"] in ("learn", "serve")]) == 2
     assert group.stop() == EX_OK
 
 
