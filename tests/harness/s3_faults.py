@@ -52,6 +52,7 @@ class Fault:
     answer: status and code instead of the server's answer. after: the request is done first, and only then
     answered so, or the connection dropped (a lost answer). part: this share of the body is passed on, and the
     connection dropped: of what comes in, or with `after` of what goes out. delay_s: before anything else.
+    act: called when the request came in, or with `after` when it is done, and before it is answered.
     """
 
     fits: Choose
@@ -60,6 +61,7 @@ class Fault:
     after: bool = False
     part: float | None = None
     delay_s: float = 0.0
+    act: Callable[[], None] | None = None
     struck: int = field(default=0, compare=False)
 
 
@@ -162,6 +164,10 @@ class S3Proxy:
         length = int(handler.headers.get("Content-Length", 0))
         if fault is not None and fault.delay_s:
             time.sleep(fault.delay_s)
+        if fault is not None and fault.act is not None and not fault.after:
+            fault.act()
+            self._drop(handler)
+            return
         if fault is not None and fault.part is not None and not fault.after:
             handler.rfile.read(int(length * fault.part))
             self._drop(handler)
@@ -178,6 +184,8 @@ class S3Proxy:
                 if self._hidden is not None:
                     self._hidden.add(asked.path.partition("?")[0])
         if fault is not None and fault.after:
+            if fault.act is not None:
+                fault.act()
             if fault.answer is not None:
                 self._answer(handler, fault.answer[0], ERROR.format(code=fault.answer[1]).encode())
             elif fault.part is not None:

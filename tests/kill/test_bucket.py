@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.kill.buckets import PLANS, Buckets, bucket_kills, buckets, rivals
+from tests.harness.kill.buckets import PLANS, Buckets, bucket_kills, buckets, deaths_at_requests, rivals
 from tests.harness.s3_server import server_program
 
 pytestmark = pytest.mark.kill
@@ -27,6 +27,10 @@ def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Buckets]:
 @pytest.mark.parametrize("plan", PLANS[:2], ids=str)
 def test_killed_at_random(tmp_path: Path, at: Buckets, plan: object) -> None:
     bucket_kills(tmp_path / str(plan), at, replace(plan, kills=3), 1).check()  # type: ignore[type-var]
+
+
+def test_killed_at_its_requests(tmp_path: Path, at: Buckets) -> None:
+    deaths_at_requests(tmp_path, at, every=50).check()
 
 
 def test_two_learners_do_not_both_write(tmp_path: Path, at: Buckets) -> None:

@@ -6,17 +6,22 @@ requests. No lock holds a second learner off there: a claim decides.
 
 from __future__ import annotations
 
+import itertools
 import os
+import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from checkpoints.manifest import Manifest
 from daemon.exits import EX_CANTCREAT, EX_OK
 from tests.harness.kill.events import Pace
 from tests.harness.kill.forks import Forks
 from tests.harness.kill.learners import Learner, catch_up, wait_until
+from tests.harness.kill.letters import Letters
 from tests.harness.kill.random_kills import Plan, random_kills, same_effect
 from tests.harness.kill.site import DENSE, KEYED, SPARSE, SYMMETRIC, Site, make_site
 from tests.harness.kill.tally import Tally
@@ -26,6 +31,8 @@ from tests.harness.s3_server import S3Server, s3_server
 
 NOISE = 0.03
 """Share of requests that meet a fault."""
+LIFE = {"every": "1h", "every_events": 10, "poll_records": 4, "keep": 2}
+"""Versions, a claim, and versions that go, all in one life."""
 PACE = Pace(pause_s=0.03)
 """What learners that are killed every second or two keep up with."""
 PLANS = (
@@ -75,6 +82,72 @@ def bucket_kills(folder: Path, at: Buckets, plan: Plan, seed: int, noise: float 
     return tally
 
 
+EVENTS = 40
+"""Of each of the two lives in which a learner dies at a request."""
+MOST_REQUESTS = 400
+"""More than such a life has."""
+
+
+def deaths_at_requests(folder: Path, at: Buckets, every: int = 1) -> Tally:
+    """Die at each request of a learner's first life and of its second, once before the server has it and once
+    after it is done and not answered. What is learned to the end is as if never killed.
+
+    every: of the requests, one of so many.
+    """
+    tally = Tally("kill -9 at each request of a learner to its bucket")
+    whole: dict[int, Manifest] = {}
+    for life, after in itertools.product((1, 2), (False, True)):
+        for asked in range(0, MOST_REQUESTS, every):
+            died = False
+            name = f"{life}{'after' if after else 'before'}{asked}"
+            site = at.site(folder / name, f"deaths-{os.urandom(4).hex()}", **LIFE)
+            events = Written(site)
+            for _ in range(life - 1):
+                events.more(EVENTS)
+                catch_up(site, at.forks)
+            events.more(EVENTS)
+            with tally.case(name):
+                died = _dies_at(at, site, asked, after)
+                last = catch_up(site, at.forks)
+                if life not in whole:
+                    whole[life] = catch_up(site.again("whole", **LIFE), at.forks)
+                same_effect(last, whole[life])
+                assert site.versions.newest_valid(_damaged) is not None
+                assert not Letters(site).unreported()
+            shutil.rmtree(folder / name, ignore_errors=True)
+            if not died:  # it has ended before
+                tally.tried -= 1
+                break
+    tally.worst = f"{tally.tried} requests, before and after each, of a first and of a second life"
+    return tally
+
+
+def _dies_at(at: Buckets, site: Site, asked: int, after: bool) -> bool:
+    """Whether a learner was killed at its request number `asked`; it has learned everything where not."""
+    prefix = site.place.place.rpartition("/")[2]  # type: ignore[union-attr]
+    known = threading.Event()
+    seen, pid = itertools.count(), 0
+
+    def kill() -> None:
+        known.wait()
+        os.kill(pid, signal.SIGKILL)
+
+    death = at.proxy.add(Fault(lambda one: prefix in one.path and next(seen) == asked, after=after, act=kill))
+    try:
+        with at.forks(site, "--exit-when-caught-up") as learner:
+            pid = learner.pid
+            known.set()
+            code = learner.wait()
+    finally:
+        at.proxy.clear()
+    assert code == (-signal.SIGKILL if death.struck else EX_OK), f"{code}: {learner.said()}"
+    return bool(death.struck)
+
+
+def _damaged(error: Exception) -> None:
+    raise AssertionError(f"damaged: {error}")
+
+
 def all_bucket_kills(folder: Path, kills: int, seed: int) -> list[Tally]:
     """`kills` in all, over the kinds of plans, and the rivals."""
     with buckets(folder / "server") as at:
@@ -83,7 +156,11 @@ def all_bucket_kills(folder: Path, kills: int, seed: int) -> list[Tally]:
             bucket_kills(folder / str(number), at, replace(plan, kills=each), seed)
             for number, plan in enumerate(PLANS)
         ]
-        return [*found, rivals(folder / "rivals", at, times=5)]
+        return [
+            *found,
+            deaths_at_requests(folder / "deaths", at, every=2),
+            rivals(folder / "rivals", at, times=5),
+        ]
 
 
 def rivals(folder: Path, at: Buckets, times: int) -> Tally:
