@@ -30,7 +30,7 @@ from streams.feed.formats import read_sources
 from streams.feed.items import FeedError, Placed
 from streams.feed.options import ReaderOptions
 from streams.open import open_source
-from streams.source import RecordBatch, parse_address
+from streams.source import Address, RecordBatch, parse_address
 
 RANGE_RECORDS = 4_096
 """Records of a log that are read at once."""
@@ -58,7 +58,7 @@ Afresh = Callable[[int], Decider]
 
 
 class BlockReader:
-    """Reads a shard's units from a place on. Close it at the end."""
+    """Reads a shard's units from a place on. Close it at the end. reach: as of `units_of`."""
 
     def __init__(
         self,
@@ -67,8 +67,11 @@ class BlockReader:
         afresh: Afresh,
         options: ReaderOptions,
         format: str | None,
+        *,
+        reach: Callable[[str], Address] = parse_address,
     ) -> None:
         self._units, self._afresh, self._options, self._format = units, afresh, options, format
+        self._reach = reach
         self._at, self._local = at, LocalFiles()
         self._items: Iterator[Placed] | None = None
         self._batches: Iterator[RecordBatch] | None = None
@@ -135,7 +138,8 @@ class BlockReader:
     def _from_log(self, unit: Unit, block: RecordBlock, least: int) -> bool:
         """Take records until there are enough; whether the stretch is at its end."""
         if self._batches is None:
-            self._batches = _stretch(unit, self._at.items)
+            address = self._reach(unit.name.rpartition("#")[0])
+            self._batches = _stretch(unit, address, self._at.items)
         for batch in self._batches:
             block.batches.append(batch)
             block.read += len(batch)
@@ -145,8 +149,7 @@ class BlockReader:
         return True
 
 
-def _stretch(unit: Unit, passed: int) -> Iterator[RecordBatch]:
-    address = parse_address(unit.name.rpartition("#")[0])
+def _stretch(unit: Unit, address: Address, passed: int) -> Iterator[RecordBatch]:
     with closing(open_source(address)) as source:
         if source.identity().topic_id != unit.digest:
             raise UserError(

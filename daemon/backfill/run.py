@@ -101,7 +101,11 @@ def backfill(config: Config, job: BackfillJob, report: BackfillReport) -> Backfi
             "name the objects with catalog.path, or feed the history with `tripletd feed`",
             EX_CONFIG,
         )
-    units = units_of(job.sources, lambda name: report.note(f"reading {name} for its digest"))
+
+    def tell(name: str) -> None:
+        report.note(f"reading {name} for its digest")
+
+    units = units_of(job.sources, config.stream.reached, tell)
     if not units:
         raise UserError("there is nothing to read", "name files, folders or a log with records", EX_USAGE)
     with ExitStack() as stack:
@@ -214,7 +218,7 @@ def verify(config: Config, job: BackfillJob, report: BackfillReport) -> Verified
         merge_events=known.recipe.merge_events,
         version_events=known.recipe.version_events,
     )
-    units = units_of(job.sources)
+    units = units_of(job.sources, config.stream.reached)
     goes_on(replace(known, done=False), recipe_of(config, job), units)
     try:
         base = versions.load(known.base)

@@ -179,7 +179,8 @@ def block_reader_of(job: ShardJob, catalog: Any) -> Callable[[UnitPlace], BlockR
     """Opens readers of a shard's units."""
     recipe = job.recipe
     decider, options = reading_decider(job.config, catalog, recipe), reader_options(recipe)
-    return lambda at: BlockReader(job.units, at, decider.afresh, options, recipe.format)
+    reach = job.config.stream.reached
+    return lambda at: BlockReader(job.units, at, decider.afresh, options, recipe.format, reach=reach)
 
 
 def reading_decider(config: Config, catalog: Any, recipe: Recipe) -> Any:

@@ -15,16 +15,22 @@ from daemon.backfill.plan import Unit
 from daemon.exits import EX_UNAVAILABLE, EX_USAGE, UserError
 from streams.errors import AddressError
 from streams.open import open_source
-from streams.source import parse_address
+from streams.source import Address
 
 CHUNK = 1 << 20
 LOGS = ("log:", "kafka:")
 
 
-def units_of(sources: Sequence[str], tell: Callable[[str], None] = lambda _: None) -> list[Unit]:
+Reach = Callable[[str], Address]
+"""An address of a log with how it is reached, as [stream.kafka] says. Raises AddressError."""
+
+
+def units_of(
+    sources: Sequence[str], reach: Reach, tell: Callable[[str], None] = lambda _: None
+) -> list[Unit]:
     """The units, in the order given, a pattern's sorted by name. tell: hears what is being read, for its
     digest. Raises UserError for what is not there, or given twice."""
-    found = [unit for source in sources for unit in _of(source, tell)]
+    found = [unit for source in sources for unit in _of(source, reach, tell)]
     seen: set[str] = set()
     for unit in found:
         if unit.name in seen:
@@ -33,9 +39,9 @@ def units_of(sources: Sequence[str], tell: Callable[[str], None] = lambda _: Non
     return found
 
 
-def _of(source: str, tell: Callable[[str], None]) -> Iterator[Unit]:
+def _of(source: str, reach: Reach, tell: Callable[[str], None]) -> Iterator[Unit]:
     if source.startswith(LOGS):
-        yield from _of_log(source)
+        yield from _of_log(source, reach)
     elif "://" in source:
         tell(source)
         yield _of_files(source, [source])
@@ -82,10 +88,10 @@ def _parts(path: str) -> Iterable[bytes]:
         ) from None
 
 
-def _of_log(source: str) -> Iterator[Unit]:
+def _of_log(source: str, reach: Reach) -> Iterator[Unit]:
     """All that a log holds now, a unit per partition."""
     try:
-        address = parse_address(source)
+        address = reach(source)
     except AddressError as error:
         raise UserError(str(error), "correct the address", EX_USAGE) from None
     with closing(open_source(address)) as log:

@@ -23,7 +23,7 @@ from streams.codec import decode_impression, encode_impression
 from streams.event import Impression
 from streams.open import open_source
 from streams.queries import VectorMaps
-from streams.source import Address, OutRecord, TopicIdentity, parse_address
+from streams.source import Address, OutRecord, TopicIdentity
 
 POLL_SECONDS = 0.2
 
@@ -34,7 +34,7 @@ def lists_of_history(config: Config, catalog: Catalog | None, progress: HistoryP
     found = {one.id: one for one in newest_lists(config, catalog, progress)}
     logs = dict.fromkeys(one.name.rpartition("#")[0] for one in progress.units if not one.paths)
     for name in logs:
-        for one in lists_of_topic(parse_address(name), config, catalog):
+        for one in lists_of_topic(config.stream.reached(name), config, catalog):
             found.setdefault(one.id, one)
     return sorted(found.values(), key=lambda one: (one.ts, one.id))[-config.validate.window :]
 

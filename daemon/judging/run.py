@@ -91,5 +91,5 @@ def _lists(config: Config, versions: VersionStore, history: HistoryOfLists | Non
                 str(error), "feed it, or name lists with --history SOURCE", EX_UNAVAILABLE
             ) from None
     job = BackfillJob(history.sources, history.format, history.mapping)
-    progress = begins(recipe_of(config, job), units_of(history.sources), 0)
+    progress = begins(recipe_of(config, job), units_of(history.sources, config.stream.reached), 0)
     return lists_of_history(config, catalog, progress)

@@ -84,7 +84,11 @@ def sweep(config: Config, trials: Sequence[Trial], job: SweepJob, report: SweepR
     """Learn and judge every setting. Raises UserError where nothing can be begun, and where workers are lost
     again and again."""
     began = time.monotonic()
-    units = units_of(job.sources, lambda name: report.note(f"reading {name} for its digest"))
+
+    def tell(name: str) -> None:
+        report.note(f"reading {name} for its digest")
+
+    units = units_of(job.sources, config.stream.reached, tell)
     if not units:
         raise UserError("there is nothing to read", "name files, folders or a log with records", EX_USAGE)
     with ExitStack() as stack:

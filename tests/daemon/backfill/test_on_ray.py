@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -20,6 +21,8 @@ from daemon.backfill.cluster import ShardsOnRay, ray_running
 from daemon.cli import main
 from daemon.exits import EX_OK, EX_UNAVAILABLE
 from tests.daemon.backfill.place import Place, make_place
+from tests.daemon.backfill.test_from_bucket import Bucket
+from tests.harness.s3_server import S3Server
 from tests.harness.waiting import until
 
 pytestmark = pytest.mark.xdist_group("ray")
@@ -117,6 +120,14 @@ def swept(
     text = capfd.readouterr().out
     rows = json.loads(text[text.index("{") :])["settings"]
     return [{name: row[name] for name in row if name not in ("seconds", "folder", "version")} for row in rows]
+
+
+@pytest.mark.usefixtures("running")
+def test_actors_reach_a_bucket_as_the_driver_does(tmp_path: Path, s3: S3Server, prefix: str) -> None:
+    bucket = Bucket(tmp_path, s3, prefix)
+    assert main(bucket.words("backfill", *TWO)) == EX_OK
+    assert bucket.disk.backfill(*TWO, "--here") == EX_OK
+    assert bucket.hash() == bucket.disk.hash()
 
 
 @pytest.mark.usefixtures("running")

@@ -90,6 +90,20 @@ def test_with_the_right_settings_everything_works(place: Place) -> None:
     assert (code, finding["grade"]) == (EX_CONFIG, "error")
 
 
+def test_history_is_read_through_the_same_door(place: Place, tmp_path: Path) -> None:
+    place.allow_all()
+    assert place.run("topics", "create")[0] == EX_OK
+    lists = [json.dumps({**IMPRESSION, "id": f"i{n}", "q": {"id": f"q{n}", "x": [1, 0]}}) for n in range(20)]
+    place.clicks.write_text("\n".join(lists))
+    assert place.run("feed", str(place.clicks))[0] == EX_OK
+    (tmp_path / "objects.jsonl").write_text('{"id": "q", "x": [1, 0]}\n{"id": "a", "x": [0, 1]}\n')
+    settings = (f"catalog.path={tmp_path / 'objects.jsonl'}", f"checkpoints.path={tmp_path / 'line'}")
+    words = [word for one in settings for word in ("--set", one)]
+    address = f"kafka://{place.secured.door()}/{place.topic}"
+    code, said = place.run("backfill", address, "--here", "--no-judge", *words)
+    assert (code, "version 1" in said) == (EX_OK, True), said
+
+
 def test_who_may_only_write_may_feed(place: Place) -> None:
     create_topics(parse_address(place.secured.cluster.address(place.topic)), 1, TopicLimits())
     for name in (place.topic, f"{place.topic}.holdout"):
