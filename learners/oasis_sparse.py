@@ -44,14 +44,16 @@ from learners.steps import StepBatch, Steps, taken_steps
 
 LEAST_ENTRIES = 64
 MOST_COLUMNS = np.iinfo(np.int32).max - 1
-ENTRY_BYTES, COLUMN_BYTES = 24, 24
-"""Memory for each entry at most, and for each column: W_0, and where a row's table is."""
+ENTRY_BYTES, ROW_BYTES, COLUMN_BYTES = 32, 64, 24
+"""Memory at most: for each entry, of tables that are half full while they are copied to more room; for each
+row that has any, the least table; and for each column, W_0 and where a row's table is."""
 
 
 @dataclass(frozen=True, slots=True)
 class OasisSparseConfig:
     """Settings. C: aggressiveness, > 0, an upper bound of tau. entries: most entries of W - W_0 kept, 12 to
-    24 bytes each. start: the diagonal of W_0, float32 [dim], > 0; None for ones. Raises ConfigError.
+    20 bytes each, and as much again while tables grow. start: the diagonal of W_0, float32 [dim], > 0; None
+    for ones. Raises ConfigError.
     """
 
     C: float = 0.1
@@ -67,15 +69,16 @@ class OasisSparseConfig:
 
 def touched_bytes(dim: int, entries: int) -> int:
     """The memory of a learner at most, with so many entries kept."""
-    return ENTRY_BYTES * min(entries, dim * dim) + COLUMN_BYTES * dim
+    return ENTRY_BYTES * min(entries, dim * dim) + ROW_BYTES * min(entries, dim) + COLUMN_BYTES * dim
 
 
 class OasisSparse(BaseLearner[OasisSparseConfig]):
     """A learned similarity q^T W p of `dim`-dimensional vectors, W = W_0 + S with touched entries of S alone.
 
-    tables: S as `learners.kernels.row_tables` keeps it. diagonal: of W_0, float32 [dim]. events: accepted so
-    far. drops, dropped: how often entries had to go, and how many. Dense rows are learned as the sparse rows
-    that they are.
+    tables: S as `learners.kernels.row_tables` keeps it; and, once a symmetric form was asked for, those of
+    its transpose, which `replay` keeps up to date. diagonal: of W_0, float32 [dim]. events: accepted so far.
+    drops, dropped: how often entries had to go, and how many. Dense rows are learned as the sparse rows that
+    they are.
     """
 
     DEFAULT: ClassVar[OasisSparseConfig] = OasisSparseConfig()
@@ -89,6 +92,7 @@ class OasisSparse(BaseLearner[OasisSparseConfig]):
     events: int
     drops: int
     dropped: int
+    _transposed: Tables | None = None
 
     @property
     def dim(self) -> int:
@@ -139,6 +143,7 @@ class OasisSparse(BaseLearner[OasisSparseConfig]):
         other = type(self).__new__(type(self))
         other.config, other.diagonal, other.tables = self.config, self.diagonal, self.tables.copy()
         other.events, other.drops, other.dropped = self.events, self.drops, self.dropped
+        other._transposed = None if self._transposed is None else self._transposed.copy()
         return other
 
     def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
@@ -151,6 +156,7 @@ class OasisSparse(BaseLearner[OasisSparseConfig]):
             settings = (self.diagonal, float(C), limit, done, decided)
             done, accepted = step_rows(held, *settings, *triplets, weights, steps)
             self.events += int(accepted)
+            self._transposed = None
             decided = done < len(batch)
             if decided:
                 self._make_room()
@@ -166,8 +172,12 @@ class OasisSparse(BaseLearner[OasisSparseConfig]):
 
     def keep_largest(self, most: int) -> None:
         """Drop the entries of smallest magnitude, so that so many are left."""
-        if self.entries > most:
-            self.drops, self.dropped = self.drops + 1, self.dropped + self.tables.keep_largest(most)
+        if self.entries <= most:
+            return
+        cut = self.tables.cut_for(most)
+        self.drops, self.dropped = self.drops + 1, self.dropped + self.tables.drop_below(cut)
+        if self._transposed is not None:
+            self._transposed.drop_below(cut, transposed=True)
 
     def taken(self, batch: TripletBatch, info: StepInfo, weights: Any = None) -> Sequence[Steps]:
         """Step sizes, queries and errors c - s of what updated; tau has taken the weights in already."""
@@ -185,28 +195,52 @@ class OasisSparse(BaseLearner[OasisSparseConfig]):
             raise BlockError(
                 f"steps have {steps.dim} dimensions, the learner {self.dim}: give its own `taken`"
             )
-        rows = (as_sparse(steps.query).kernel_rows(), as_sparse(steps.error).kernel_rows())
-        done, wrong = 0, 0
+        query, error = as_sparse(steps.query), as_sparse(steps.error)
+        rows, done, wrong = (query.kernel_rows(), error.kernel_rows()), 0, 0
         while done < len(steps):
-            held = self.tables.for_kernels
+            held, before = self.tables.for_kernels, done
             done, wrong = replay_rows(held, self.config.entries, done, steps.tau, *rows)
+            self._transpose(steps.tau[before:done], query.slice(before, done), error.slice(before, done))
             if wrong:
                 raise BlockError(f"step {done} of {len(steps)} is malformed: steps before it are applied")
             if done < len(steps):
                 self._make_room()
 
+    def _transpose(self, tau: Float32s, query: SparseBlock, error: SparseBlock) -> None:
+        """Take steps that the tables took in those of the transpose: e (tau q)^T, the same products."""
+        tables, done = self._transposed, 0
+        if tables is None:
+            return
+        own = slice(int(query.indptr[0]), int(query.indptr[-1]))
+        scaled = np.repeat(tau, np.diff(query.indptr)) * query.values[own]
+        rows = (query.indptr - own.start, query.indices[own], scaled)
+        ones, unbounded = np.ones(len(tau), np.float32), np.iinfo(np.int64).max // 2
+        while done < len(tau):
+            done, wrong = replay_rows(tables.for_kernels, unbounded, done, ones, error.kernel_rows(), rows)
+            if wrong:  # tau q is larger than any difference of vectors
+                self._transposed = None
+                return
+            if done < len(tau):
+                tables.make_room()
+
     def similarity(self, queries: Any, items: Any) -> Float32s:
         """Raw scores q^T W p; otherwise as `BaseLearner.similarity`."""
         return score_pairs(self.as_learned(copy=False), queries, items)
 
-    def form(self, normalised: bool = True, copy: bool = True) -> TouchedForm:
-        """q^T W p, normalised by sqrt(q^T W q p^T W p): neither symmetric nor projected, since a matrix of so
-        many columns has no decomposition in reach. copy: as in `as_learned`."""
-        return TouchedForm(self.tables.copy() if copy else self.tables, self.diagonal, normalised)
+    def form(self, normalised: bool = True, copy: bool = True, symmetric: bool = True) -> TouchedForm:
+        """q^T sym(W) p, normalised by sqrt(q^T W q p^T W p); not projected, since a matrix of so many columns
+        has no decomposition in reach. copy: as in `as_learned`. symmetric: False for q^T W p, which needs no
+        transpose."""
+        if symmetric and self._transposed is None:
+            self._transposed = self.tables.transposed()
+        both = (self.tables, self._transposed if symmetric else None)
+        if copy:
+            both = (both[0].copy(), None if both[1] is None else both[1].copy())
+        return TouchedForm(*both, self.diagonal, normalised)
 
     def as_learned(self, copy: bool = True) -> TouchedForm:
         """q^T W p."""
-        return self.form(normalised=False, copy=copy)
+        return self.form(normalised=False, copy=copy, symmetric=False)
 
 
 def as_sparse(block: Block) -> SparseBlock:

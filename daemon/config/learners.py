@@ -25,8 +25,8 @@ Scaling: TypeAlias = Literal[
     "identity", "unit", "standardise", "whiten", "pca", "precondition", "tfidf", "shares", "sqrt"
 ]
 
-ORDERED_FROM = 4_096
-"""Columns of a sparse view from which their order is worth it: W has 64 MB, more than lies near a core."""
+ORDERED_FROM = 2_048
+"""Columns of a sparse view from which their order is worth it: W has 16 MB, more than lies near a core."""
 GAIN_BY_ORDER = ("oasis", "oasis-averaged", "dissim-oasis")
 """Algorithms whose steps on sparse rows read and write W entry by entry."""
 
@@ -150,8 +150,8 @@ class ViewKeys(Section):
     column_order: Literal["auto", "given", "frequency"] = Field(
         "auto",
         description="of a sparse view inside W: as given, or by how many objects have a column, for faster"
-        " steps; auto: by frequency from 4,096 columns on, for algorithms that gain by it, where there are"
-        " objects to count",
+        " steps; auto: by frequency from 2,048 columns on, for algorithms that gain by it, where there is a"
+        " catalog to count",
     )
 
     @model_validator(mode="before")
@@ -461,7 +461,7 @@ class OasisSparseKeys(StartKeys):
         16_000_000,
         ge=64,
         le=4_000_000_000,
-        description="budget: most entries of W kept, 8 bytes each in a version and 12 to 24 in memory; "
+        description="budget: most entries of W kept, 8 bytes each in a version and at most 32 in memory; "
         "beyond it the half of smallest magnitude goes",
     )
 

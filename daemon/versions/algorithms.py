@@ -110,8 +110,8 @@ class Algorithm:
     added_later: (settings, dim) -> the arrays that a state of an earlier release lacks, as they are before
     any event.
     by_block: it learns a similarity for each view or kernel of one, and wants each of unit length.
-    form_bytes: (keys of [learner], columns of the views, dim, items) -> the memory of a sharpened form that
-    does not fold, with what it keeps of so many items; None for other forms.
+    form_bytes: (keys of [learner], columns of the views, dim, items) -> the memory of a form unless psd is
+    off, with what it keeps of so many items; None for those that are matrices, or refer to the state alone.
     full_step: keys of [learner] -> the largest tau of an event of weight 1; None where an event's tau says
     less of what it did than its weight.
     merge: (what settles a state, settings) -> how states of several are merged; see `merge_of`.
@@ -457,6 +457,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         restore=lambda arrays, settings: OasisSparse.from_state(arrays, settings, copy=False),
         forms=TouchedForms(),
         state_bytes=lambda keys, _columns, dim: touched_bytes(dim, keys.entries),
+        form_bytes=lambda keys, _columns, dim, _items: touched_bytes(dim, keys.entries),  # the transpose
         followed=("dim", *OasisSparse.GROWS, "dropped"),
         grows=OasisSparse.GROWS,
         full_step=_aggressiveness,

@@ -252,15 +252,16 @@ class UnstoredForms(FormKind):
 
 @dataclass(frozen=True, slots=True)
 class TouchedForms(FormKind):
-    """Forms of learners that keep touched entries alone, read in place. Where the own ranking goes by
-    distance they are normalised: a distance would need W and its transpose."""
+    """Forms of learners that keep touched entries alone, read in place: of the symmetric part of W, or of W
+    itself where `psd` is off, which needs half the memory. Where the own ranking goes by distance they are
+    normalised."""
 
     def trained(
         self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
     ) -> ServedForm:
         """See `OasisSparse.form`."""
         normalised = config.score != "raw" or (own is not None and own.by_distance)
-        return cast(OasisSparse, learner).form(normalised, copy=False)
+        return cast(OasisSparse, learner).form(normalised, copy=False, symmetric=config.psd != "off")
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,20 +187,18 @@ def replay_rows(tables: Any, limit: int, first: int, tau: Any, query: Any, error
     return len(tau), 0
 
 
-@kernel(types.void(TABLES, FLOATS, CSR, ROWS_OUT))
-def fold_rows(tables: Any, diagonal: Any, rows: Any, out: Any) -> None:
-    """out[n] = W^T q_n for checked CSR rows q_n, float32 [n, dim], overwritten; it reads the tables of the
-    rows that q_n touches."""
+@kernel(types.void(TABLES, types.float32, CSR, ROWS_OUT))
+def add_fold(tables: Any, share: float, rows: Any, out: Any) -> None:
+    """out[n] += share times T^T q_n for checked CSR rows q_n, T what the tables hold, float32 [n, dim]; it
+    reads the tables of the rows that q_n touches."""
     starts, sizes, _, _, halves, values, _ = tables
     indptr, indices, of = rows
-    out[:] = 0
     for n in range(len(indptr) - 1):
         for i in range(indptr[n], indptr[n + 1]):
-            row = indices[i]
+            row, factor = indices[i], share * of[i]
             for place in range(starts[row], starts[row] + sizes[row]):
                 if halves[2 * place + 1] != 0:
-                    out[n, halves[2 * place + 1] - 1] += of[i] * values[2 * place]
-            out[n, row] += of[i] * diagonal[row]
+                    out[n, halves[2 * place + 1] - 1] += factor * values[2 * place]
 
 
 @kernel(types.void(TABLES, FLOATS, CSR, DOUBLES_OUT))

@@ -198,9 +198,12 @@ def _least_kept(tables: Any, most: int) -> tuple[int, int]:
     return -1, 0
 
 
-@inlined
-def _last_of_least(tables: Any, least: int, of_least: int) -> tuple[int, int]:
-    """(row, column) before which entries with the least bits stay, by row and column."""
+@kernel(types.UniTuple(types.int64, 3)(TABLES, types.int64))
+def cut_for(tables: Any, most: int) -> tuple[int, int, int]:
+    """What leaves the `most` entries of largest magnitude, as far as its 15 upper bits tell, and of those
+    that are alike the first by row and column: (the least bits that stay, row and column before which entries
+    of these bits stay)."""
+    least, of_least = _least_kept(tables, most)
     starts, sizes, counts, cells, _, _, _ = tables
     own = np.empty(max(1, counts.max()), np.int64)
     for row in np.flatnonzero(sizes):
@@ -212,18 +215,17 @@ def _last_of_least(tables: Any, least: int, of_least: int) -> tuple[int, int]:
         if found > of_least:
             alike = own[:found]
             alike.sort()
-            return np.int64(row), alike[of_least]  # type: ignore[return-value]
+            return least, np.int64(row), alike[of_least]  # type: ignore[return-value]
         of_least -= found
-    return np.int64(len(sizes)), np.int64(0)  # type: ignore[return-value]
+    return least, np.int64(len(sizes)), np.int64(0)  # type: ignore[return-value]
 
 
-@kernel(types.int64(TABLES, types.int64))
-def drop_smallest(tables: Any, most: int) -> int:
-    """Keep the `most` entries of largest magnitude, as far as its 15 upper bits tell, and of those that are
-    alike the first by row and column; rebuild each table at the front. How many were dropped."""
+@kernel(types.int64(TABLES, types.UniTuple(types.int64, 3), types.boolean))
+def drop_below(tables: Any, cut: tuple[int, int, int], transposed: bool) -> int:
+    """Drop what `cut_for` leaves out, and rebuild each table at the front; how many were dropped. transposed:
+    the cut was made of the transpose."""
     starts, sizes, counts, cells, halves, _, marks = tables
-    least, of_least = _least_kept(tables, most)
-    last_row, last_column = _last_of_least(tables, least, of_least)
+    least, last_row, last_column = cut
     old, top, before = np.empty(max(1, counts.max()), np.int64), 0, marks[ENTRIES]
     marks[ENTRIES] = 0
     for row in _by_place(tables):
@@ -233,8 +235,10 @@ def drop_smallest(tables: Any, most: int) -> int:
             magnitude = (cell & MAGNITUDE) >> WITHIN
             if cell == 0 or magnitude < least:
                 continue
-            column = (cell >> 32) - 1
-            if magnitude == least and (row > last_row or (row == last_row and column >= last_column)):
+            i, j = np.int64(row), (cell >> 32) - 1
+            if transposed:
+                i, j = j, i
+            if magnitude == least and (i > last_row or (i == last_row and j >= last_column)):
                 continue
             old[kept] = cell
             kept += 1
