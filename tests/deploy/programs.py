@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from daemon.serve.http import HttpLimits
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
+OPEN_S = HttpLimits().answer_s
+"""After its drain a server finishes what is open, for so long at most (`daemon.serve.start`)."""
 UNPACKED = ROOT / ".cache" / "prometheus" / "usr" / "bin"
 
 

@@ -13,11 +13,14 @@ import pytest
 import yaml
 
 from daemon.config import load_config
+from daemon.config.values import parse_duration
 from daemon.runtime.leaving import ROLES
 from daemon.serve.http.guard import AllowedHosts
-from tests.deploy.programs import DEPLOY, ROOT
+from tests.deploy.programs import DEPLOY, OPEN_S, ROOT
+from tests.harness.balancer import FALL, FILE, INTER_S
 
 COMPOSE = DEPLOY / "compose.yaml"
+OF_SHARDS = DEPLOY / "compose.shards.yaml"
 DOCKERFILE = DEPLOY / "Dockerfile"
 PORTS = {"learn": 9101, "validate": 9102, "serve": 9103}
 
@@ -28,20 +31,29 @@ def services() -> dict[str, Any]:
     return found
 
 
+@pytest.fixture(scope="module")
+def of_shards() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(OF_SHARDS.read_text())["services"]
+    return found
+
+
 def checked(file: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(file)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_the_file_is_what_the_specification_wants(tmp_path: Path) -> None:
-    assert checked(COMPOSE).returncode == 0
+@pytest.mark.parametrize("file", [COMPOSE, OF_SHARDS], ids=lambda file: file.name)
+def test_the_file_is_what_the_specification_wants(tmp_path: Path, file: Path) -> None:
+    assert checked(file).returncode == 0
     wrong = tmp_path / "compose.yaml"
-    wrong.write_text(COMPOSE.read_text().replace("read_only: true", "readonly: true"))
+    wrong.write_text(file.read_text().replace("read_only: true", "readonly: true"))
     assert "readonly" in checked(wrong).stdout
 
 
-def test_every_file_that_is_mounted_is_there(services: dict[str, Any]) -> None:
-    document = yaml.safe_load(COMPOSE.read_text())
+@pytest.mark.parametrize("file", [COMPOSE, OF_SHARDS], ids=lambda file: file.name)
+def test_every_file_that_is_mounted_is_there(file: Path) -> None:
+    document = yaml.safe_load(file.read_text())
+    services = document["services"]
     for name, service in services.items():
         for mount in service.get("volumes", ()):
             source = mount.split(":")[0]
@@ -49,8 +61,9 @@ def test_every_file_that_is_mounted_is_there(services: dict[str, Any]) -> None:
             assert there, f"{name}: {source}"
         assert set(service.get("networks", ())) <= document["networks"].keys()
     assert all((DEPLOY / one["file"]).is_file() for one in document["configs"].values())
-    assert (DEPLOY / services["learn"]["build"]["context"]).resolve() == ROOT
-    assert (ROOT / services["learn"]["build"]["dockerfile"]) == DOCKERFILE
+    (learner,) = (one for name, one in services.items() if name in ("learn", "learn-0"))
+    assert (DEPLOY / learner["build"]["context"]).resolve() == ROOT
+    assert (ROOT / learner["build"]["dockerfile"]) == DOCKERFILE
 
 
 def test_every_role_runs_with_its_port_and_closed(services: dict[str, Any]) -> None:
@@ -68,6 +81,54 @@ def test_every_role_runs_with_its_port_and_closed(services: dict[str, Any]) -> N
     assert broker.split(":")[0] in services
     assert f"PLAINTEXT://{broker}" == services["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
     assert config.checkpoints.path.startswith("/var/lib/tripletd/")
+
+
+def test_shards_their_merger_and_two_servers_behind_the_balancer(
+    services: dict[str, Any], of_shards: dict[str, Any]
+) -> None:
+    config = load_config(DEPLOY / "compose" / "shards.toml", environ={})
+    ports = {**PORTS, "merge": config.http.merge_port}
+    of_role = dict[str, list[str]]()
+    for name, service in of_shards.items():
+        role = service.get("command", [""])[0]
+        if role not in ports:
+            continue
+        of_role.setdefault(role, []).append(name)
+        assert getattr(config.http, f"{role}_port") == ports[role]
+        page = "readyz" if role == "serve" else "livez"
+        assert service["environment"]["HEALTH"] == f"http://127.0.0.1:{ports[role]}/{page}"
+        for key in ("read_only", "cap_drop", "security_opt", "image", "build", "depends_on", "restart"):
+            assert service[key] == services["learn"][key], f"{name}: {key}"
+        assert service["networks"] == ["inside"]
+    shards = [of_shards[name]["command"] for name in of_role["learn"]]
+    assert shards == [["learn", "--shard", str(number)] for number in range(config.shards.count)]
+    assert len(of_role["merge"]) == len(of_role["validate"]) == 1
+    assert config.stream.partitions >= config.shards.count
+    assert of_shards["kafka"] == services["kafka"]
+    assert of_shards["topics"]["command"] == services["topics"]["command"]
+    balancer = of_shards["balancer"]
+    asked = [balancer["environment"][f"TRIPLETD_{place}"] for place in ("ONE", "TWO")]
+    assert asked == [f"{name}:{config.http.serve_port}" for name in of_role["serve"]]
+    assert set(re.findall(r"\$\{(\w+)\}", FILE.read_text())) == set(balancer["environment"])
+    assert any(mount.startswith("./balancer/haproxy.cfg:") for mount in balancer["volumes"])
+    assert set(balancer["depends_on"]) == set(of_role["serve"])
+    hosts = AllowedHosts(config.http.hosts)
+    assert all(hosts.know(name) for name in (*asked, "balancer:9103"))
+    assert not hosts.know("shop.example.org")
+    published = {name: one["ports"] for name, one in of_shards.items() if "ports" in one}
+    assert published == {"balancer": [f"127.0.0.1:{config.http.serve_port}:9103"]}
+
+
+@pytest.mark.parametrize("name", ["tripletd", "shards"])
+def test_a_stop_is_given_the_time_that_draining_takes(
+    name: str, services: dict[str, Any], of_shards: dict[str, Any]
+) -> None:
+    drain = load_config(DEPLOY / "compose" / f"{name}.toml", environ={}).serve.drain
+    assert drain is not None
+    assert drain >= INTER_S * FALL + 1  # a balancer has noticed
+    for one in (services if name == "tripletd" else of_shards).values():
+        if one.get("command") == ["serve"]:
+            assert drain + 2 * OPEN_S <= parse_duration(one["stop_grace_period"])
 
 
 def test_serve_is_asked_by_names_that_it_knows(services: dict[str, Any]) -> None:
@@ -112,6 +173,7 @@ def test_prometheus_is_told_of_every_role(services: dict[str, Any]) -> None:
 def test_no_secret_is_in_the_files() -> None:
     for file in (
         COMPOSE,
+        OF_SHARDS,
         DOCKERFILE,
         *(DEPLOY / "compose").iterdir(),
         *(DEPLOY / "prometheus").glob("*.yml"),

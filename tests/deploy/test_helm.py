@@ -18,9 +18,10 @@ import yaml
 
 from daemon.config import load_config
 from daemon.config.schema import Config
+from daemon.config.values import parse_duration
 from daemon.serve.http.guard import AllowedHosts
 from daemon.telemetry.server import PAGES
-from tests.deploy.programs import DEPLOY, helm
+from tests.deploy.programs import DEPLOY, OPEN_S, helm
 
 CHART = DEPLOY / "helm" / "tripletd"
 KUBERNETES = ("1.30", "1.34", "1.37")
@@ -177,8 +178,10 @@ def test_every_pod_is_closed_and_asked_where_the_product_answers(
         startup = container["startupProbe"]
         assert startup["periodSeconds"] * startup["failureThreshold"] >= 600  # a first start compiles
         waits = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
-        assert waits < spec["terminationGracePeriodSeconds"]
-        assert (waits > 0) == (role == "serve")
+        environment = {one["name"]: one.get("value") for one in container["env"]}
+        drain = parse_duration(environment.get("TRIPLETD_SERVE__DRAIN") or "0s")
+        assert waits + drain + OPEN_S < spec["terminationGracePeriodSeconds"]
+        assert (waits > 0, drain > 0) == (role == "serve", role == "serve")
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -286,7 +289,8 @@ def test_the_monitor_asks_as_the_ports_want(rendered: dict[str, list[dict[str, A
         (("storage.path=/data",), "storage.path"),
         (("storage.cacheSize=many",), "cacheSize"),
         (("http.unprotected=yes",), "unprotected"),
-        (("serve.gracePeriodSeconds=12",), "serve.gracePeriodSeconds: at least 5 s more"),
+        (("serve.gracePeriodSeconds=24",), "serve.gracePeriodSeconds: at least 10 s more"),
+        (("serve.drainSeconds=0",), "drainSeconds"),
         (("config=[stream]",), "kafka:// address"),
         (("kafka.ca=true",), "secrets.kafka"),
         (("secrets.tls.existingSecret=a", "secrets.tls.data.x=b"), "existingSecret or data, not both"),

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from daemon.config import load_config
 from daemon.config.services import StreamConfig
 from daemon.up.restarts import REFUSED, RestartPolicy
-from tests.deploy.programs import DEPLOY, program
+from daemon.up.supervisor import GRACE_S
+from tests.deploy.programs import DEPLOY, OPEN_S, program
+from tests.harness.balancer import FALL, INTER_S
 
 UNITS = DEPLOY / "systemd"
 ROLES = ("learn", "validate", "serve")
@@ -93,6 +96,21 @@ def test_services_fit_the_roles(name: str) -> None:
     assert "MemoryDenyWriteExecute" not in found  # numba compiles
 
 
+def test_a_stop_is_given_the_time_that_draining_takes() -> None:
+    text = (UNITS / "tripletd-serve@.service").read_text()
+    assert text.index("EnvironmentFile=") < text.index("Environment=TRIPLETD_SERVE__DRAIN")
+    (given,) = re.findall(r"(?m)^Environment=TRIPLETD_SERVE__DRAIN=(.*)$", text)
+    (seconds,) = re.findall(r"(?m)^TimeoutStopSec=(\d+)$", text)
+    drain = load_config(None, environ={"TRIPLETD_SERVE__DRAIN": given}).serve.drain
+    assert drain is not None
+    assert drain >= INTER_S * FALL + 1  # the balancer of deploy/ has noticed
+    assert drain + 2 * OPEN_S <= float(seconds)
+    text = (UNITS / "tripletd.service").read_text()
+    (seconds,) = re.findall(r"(?m)^TimeoutStopSec=(\d+)$", text)
+    (longest,) = re.findall(r"a drain of more than (\d+) s needs a longer timeout", text)
+    assert GRACE_S + float(longest) < float(seconds)  # `up` has killed what does not end before systemd does
+
+
 def test_the_target_wants_every_role() -> None:
     text = (UNITS / "tripletd@.target").read_text()
     assert all(f"tripletd-{role}@%i.service" in text for role in ROLES)
@@ -101,8 +119,6 @@ def test_the_target_wants_every_role() -> None:
 
 
 def test_shards_have_the_ports_that_up_gives_them() -> None:
-    from daemon.config import load_config
-
     text = (UNITS / "tripletd-shard@.service").read_text()
     (first,) = re.findall(r"http\.learn_port=(\d+)%i", text)
     assert int(f"{first}0") == load_config(None, environ={}).http.shard_ports
