@@ -111,6 +111,12 @@ class IdColumn(Sequence[str]):
             return [self.packed[one].decode() for one in range(*row.indices(len(self)))]
         return self.packed[row].decode()
 
+    def texts_of(self, rows: Sequence[int]) -> list[str]:
+        """The ids of rows, each 0 .. n - 1, in this order."""
+        starts, data = self.packed.bounds[rows].tolist(), self.packed.data.data
+        stops = self.packed.bounds[np.add(rows, 1)].tolist()
+        return [str(data[start:stop], "utf-8") for start, stop in zip(starts, stops, strict=True)]
+
     def rows_of(self, wanted: Packed) -> npt.NDArray[np.int64]:
         """The row of each wanted id (UTF-8), -1 where it is not there; int64 [len(wanted)]."""
         from streams.compiled.hashing import find_each
@@ -204,9 +210,9 @@ def united_ids(
     if not capacity:
         return {}
     newest = [_newest(capacity, one, count) for one, count in zip(windows, news, strict=True)]
-    for age in range(max(map(len, newest), default=0), 0, -1):
-        turn = [ids[-age] for ids in newest if len(ids) >= age]
-        whole.admit(np.array(turn, np.uint64))
+    if newest:
+        ages = np.concatenate([np.arange(len(ids), 0, -1) for ids in newest])
+        whole.admit(np.concatenate(newest)[np.argsort(-ages, kind="stable")])
     return {name: np.array(array) for name, array in whole.arrays().items()}
 
 
