@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.kill.buckets import PLANS, Buckets, bucket_kills, buckets, deaths_at_requests, rivals
+from tests.harness.kill.buckets import (
+    PLANS,
+    Buckets,
+    bucket_kills,
+    buckets,
+    deaths_at_requests,
+    rivals,
+    sharded_kills,
+)
 from tests.harness.s3_server import server_program
 
 pytestmark = pytest.mark.kill
@@ -31,6 +39,10 @@ def test_killed_at_random(tmp_path: Path, at: Buckets, plan: object) -> None:
 
 def test_killed_at_its_requests(tmp_path: Path, at: Buckets) -> None:
     deaths_at_requests(tmp_path, at, every=50).check()
+
+
+def test_shards_and_merge_killed_at_random(tmp_path: Path, at: Buckets) -> None:
+    sharded_kills(tmp_path, at, kills=3, seed=1).check()
 
 
 def test_two_learners_do_not_both_write(tmp_path: Path, at: Buckets) -> None:

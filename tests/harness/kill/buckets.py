@@ -23,7 +23,8 @@ from tests.harness.kill.forks import Forks
 from tests.harness.kill.learners import Learner, catch_up, wait_until
 from tests.harness.kill.letters import Letters
 from tests.harness.kill.random_kills import Plan, random_kills, same_effect
-from tests.harness.kill.site import DENSE, KEYED, SPARSE, SYMMETRIC, Site, make_site
+from tests.harness.kill.shards import random_kills_of_shards
+from tests.harness.kill.site import DENSE, KEYED, SPARSE, SYMMETRIC, Site, embedded, make_site
 from tests.harness.kill.tally import Tally
 from tests.harness.kill.written import Written
 from tests.harness.s3_faults import Fault, S3Proxy, s3_proxy
@@ -158,9 +159,28 @@ def all_bucket_kills(folder: Path, kills: int, seed: int) -> list[Tally]:
         ]
         return [
             *found,
+            sharded_kills(folder / "shards", at, max(3, kills // 4), seed),
             deaths_at_requests(folder / "deaths", at, every=2),
             rivals(folder / "rivals", at, times=5),
         ]
+
+
+def sharded_kills(folder: Path, at: Buckets, kills: int, seed: int, noise: float = NOISE) -> Tally:
+    """kill -9 of shards and of merge, all of whose versions are in a bucket on a noisy server; now and then
+    all that a shard has there is lost.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    before, place = at.proxy.noises, at.server.store(f"shards-{os.urandom(4).hex()}")
+    at.proxy.make_noise(noise, seed)
+    try:
+        tally = random_kills_of_shards(
+            folder, embedded(folder), SPARSE, kills, seed, place=place, endpoint=at.proxy.url
+        )
+    finally:
+        at.proxy.make_noise(0.0, seed)
+    tally.what += ", versions in a bucket"
+    tally.worst += f", {at.proxy.noises - before} requests met a fault"
+    return tally
 
 
 def rivals(folder: Path, at: Buckets, times: int) -> Tally:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from checkpoints.local import LocalStore
 from checkpoints.manifest import Manifest
@@ -37,9 +38,9 @@ class MergeProcess(Process):
     command = "merge"
 
 
-def sharded_site(folder: Path, address: str, case: Case, shards: int, partitions: int) -> Site:
-    """A site whose topic is learned by so many shards."""
-    site = make_site(folder, address, "merged", case=case, partitions=partitions, every="100ms")
+def sharded_site(folder: Path, address: str, case: Case, shards: int, partitions: int, **where: Any) -> Site:
+    """A site whose topic is learned by so many shards. where: of `make_site`, a bucket for all versions."""
+    site = make_site(folder, address, "merged", case=case, partitions=partitions, every="100ms", **where)
     settings = f'[shards]\ncount = {shards}\nmerge_every = "200ms"\n'
     text = site.config.read_text(encoding="utf-8").replace("learn_port = 0", "learn_port = 0\nmerge_port = 0")
     site.config.write_text(text + settings, encoding="utf-8")
@@ -48,7 +49,10 @@ def sharded_site(folder: Path, address: str, case: Case, shards: int, partitions
 
 def line_of(site: Site, number: int, shards: int) -> VersionStore:
     """The versions of a shard."""
-    return VersionStore(LocalStore(Path(address_of(str(site.checkpoints), Shard(number, shards)))))
+    shard = Shard(number, shards)
+    if site.place is not None:
+        return VersionStore(site.place.at(address_of("", shard)))
+    return VersionStore(LocalStore(Path(address_of(str(site.checkpoints), shard))))
 
 
 class ShardedRun:
@@ -113,12 +117,22 @@ def replays(site: Site, shards: int, merged: bool) -> Mapping[str, bool]:
 
 
 def random_kills_of_shards(
-    folder: Path, address: str, case: Case, kills: int, seed: int, shards: int = 2, partitions: int = 3
+    folder: Path,
+    address: str,
+    case: Case,
+    kills: int,
+    seed: int,
+    shards: int = 2,
+    partitions: int = 3,
+    **where: Any,
 ) -> Tally:
-    """Kill shards and merge, feeding all the while; then compare what is merged with what was fed."""
+    """Kill shards and merge, feeding all the while; then compare what is merged with what was fed.
+
+    where: of `make_site`, a bucket for all versions instead of a folder.
+    """
     tally = Tally(f"kill -9 of {shards} shards and of merge, {case}")
     rng = random.Random(f"{seed} {case}")
-    site, lost = sharded_site(folder, address, case, shards, partitions), 0
+    site, lost = sharded_site(folder, address, case, shards, partitions, **where), 0
     with Feeder(site, seed, PACE) as feeder, sharded(site, shards) as run:
         for number in range(kills):
             with tally.case(f"kill {number}"):
@@ -143,12 +157,24 @@ def _kill_one(site: Site, run: ShardedRun, rng: random.Random) -> bool:
     run.running[which].kill()
     lost = which is not None and rng.random() < ANEW
     if which is not None and lost:
-        folder = Path(address_of(str(site.checkpoints), Shard(which, run.shards)))
-        lost = folder.is_dir()  # it may have been killed before it had one
-        if lost:
-            folder.rename(folder.with_name(f"{folder.name}.lost.{rng.random()}"))
+        lost = _lose(site, Shard(which, run.shards), rng)
     run.start(which)
     return lost
+
+
+def _lose(site: Site, shard: Shard, rng: random.Random) -> bool:
+    """Whether there was a folder to lose: the shard may have been killed before it had one."""
+    if site.place is not None:
+        line = site.place.at(address_of("", shard))
+        keys = line.list()
+        for key in keys:
+            line.delete(key)
+        return bool(keys)
+    folder = Path(address_of(str(site.checkpoints), shard))
+    there = folder.is_dir()
+    if there:
+        folder.rename(folder.with_name(f"{folder.name}.lost.{rng.random()}"))
+    return there
 
 
 def check_merged(site: Site, last: Manifest, written: int) -> None:

@@ -57,6 +57,7 @@ PULLED = "pull_every = 40\ndecay = 0.25"
 OTHERS = (
     Case("oasis-averaged", 'algorithm = "oasis-averaged"', SPARSE_VIEW),
     Case("oasis-diagonal", f'algorithm = "oasis-diagonal"\n{PULLED}', SPARSE_VIEW),
+    Case("oasis-sparse", 'algorithm = "oasis-sparse"\nentries = 300', SPARSE_VIEW),
     Case("loreta", 'algorithm = "loreta"\nrank = 4', DENSE_VIEW),
     Case("dissim-oasis", 'algorithm = "dissim-oasis"\npsd_every = 7', DENSE_VIEW),
     Case("lego", f'algorithm = "lego"\n{PULLED}\nradius = 0.2', SPARSE_VIEW),
@@ -153,7 +154,9 @@ def make_site(
     place: a bucket for the versions, reached at `endpoint`; by default they are in a folder.
     """
     site = Site(folder, parse_address(address or embedded(folder)), folder / name, case, partitions, place)
-    path = name if place is None else f'{place.place}"\nendpoint = "{endpoint}"\ntimeout = "5s'
+    path = name
+    if place is not None:
+        path = f'{place.place}"\nendpoint = "{endpoint}"\ntimeout = "5s"\ncache = "{name}.states'
     folder.mkdir(parents=True, exist_ok=True)
     create_topics(site.address, partitions, TopicLimits())
     more = "".join(f"{key} = {value}\n" for key, value in (learner or {}).items())
