@@ -202,7 +202,7 @@ def test_what_a_learner_takes_is_what_its_arrays_take(algorithm: str, views: dic
         while learner.entries < learner.dim**2:
             rows = rng.standard_normal((3, 50, learner.dim)) * (rng.random((3, 50, learner.dim)) < 0.1)
             learner.learn_many(*rows.astype(np.float32))
-        there = int(1.6 * learner.tables.nbytes) + learner.diagonal.nbytes  # while they are moved to more room
+        there = int(1.6 * learner.tables.nbytes) + learner.diagonal.nbytes  # while they grow
     if hasattr(learner, "support"):  # has arrays that follow from its state
         there += sum(array.nbytes for array in (*learner.support.index, *learner.support.values))
     assert there - 500 <= learner_bytes(config) <= 1.5 * there
