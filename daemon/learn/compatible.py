@@ -76,7 +76,7 @@ def learner_settings(config: Config) -> dict[str, Any]:
 def _view(settings: dict[str, Any]) -> dict[str, Any]:
     """A view's settings; one without kernels reads as it did before kernels existed, as do others that were
     added later where they are as usual."""
-    usual = {"kernels": [], "weight": 1.0, "epsilon": 1.0, "idf": "smooth"}
+    usual = {"kernels": [], "weight": 1.0, "epsilon": 1.0, "idf": "smooth", "column_order": "auto"}
     return {name: value for name, value in settings.items() if name not in usual or value != usual[name]}
 
 

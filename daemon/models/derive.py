@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from checkpoints import Manifest, Version, VersionStore
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_USAGE, UserError
 from daemon.models.compare import MappedCatalog, load_version
-from daemon.versions.algorithms import ALGORITHMS, those_that
+from daemon.versions.algorithms import ALGORITHMS, map_of, those_that
 from daemon.versions.contents import (
     MAP_PREFIX,
     MAX_FUTURE,
@@ -188,7 +188,9 @@ class FactorDescription(ExportDescription):
 def export_factor(
     versions: VersionStore, number: int, path: Path
 ) -> tuple[FactorDescription, NDArray[np.float32]]:
-    """Write A of a version to `path`, npy float32 [rank, dim] in C order, and its description next to it.
+    """Write A of a version to `path`, npy float32 [rank, dim] in C order, and its description next to it: its
+    columns are in the order of the given vectors, also where W has them in another. What is returned is A in
+    the order of W.
 
     Raises UserError for a version that does not load, a learner without a matrix, more dimensions than are
     decomposed whole, and a file that is there already.
@@ -207,7 +209,12 @@ def export_factor(
         rank=A.shape[0],
         form="" if choice is None else choice.told,
     )
-    write_new(path, lambda file: np.save(file, A))
+    given = map_of(version).given_columns
+    as_given = A
+    if given is not None:
+        as_given = np.empty_like(A)
+        as_given[:, given] = A
+    write_new(path, lambda file: np.save(file, as_given))
     description.write_beside(path)
     return description, A
 

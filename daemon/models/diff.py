@@ -83,14 +83,18 @@ class Diff:
 
 
 def feature_names(fitted: FittedSpaceMap) -> Callable[[int], str]:
-    """Names of the space's coordinates: "view[17]", or "view component 3" where a map mixed features."""
+    """Names of the space's coordinates: "view[17]", or "view component 3" where a map mixed features; of
+    columns in another order the numbers that they have in the given vectors."""
     starts = np.cumsum([0, *(view.dim for view in fitted.views.values())])
     views = list(fitted.views.items())
+    given = {name: view.given_columns() for name, view in views}
 
     def name(coordinate: int) -> str:
         place = int(np.searchsorted(starts, coordinate, side="right")) - 1
         view, its_map = views[place]
         at = coordinate - int(starts[place])
+        if (columns := given[view]) is not None:
+            at = int(columns[at])
         return f"{view} component {at}" if isinstance(its_map, ProjectionMap) else f"{view}[{at}]"
 
     return name

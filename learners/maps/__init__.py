@@ -3,6 +3,7 @@
 from learners.maps.approximations import NystroemMap, RffMap
 from learners.maps.base import CosineMap, IdentityMap, UnitMap, ViewConfig, ViewMap
 from learners.maps.histograms import HikeMap, SharesMap, SqrtMap
+from learners.maps.order import OrderMap
 from learners.maps.queries import PairFit, QueryMap
 from learners.maps.scaling import PcaMap, PreconditionMap, ProjectionMap, StandardiseMap, TfidfMap, WhitenMap
 from learners.maps.separable import AddKpcaMap, PcaLapMap, RpLapMap
@@ -18,6 +19,7 @@ __all__ = [
     "IdentityMap",
     "KernelsMap",
     "NystroemMap",
+    "OrderMap",
     "PairFit",
     "PcaLapMap",
     "PcaMap",

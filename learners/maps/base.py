@@ -13,7 +13,7 @@ matter: see `first_diagonal`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -60,18 +60,23 @@ class ViewMetric:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearRows:
-    """What a map does to a row: z(x) = c(x) (x - shift) matrix.
+    """What a map does to a row: z(x) = c(x) P(x - shift) matrix.
 
     matrix: float64 [dim_in, dim], or [dim] where it is diagonal. shift: float64 [dim_in], None for 0. rows: c
     is 1 where `kept`, 1 / ||x|| where `unit`, and any other number above 0 of the row's own where `scaled`.
+    order: P puts column j at place order[j], int [dim_in]; None where it leaves it.
     """
 
     matrix: NDArray[np.float64]
     shift: NDArray[np.float64] | None = None
     rows: Rows = "kept"
+    order: NDArray[np.integer] | None = None
 
     def then(self, after: LinearRows) -> LinearRows | None:
-        """That of a second map behind this one; None where it shifts rows that were changed already."""
+        """That of a second map behind this one; None where it shifts rows that were changed already, or puts
+        columns that were mixed into another order."""
+        if after.order is not None:
+            return self._reordered(after)
         if after.shift is not None and not (self._is_identity and self.rows == "kept"):
             return None
         own = self.matrix if after.matrix.ndim == 1 or self.matrix.ndim == 2 else np.diag(self.matrix)
@@ -79,17 +84,34 @@ class LinearRows:
         if after.rows == "kept":
             rows = self.rows
         else:  # lengths that a map before it has changed are not those of the given rows
-            rows = after.rows if self._is_identity else "scaled"
-        return LinearRows(matrix, after.shift if self.shift is None else self.shift, rows)
+            rows = after.rows if self._is_scaled_by_one else "scaled"
+        shift = after.shift if self.shift is None else self.shift
+        return LinearRows(matrix, shift, rows, self.order)
+
+    def _reordered(self, after: LinearRows) -> LinearRows | None:
+        """This one with its columns in the order of a second map, and what else that does behind it."""
+        assert after.order is not None
+        if self.matrix.ndim == 2:
+            return None
+        places = np.asarray(after.order)
+        order = places if self.order is None else places[self.order]
+        matrix = np.empty_like(self.matrix)
+        matrix[places] = self.matrix
+        return LinearRows(matrix, self.shift, self.rows, order).then(replace(after, order=None))
+
+    @property
+    def _is_scaled_by_one(self) -> bool:
+        return self.matrix.ndim == 1 and bool((self.matrix == 1).all()) and self.shift is None
 
     @property
     def _is_identity(self) -> bool:
-        return self.matrix.ndim == 1 and bool((self.matrix == 1).all()) and self.shift is None
+        return self._is_scaled_by_one and self.order is None
 
     def back(self, folded: Float32s) -> NDArray[np.float64]:
         """Vectors f in the map's columns, float32 [n, dim], as those whose product with x - shift is that of
-        f with (x - shift) matrix, float64 [n, dim_in]."""
-        return folded * self.matrix if self.matrix.ndim == 1 else folded @ self.matrix.T
+        f with P(x - shift) matrix, float64 [n, dim_in]."""
+        back = folded * self.matrix if self.matrix.ndim == 1 else folded @ self.matrix.T
+        return back if self.order is None else back[:, self.order]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,11 +173,13 @@ class ViewMap:
     as a block, or as anything that `as_block` reads.
 
     kind: its name in a configuration. sparse: whether it gives CSR rows. fitted: names of its arrays, the
-    first of which has a row for each dimension that it reads.
+    first of which has a row for each dimension that it reads. by_column: whether each column that it gives is
+    made of one that it reads, and lengths of rows alone.
     """
 
     __slots__ = ()
     kind: ClassVar[str]
+    by_column: ClassVar[bool] = False
     fitted: ClassVar[tuple[str, ...]] = ()
 
     @property
@@ -194,6 +218,11 @@ class ViewMap:
 
     def linear(self) -> LinearRows | None:
         """What it does to a row, where that is linear; None where it is not."""
+        return None
+
+    def given_columns(self) -> NDArray[np.int64] | None:
+        """Of a map `by_column` the column that it reads for each that it gives, int64 [dim]; None where that
+        is the same one."""
         return None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -305,6 +334,7 @@ class IdentityMap(ViewMap):
     """x -> x, dense or sparse. Only dimension and kind are taken from the sample; no options."""
 
     kind: ClassVar[str] = "identity"
+    by_column: ClassVar[bool] = True
     dim_in: int = field()
     sparse: bool = field()
 

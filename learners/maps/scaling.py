@@ -42,6 +42,7 @@ class StandardiseMap(ViewMap):
     """
 
     kind: ClassVar[str] = "standardise"
+    by_column: ClassVar[bool] = True
     fitted: ClassVar[tuple[str, ...]] = ("mean", "scale")
     mean: Float32s
     scale: Float32s
@@ -86,6 +87,7 @@ class TfidfMap(ViewMap):
     """
 
     kind: ClassVar[str] = "tfidf"
+    by_column: ClassVar[bool] = True
     sparse: ClassVar[bool] = True
     fitted: ClassVar[tuple[str, ...]] = ("idf",)
     idf: Float32s

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -40,6 +40,7 @@ from learners.maps.base import (
     to_unit,
 )
 from learners.maps.histograms import HikeMap, SharesMap, SqrtMap
+from learners.maps.order import OrderMap
 from learners.maps.queries import QueryMap, load_queries, queries_arrays, queries_spec
 from learners.maps.scaling import PcaMap, PreconditionMap, StandardiseMap, TfidfMap, WhitenMap
 from learners.maps.separable import AddKpcaMap, PcaLapMap, RpLapMap
@@ -153,8 +154,21 @@ class ChainMap(MapsMap):
         """That of the maps together."""
         found = self.maps[0].metric()
         for step in self.maps[1:]:
-            after = step.metric()
+            after, columns = step.metric(), step.given_columns()
+            if found is not None and columns is not None:
+                found = replace(found, weights=found.weights[columns])
             found = None if found is None or after is None else found.then(after)
+        return found
+
+    def given_columns(self) -> NDArray[np.int64] | None:
+        """That of the maps together; None where one of them is not `by_column`."""
+        found: NDArray[np.int64] | None = None
+        for step in self.maps:
+            if not (step.by_column or isinstance(step, ChainMap)):
+                return None
+            own = step.given_columns()
+            if own is not None:
+                found = own if found is None else found[own]
         return found
 
     def linear(self) -> LinearRows | None:
@@ -209,6 +223,7 @@ KINDS: Mapping[str, type[ViewMap]] = {
     "pca": PcaMap,
     "precondition": PreconditionMap,
     "tfidf": TfidfMap,
+    "by_count": OrderMap,
     "shares": SharesMap,
     "sqrt": SqrtMap,
     "cosine": CosineMap,
@@ -463,6 +478,18 @@ class FittedSpaceMap:
                 columns[name if len(widths) == 1 else f"{name}/{place}"] = range(start, start + width)
                 start += width
         return columns
+
+    @cached_property
+    def given_columns(self) -> NDArray[np.int64] | None:
+        """For each joined column the one that it would be had no map put columns into another order, int64
+        [dim]; None where none did."""
+        parts, start, moved = [], 0, False
+        for view in self.views.values():
+            own = view.given_columns()
+            moved = moved or own is not None
+            parts.append(start + (np.arange(view.dim) if own is None else own))
+            start += view.dim
+        return np.concatenate(parts) if moved else None
 
     @property
     def dim(self) -> int:

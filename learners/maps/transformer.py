@@ -17,7 +17,7 @@ from learners.maps.base import ViewConfig, ViewMap
 from learners.maps.space import KINDS, fit_map
 
 DENSE_ONLY = ("standardise", "whiten", "pca", "precondition", "cosine", "pcalap", "rplap")
-SPARSE_ONLY = ("tfidf",)
+SPARSE_ONLY = ("tfidf", "by_count")
 
 
 class MapTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]

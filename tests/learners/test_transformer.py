@@ -43,7 +43,7 @@ def test_it_gives_the_bits_of_the_map_in_every_batch_also_after_pickling(kind: s
     try:
         wanted = fit_map(ViewConfig(kind, SETTINGS.get(kind, {})), block(values, rows))
     except MapError:
-        if kind != "tfidf":  # which takes dense counts here as sparse ones
+        if kind not in ("tfidf", "by_count"):  # which takes dense counts here as sparse ones
             with pytest.raises((ValueError, TypeError)):
                 MapTransformer(kind, **SETTINGS.get(kind, {})).fit(sparse.csr_array(values))
         return

@@ -14,7 +14,7 @@ import numpy as np
 import structlog
 
 from daemon.catalogs import as_blocks
-from daemon.config.learners import ViewKeys
+from daemon.config.learners import GAIN_BY_ORDER, ORDERED_FROM, ViewKeys
 from daemon.config.schema import Config
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, UserError
 from daemon.learn.reader import Inputs
@@ -176,10 +176,10 @@ def space_map(config: Config) -> SpaceMap:
     brought to unit length (each block of theirs, where the algorithm learns by blocks), unless no view is to
     be changed at all.
     """
-    views = config.space.views
+    views, ordered = config.space.views, ordered_views(config)
     if similarity := config.space.own_similarity:
         return SpaceMap(
-            {name: _lossless(view, similarity) for name, view in views.items()},
+            {name: _lossless(view, similarity, name in ordered) for name, view in views.items()},
             by_block=unit_blocks(config.learner),
             similarity=similarity,
             weights={name: view.weight for name, view in views.items()},
@@ -187,7 +187,27 @@ def space_map(config: Config) -> SpaceMap:
     unit = any(view.scalings != ["identity"] or view.kernels for view in views.values())
     by_block = unit and unit_blocks(config.learner)
     effective = unit and not by_block and config.space.weighs_views_by_dimension
-    return SpaceMap({name: _map_config(view) for name, view in views.items()}, unit, by_block, effective)
+    maps = {name: _map_config(view, name in ordered) for name, view in views.items()}
+    return SpaceMap(maps, unit, by_block, effective)
+
+
+def ordered_views(config: Config) -> set[str]:
+    """The sparse views whose columns are put in the order of their counts: those that say so; and by
+    themselves those where it pays. That is of a catalog: its objects are there to be counted, and are mapped
+    once, while vectors that come with their events are put in order again and again."""
+    pays = bool(config.catalog.path) and config.learner.algorithm in GAIN_BY_ORDER
+    return {
+        name
+        for name, view in config.space.views.items()
+        if view.column_order == "frequency"
+        or (
+            pays
+            and view.column_order == "auto"
+            and view.kind == "sparse"
+            and not view.kernels
+            and view.dim >= ORDERED_FROM
+        )
+    }
 
 
 def fit_map(
@@ -206,7 +226,7 @@ def fit_map(
     `take_what_there_is`: fit on fewer objects once the stream is read to its end instead of waiting.
     """
     plan, for_learner = space_map(config), ALGORITHMS[config.learner.algorithm].needs_sample
-    if not (for_learner or config.space.needs_sample):
+    if not (for_learner or config.space.needs_sample or ordered_views(config)):
         return Fitted(plan.fit({name: _no_rows(view) for name, view in config.space.views.items()}))
     if inputs.catalog is not None:
         log.info("fitting the maps on the catalog", objects=len(inputs.catalog))
@@ -254,17 +274,21 @@ def _fitted(plan: SpaceMap, sample: Mapping[str, Block], for_learner: bool) -> F
     return Fitted(space, space.transform({name: block.take(rows) for name, block in sample.items()}))
 
 
-def _lossless(view: ViewKeys, similarity: str) -> MapConfig:
+def _lossless(view: ViewKeys, similarity: str, ordered: bool) -> MapConfig:
     """The scalings of a view; under cosine those of its unit vectors, so that views weigh as they say."""
     names = [name for name in view.scalings if name != "identity"] or ["identity"]
     if similarity == "cosine" and names[0] != "unit":
         names = ["unit", *(name for name in names if name != "identity")]
-    maps = [_scaling(view, name) for name in names]
+    maps = [*_order(ordered), *(_scaling(view, name) for name in names)]
     return maps[0] if len(maps) == 1 else MapConfig("chain", {"maps": maps})
 
 
-def _map_config(view: ViewKeys) -> MapConfig:
-    maps = [_scaling(view, name) for name in view.scalings]
+def _order(ordered: bool) -> list[MapConfig]:
+    return [MapConfig("by_count")] if ordered else []
+
+
+def _map_config(view: ViewKeys, ordered: bool) -> MapConfig:
+    maps = [*_order(ordered), *(_scaling(view, name) for name in view.scalings)]
     kernels = [MapConfig(one.map, one.options()) for one in view.kernels]
     if kernels:
         maps.append(kernels[0] if len(kernels) == 1 else MapConfig("kernels", {"maps": kernels}))

@@ -135,7 +135,7 @@ OPTIONS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_map_refuses_counts_that_are_none_and_options_it_does_not_have(kind: str) -> None:
-    rows: Any = sparse.csr_array(Q) if kind == "tfidf" else Q
+    rows: Any = sparse.csr_array(Q) if kind in ("tfidf", "by_count") else Q
     for name in OPTIONS.get(kind, ()):
         for value in NOT_WHOLE:
             config = ViewConfig(kind, {name: value})

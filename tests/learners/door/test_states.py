@@ -207,7 +207,7 @@ def test_an_altered_form_is_refused_by_name_or_scores(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_altered_map_is_refused_by_name_or_maps(kind: str) -> None:
-    rows = canonical(X, "sparse" if kind == "tfidf" else "dense")
+    rows = canonical(X, "sparse" if kind in ("tfidf", "by_count") else "dense")
     fitted = SpaceMap({"colour": ViewConfig(kind, OPTIONS.get(kind, {}))}).fit(rows)
     spec, arrays = fitted.spec(), fitted.arrays()
 
