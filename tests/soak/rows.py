@@ -78,6 +78,7 @@ def rows(asked: Arguments) -> Iterator[Row]:
         "faults": lambda asked, stream: iter([_faults] if stream == "kafka" else []),
         "joins": lambda asked, stream: iter([_joins]),
         "shards": _shards,
+        "s3": lambda asked, stream: iter([_buckets] if stream == "log" else []),
         "codecs": lambda asked, stream: iter([_codecs] if stream == "kafka" else []),
     }
     alone: dict[str, list[Experiment]] = {
@@ -86,7 +87,6 @@ def rows(asked: Arguments) -> Iterator[Row]:
         "slow": [_slow],
         "damage": [_damage],
         "ages": [_ages],
-        "s3": [lambda at: all_bucket_kills(at.folder, at.asked.kills, at.asked.seed)],
         "crowds": [lambda at: [crowds()]],
         "steady": [lambda at: all_at_work(at.folder, at.asked.steady)],
     }
@@ -116,6 +116,10 @@ def _kills(asked: Arguments, stream: str) -> Iterator[Experiment]:
 
 def _joins(at: Place) -> list[Tally]:
     return [kill_joins(at.folder, at.stream_in, at.forks, at.asked.kills, at.asked.seed)]
+
+
+def _buckets(at: Place) -> list[Tally]:
+    return all_bucket_kills(at.folder, at.asked.kills, at.asked.seed)
 
 
 def _shards(asked: Arguments, stream: str) -> Iterator[Experiment]:
