@@ -233,19 +233,8 @@ def checked_offset(offset: Float32s | None, rows: int) -> Float32s:
     return np.require(offset, np.float32, ["C", "A"])
 
 
-def _checked_terms(
-    scale: Float32s | None, offset: Float32s | None, rows: int, chosen: Int64s | None
-) -> tuple[Float32s, Float32s]:
-    """Scale and offset of each row as kernels take them; of a few chosen rows only theirs are looked at."""
-    if chosen is None:
-        return checked_scale(scale, rows), checked_offset(offset, rows)
-    for name, given, check in (("scale", scale, checked_scale), ("offset", offset, checked_offset)):
-        if given is not None:
-            if given.shape != (rows,) or given.dtype != np.float32:
-                raise BlockError(f"{name} is {given.dtype} {list(given.shape)}: give float32 [{rows}]")
-            check(given[chosen], len(chosen))
-    none = NONE_GIVEN
-    return none if scale is None else scale, none if offset is None else offset
+RowTerms: TypeAlias = tuple[Float32s, Float32s]
+"""Scale and offset of each row as kernels take them."""
 
 
 def checked_mask(allowed: Mask | None, rows: int) -> Mask:
@@ -336,24 +325,33 @@ def topk_dense(
     k: int,
     *,
     offset: Float32s | None = None,
-    among: Int64s | None = None,
 ) -> TopK:
-    """As `topk_sparse`, for dense items; folded: may be encoded already; among: the rows to look at, each
-    once, None for all of them."""
+    """As `topk_sparse`, for dense items; folded: may be encoded already."""
     _require(items, DenseItems)
     encoded = folded if isinstance(folded, EncodedQueries) else EncodedQueries.of(folded, items.dim)
     queries, coded, weights = encoded.values, encoded.codes, encoded.weights
     if queries.shape[1] != items.dim:
         raise BlockError(f"folded queries have {queries.shape[1]} dimensions, the items {items.dim}")
     best = _empty(len(queries), len(items), k)
-    chosen = EVERY if among is None else checked_rows(among, len(items))
-    terms = _checked_terms(scale, offset, len(items), None if among is None else chosen)
+    terms = checked_scale(scale, len(items)), checked_offset(offset, len(items))
     mask = checked_mask(allowed, len(items))
-    if best[0].shape[1] and (among is None or len(chosen)):
+    if best[0].shape[1]:
         for first in range(0, len(queries), QUERIES):
             part = slice(first, first + QUERIES)
             heaps = (best[0][part], best[1][part], best[2][part])
-            scan(queries[part], coded[part], weights[part], items.arrays(), terms, mask, chosen, heaps)
+            scan(queries[part], coded[part], weights[part], items.arrays(), terms, mask, EVERY, heaps)
+    return _settled(best, k)
+
+
+def best_among(
+    encoded: EncodedQueries, items: DenseItems, rows: Int64s, k: int, *, terms: RowTerms, allowed: Mask | None
+) -> TopK:
+    """As `topk_dense`, of these rows alone, each given once. For a search that has found them: neither they
+    nor the terms are looked at again, and rows outside the items are read from anywhere."""
+    best = _empty(len(encoded.values), len(items), k)
+    if best[0].shape[1] and len(rows):
+        mask = checked_mask(allowed, len(items))
+        scan(encoded.values, encoded.codes, encoded.weights, items.arrays(), terms, mask, rows, best)
     return _settled(best, k)
 
 

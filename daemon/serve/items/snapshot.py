@@ -151,6 +151,12 @@ class IndexSnapshot:
         """The id of a row of a part."""
         return self.parts[part].ids[row]
 
+    def ids_at(self, parts: Sequence[int], rows: Sequence[int]) -> list[str]:
+        """The ids of rows of parts, in this order."""
+        if len(set(parts)) == 1:
+            return self.parts[parts[0]].ids.texts_of(rows)
+        return [self.id_at(part, row) for part, row in zip(parts, rows, strict=True)]
+
     def display(self, object_id: str) -> Display | None:
         """What people see of a living object: what its record brought, else the display file's entry.
 

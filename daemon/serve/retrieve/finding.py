@@ -142,7 +142,7 @@ class Finder:
         for place, query in enumerate(self.queries):
             if query.include is not None:
                 between()
-                found[place] = QueryHits(list(_hits(self._snapshot, query, self._included(place))), True)
+                found[place] = QueryHits(_hits(self._snapshot, query, self._included(place)), True)
         return found
 
     @property
@@ -171,13 +171,13 @@ class Finder:
 
     def _answer(self, place: int, scores: Float32s, parts: Int64s, rows: Int64s, walked: bool) -> QueryHits:
         query, exact = self.queries[place], not walked
-        best: Iterable[ScoredPlace] = zip(scores.tolist(), parts.tolist(), rows.tolist(), strict=True)
+        best = list(zip(scores.tolist(), parts.tolist(), rows.tolist(), strict=True))
         if self.rescoring is not None:
             there = rows >= 0
             exact = exact and not there.all()
             best = self.rescoring.ordered(self._snapshot, place, parts[there], rows[there])
         recall = self.ready.graphs.recall if walked else None
-        return QueryHits(list(_hits(self._snapshot, query, best)), exact, recall)
+        return QueryHits(_hits(self._snapshot, query, best), exact, recall)
 
     def _included(self, place: int) -> list[ScoredPlace]:
         """The objects that a query names, by descending score."""
@@ -251,16 +251,16 @@ def allowed_rows(snapshot: IndexSnapshot, tags: frozenset[str], masked: frozense
     return masks
 
 
-def _hits(snapshot: IndexSnapshot, query: Query, best: Iterable[ScoredPlace]) -> Iterator[ScoredId]:
+def _hits(snapshot: IndexSnapshot, query: Query, best: Sequence[ScoredPlace]) -> list[ScoredId]:
     """The first k that may be answered."""
-    left = query.k
-    for score, part, row in best:
-        if left == 0 or row < 0:
-            return
-        name = snapshot.id_at(int(part), int(row))
-        if name != query.id and name not in query.exclude:
-            left -= 1
-            yield ScoredId(name, float(score))
+    best = [place for place in best[: _room(query, 0)] if place[2] >= 0]
+    names = snapshot.ids_at([part for _, part, _ in best], [row for _, _, row in best])
+    allowed = [
+        ScoredId(name, score)
+        for (score, _, _), name in zip(best, names, strict=True)
+        if name != query.id and name not in query.exclude
+    ]
+    return allowed[: query.k]
 
 
 def draw(

@@ -22,7 +22,16 @@ from learners.block import Block, DenseBlock, Float32s, Int64s
 from learners.forms.bilinear import BilinearForm
 from learners.forms.quadratic import inverse_roots
 from learners.graph import GraphTerms, walked
-from learners.search import DenseItems, EncodedQueries, SearchItems, TopK, merge_topk, topk, topk_dense
+from learners.search import (
+    NONE_GIVEN,
+    DenseItems,
+    EncodedQueries,
+    SearchItems,
+    TopK,
+    best_among,
+    merge_topk,
+    topk,
+)
 
 TOP = 10
 """Neighbours that recall is the found share of."""
@@ -58,7 +67,7 @@ def saves(width: int, rows: int) -> bool:
 
 
 def choose_width(recall_at: Callable[[int], tuple[float, float]], rows: int, least: float) -> GuardResult:
-    """The narrowest width, a half or a third more each time, whose recall is at least `least` even after its
+    """The narrowest width, a fifth or so more each time, whose recall is at least `least` even after its
     standard error is taken off; exact where none is worth it. recall_at: (recall, standard error) at a width.
     """
     attempts: list[tuple[int, float]] = []
@@ -68,7 +77,7 @@ def choose_width(recall_at: Callable[[int], tuple[float, float]], rows: int, lea
         attempts.append((width, recall))
         if recall - error >= least:
             return GuardResult(width, recall, tuple(attempts))
-        width += width // 2 if width & (width - 1) == 0 else width // 3
+        width += (1 << (width.bit_length() - 1)) // 4
     return GuardResult(None, 1.0, tuple(attempts))
 
 
@@ -190,7 +199,7 @@ def folded_queries(view: View, queries: Block) -> Float32s:
     the reading of S.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        if isinstance(queries, DenseBlock):
+        if isinstance(queries, DenseBlock) and len(queries) > 1:
             folded = np.vstack([view.fold(queries.slice(row, row + 1)) for row in range(len(queries))])
         else:
             folded = view.fold(queries)
@@ -299,7 +308,8 @@ def _within(rows: Int64s, start: int, stop: int) -> Int64s:
 
 def _among(part: ReadyPart, queries: EncodedQueries, rows: Int64s, mask: Mask | None, k: int) -> TopK:
     assert isinstance(part.indexed.items, DenseItems)
-    return topk_dense(queries, part.indexed.items, part.scale, mask, k, offset=part.offset, among=rows)
+    scale, offset = (NONE_GIVEN if one is None else one for one in (part.scale, part.offset))
+    return best_among(queries, part.indexed.items, rows, k, terms=(scale, offset), allowed=mask)
 
 
 def _each(

@@ -345,22 +345,24 @@ def _answer(
     blocks = [one for one in asked.vectors if not isinstance(one, QueryError)]
     if not blocks:
         return results, exact, recalls
-    block = concatenate(blocks)
+    block = blocks[0] if len(blocks) == 1 else concatenate(blocks)
     folded = folded_queries(view, block)
-    usable = np.asarray(np.isfinite(folded).all(axis=1), np.bool_)
-    for place in np.array(places)[~usable].tolist():
-        results[place] = QueryError(
-            "magnitude", "too large to be scored by this model", "", "send a vector of ordinary length"
-        )
-    places = [place for place, good in zip(places, usable, strict=True) if good]
+    usable = np.isfinite(folded).all(axis=1)
+    if not usable.all():
+        for place in np.array(places)[~usable].tolist():
+            results[place] = QueryError(
+                "magnitude", "too large to be scored by this model", "", "send a vector of ordinary length"
+            )
+        good = np.flatnonzero(usable)
+        places, block, folded = [places[at] for at in good.tolist()], block.take(good), folded[good]
     ready = ReadySnapshot.of(norms, snapshot)
     rescoring = None
     if view.rescored:
         features = [part.features for part in ready.parts]
-        rescoring = Rescoring(view.form, block.take(np.flatnonzero(usable)), features, shortlist)
+        rescoring = Rescoring(view.form, block, features, shortlist)
     queries = [asked.queries[place] for place in places]
-    own = own_scores(view, folded, block)[usable].tolist()
-    finder = Finder(ready, queries, folded[usable], rescoring)
+    own = own_scores(view, folded, block).tolist()
+    finder = Finder(ready, queries, folded, rescoring)
     for place, found, less in zip(places, finder.find(between), own, strict=True):
         results[place], exact[place] = lowered(found.hits, less), found.exact
         recalls[place] = found.recall

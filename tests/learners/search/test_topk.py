@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from learners import BlockError, SparseBlock, as_block
-from learners.search import DenseItems, SparseItems, as_items, score_rows, topk, topk_dense
+from learners.search import (
+    NONE_GIVEN,
+    DenseItems,
+    EncodedQueries,
+    SparseItems,
+    TopK,
+    as_items,
+    best_among,
+    score_rows,
+    topk,
+    topk_dense,
+)
 from tests.learners.examples import block, rows
 from tests.learners.search.twin import plain_topk
 
@@ -224,6 +235,18 @@ def test_codes_of_many_large_numbers_do_not_overflow() -> None:
     assert found.tolist() == [[39, 38, 37]] * 2
 
 
+def among(
+    folded: Floats,
+    items: DenseItems,
+    rows_: NDArray[np.int64],
+    k: int,
+    scale: Floats = NONE_GIVEN,
+    allowed: NDArray[np.bool_] | None = None,
+) -> TopK:
+    encoded = EncodedQueries.of(folded, items.dim)
+    return best_among(encoded, items, rows_, k, terms=(scale, NONE_GIVEN), allowed=allowed)
+
+
 def test_a_score_that_is_rounded_up_to_another_ties_with_it() -> None:
     """Both have exact codes, so that nothing but the rounding of the score is between bound and score."""
     items, folded = np.zeros((6, 9), np.float32), np.full((1, 9), 32767, np.float32)
@@ -231,7 +254,7 @@ def test_a_score_that_is_rounded_up_to_another_ties_with_it() -> None:
     items[2, 8], items[5, 8] = 3, 4  # 33291275, a half that is rounded to even, and 33291276
     dense = as_items(block(items, "dense"))
     assert isinstance(dense, DenseItems)
-    scores, found = topk_dense(folded, dense, None, None, 1, among=np.array([5, 2]))
+    scores, found = among(folded, dense, np.array([5, 2]), 1)
     assert (scores.tolist(), found.tolist()) == ([[33291276]], [[2]])
 
 
@@ -242,7 +265,7 @@ def test_scores_that_are_rounded_to_the_smallest_number_tie() -> None:
     assert isinstance(dense, DenseItems)
     smallest = np.finfo(np.float32).smallest_subnormal
     scale = np.full(6, smallest, np.float32)
-    found = topk_dense(np.ones((1, 3), np.float32), dense, scale, None, 1, among=np.array([5, 2]))
+    found = among(np.ones((1, 3), np.float32), dense, np.array([5, 2]), 1, scale)
     assert (found[0].tolist(), found[1].tolist()) == ([[float(smallest)]], [[2]])
 
 
@@ -309,12 +332,10 @@ def test_among_some_rows_they_alone_are_looked_at() -> None:
     items, mask = as_items(block(values, "dense")), np.zeros(80, np.bool_)
     assert isinstance(items, DenseItems)
     mask[some] = True
-    found = topk_dense(folded, items, None, allowed, 7, among=some)
+    found = among(folded, items, some, 7, allowed=allowed)
     same(found, topk_dense(folded, items, None, allowed & mask, 7))
-    nothing = topk_dense(folded, items, None, None, 2, among=np.zeros(0, np.int64))
+    nothing = among(folded, items, np.zeros(0, np.int64), 2)
     assert nothing[1].tolist() == [[-1, -1]] * 18
-    with pytest.raises(BlockError, match="rows"):
-        topk_dense(folded, items, None, None, 2, among=np.array([80]))
 
 
 @pytest.mark.parametrize("kind", KINDS)

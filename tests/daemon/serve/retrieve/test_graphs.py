@@ -217,3 +217,20 @@ def test_what_is_built_next() -> None:
     worn = plan([one, GraphState("worn", 50_000, 39_000)], 0, 1000)
     assert worn is not None
     assert worn.instead_of == {"worn"}
+
+
+def test_objects_of_the_same_bits_in_two_parts_each_have_their_row_and_parts_share_codes(
+    tmp_path: Path,
+) -> None:
+    items = clustered(1500)
+    values = more(1500, 7)
+    values[::100] = np.array([items.vectors[f"a{i}"] for i in range(0, 1500, 100)])
+    items.put([f"b{i}" for i in range(1500)], values)
+    keeper = keeper_of(items, tmp_path)
+    snapshot = items.snapshot()
+    assert len(snapshot.parts) == 2
+    covered = keeper.covered(snapshot)
+    assert set(covered.whole) == {part.serial for part in snapshot.parts}
+    assert not sum(len(tail) for tail in covered.tails.values())
+    (places,) = covered.places
+    assert sorted(places.tolist()) == list(range(3000))

@@ -125,13 +125,15 @@ def test_filters_find_all_that_there_is(tmp_path: Path) -> None:
 
 
 def test_the_narrowest_width_that_is_enough_is_taken() -> None:
-    by_width = {16: (0.5, 0.1), 24: (0.9, 0.1), 32: (0.96, 0.02), 48: (0.97, 0.01)}
+    by_width = {16: (0.5, 0.1), 20: (0.9, 0.1), 24: (0.96, 0.02), 28: (0.97, 0.01), 32: (0.97, 0.01)}
+    by_width |= {40: (0.98, 0.01)}
     attempts = tuple((width, share) for width, (share, _) in by_width.items())
-    found = choose_width(by_width.__getitem__, 48 * 64, 0.94)
-    assert (found.width, found.recall) == (32, 0.96)
+    found = choose_width(by_width.__getitem__, 40 * 64, 0.94)
+    assert (found.width, found.recall) == (24, 0.96)
     assert found.attempts == attempts[:3]
-    assert choose_width(by_width.__getitem__, 48 * 64, 0.95).width == 48  # .96 may as well be .94
-    assert choose_width(by_width.__getitem__, 48 * 64, 0.999) == GuardResult(None, 1.0, attempts)
+    assert choose_width(by_width.__getitem__, 40 * 64, 0.95).width == 28  # .96 may as well be .94
+    assert choose_width(by_width.__getitem__, 40 * 64, 0.965).width == 40
+    assert choose_width(by_width.__getitem__, 40 * 64, 0.999) == GuardResult(None, 1.0, attempts)
     assert choose_width(by_width.__getitem__, 16 * 64 - 1, 0.1) == GuardResult(None, 1.0, ())
 
 
