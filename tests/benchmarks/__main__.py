@@ -1,8 +1,8 @@
 """`python -m tests.benchmarks [NAME ...]`: measure, print, and write results.json beside this file.
 
 Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps, items, carried, soml,
-soml_kafka, omks_maps, oks, dense, feed, join, start, catalog, embeddings, texts, backfill, servers, shards,
-ann; all without any. `kafka`, `soml_kafka` and `freshness` start a broker (Java 17). Vowpal Wabbit is
+soml_kafka, omks_maps, oks, dense, feed, join, start, catalog, embeddings, texts, backfill, sweep, servers,
+shards, ann; all without any. `kafka`, `soml_kafka` and `freshness` start a broker (Java 17). Vowpal Wabbit is
 measured where the interpreter that runs this has it, or where TRIPLETD_VW_PYTHON names one that does
 (pip install vowpalwabbit); PyTorch where the interpreter has it (pip install torch). `ann --objects 1000000`
 measures a million objects instead of 100,000: 8 GB of memory and some ten minutes.
@@ -38,6 +38,7 @@ from tests.benchmarks import (
     step_speed,
     steps_cost,
     swaps,
+    sweeping,
     text_model,
     topk_dense,
     topk_sparse,
@@ -62,6 +63,7 @@ NAMES = (
         "embeddings",
         "texts",
         "backfill",
+        "sweep",
         "servers",
         "shards",
         "ann",
@@ -104,6 +106,7 @@ def main(names: list[str]) -> int:
         "embeddings": embeddings_route.figures,
         "texts": text_model.figures,
         "backfill": backfill.figures,
+        "sweep": sweeping.figures,
         "servers": servers.figures,
         "shards": shards.figures,
         "ann": lambda: ann.figures(objects),

@@ -53,22 +53,22 @@ def figures() -> list[Figure]:
         shutil.rmtree(FOLDER, ignore_errors=True)
 
 
-def write_history() -> None:
-    """Objects, days of lists, a mapping and a configuration."""
+def write_history(objects: int = OBJECTS, lists: int = LISTS) -> None:
+    """Objects, days of so many lists, a mapping and a configuration."""
     rng = np.random.default_rng(3)
-    objects = rng.standard_normal((OBJECTS, DIM)).astype(np.float32)
-    lines = (json.dumps({"id": f"o{k}", "x": one.tolist()}) for k, one in enumerate(objects))
+    vectors = rng.standard_normal((objects, DIM)).astype(np.float32)
+    lines = (json.dumps({"id": f"o{k}", "x": one.tolist()}) for k, one in enumerate(vectors))
     (FOLDER / "objects.jsonl").write_text("\n".join(lines) + "\n")
     for day in range(FILES):
         rows = [
             {
                 "id": f"list-{number}",
                 "ts": 1_700_000_000_000 + number,
-                "q": f"o{rng.integers(OBJECTS)}",
-                "shown": [f"o{one}" for one in rng.choice(OBJECTS, SHOWN, replace=False)],
+                "q": f"o{rng.integers(objects)}",
+                "shown": [f"o{one}" for one in rng.choice(objects, SHOWN, replace=False)],
                 "clicked": [int(rng.integers(4, SHOWN))],
             }
-            for number in range(day * LISTS, (day + 1) * LISTS)
+            for number in range(day * lists, (day + 1) * lists)
         ]
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), FOLDER / f"day{day}.parquet")
     (FOLDER / "mapping.toml").write_text(MAPPING)

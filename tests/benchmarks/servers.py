@@ -95,19 +95,22 @@ def _pin(pid: int, core: int) -> None:
 
 
 def _rate(port: int, bodies: Sequence[bytes]) -> float:
-    """Questions answered a second by all connections."""
-    answered, until = [0] * len(bodies), time.perf_counter() + WINDOW_S
+    return closed_rate(port, "/v1/similar/batch", bodies, BATCH, WINDOW_S)
+
+
+def closed_rate(port: int, path: str, bodies: Sequence[bytes], each: int, seconds: float) -> float:
+    """Questions answered a second by as many connections as there are bodies, of `each` questions; a
+    connection asks again when it is answered."""
+    answered, until = [0] * len(bodies), time.perf_counter() + seconds
 
     def ask(place: int) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         while time.perf_counter() < until:
-            connection.request(
-                "POST", "/v1/similar/batch", bodies[place], {"Content-Type": "application/json"}
-            )
+            connection.request("POST", path, bodies[place], {"Content-Type": "application/json"})
             answer = connection.getresponse()
             answer.read()
             assert answer.status == 200
-            answered[place] += BATCH
+            answered[place] += each
         connection.close()
 
     threads = [threading.Thread(target=ask, args=(place,)) for place in range(len(bodies))]
