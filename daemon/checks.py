@@ -122,9 +122,11 @@ def _learner(config: Config) -> Iterator[CheckFinding]:
     yield from _fits([need_of(config, "learn")], config, "learner", "learn")
 
 
-def _fits(needs: list[MemoryNeed], config: Config, key: str, what: str) -> Iterator[CheckFinding]:
+def _fits(
+    needs: list[MemoryNeed], config: Config, key: str, what: str, items: int = 0
+) -> Iterator[CheckFinding]:
     """An error where a role cannot be had; of all together a note, as each may have a host of its own."""
-    found = refusal(needs, config, memory_bounds(), what)
+    found = refusal(needs, config, memory_bounds(), what, items=items)
     if found is not None:
         yield CheckFinding(key, "error" if what != "up" else "note", found.message, found.remedy)
 
@@ -177,6 +179,9 @@ def _catalog(config: Config) -> Iterator[CheckFinding]:
     catalog = learner_catalog(config, whole=True)
     assert catalog is not None
     yield CheckFinding("catalog.path", "ok", f"{len(catalog):,} objects, digest {catalog.digest[:12]}")
+    if mapped_dim(config) and not list(_fits([need_of(config, "learn")], config, "learner", "learn")):
+        needs = [need_of(config, "learn", len(catalog))]
+        yield from _fits(needs, config, "catalog.path", "learn", len(catalog))
     now = None if config.serve.catalog else serving_catalog(config)
     if now is not None and now.digest != catalog.digest:
         text = (
@@ -285,8 +290,8 @@ def _serve(config: Config) -> Iterator[CheckFinding]:
     if mapped_dim(config):
         buffers = size(serving_bytes(config, items))
         yield CheckFinding("serve.aliases", "ok", f"{', '.join(config.serve.aliases)}: {buffers} of buffers")
-        yield from _fits([need_of(config, "serve", items)], config, "serve.aliases", "serve")
-        yield from _fits(needs_of_up(config, items), config, "memory", "up")
+        yield from _fits([need_of(config, "serve", items)], config, "serve.aliases", "serve", items)
+        yield from _fits(needs_of_up(config, items), config, "memory", "up", items)
     if config.serve.display:
         from daemon.serve.items.display import load_display
 

@@ -157,7 +157,8 @@ def begin_history(
     newest = inputs.versions.newest_manifest()
     config = as_made(config, newest)
     here = job.shards if job.address is None else 1  # what is on a cluster has memory of its own
-    require_role(config, "backfill", established=False, processes=here)
+    items = 0 if inputs.catalog is None else len(inputs.catalog)
+    require_role(config, "backfill", established=False, processes=here, items=items)
     recipe = recipe_of(config, job)
     known = None if newest is None else HistoryProgress.in_version(newest)
     progress = None if known is None or known.done else goes_on(known, recipe, units)

@@ -135,7 +135,8 @@ def begin(
         return None
     newest = inputs.versions.newest_manifest()
     config = as_made(config, newest)
-    require_role(config, role, established=newest is not None)
+    items = 0 if inputs.catalog is None else len(inputs.catalog)
+    require_role(config, role, established=newest is not None, items=items)
     origin = find_origin(config, options, inputs, fit)
     return None if origin is None else (config, inputs, origin, lock)
 

@@ -24,19 +24,21 @@ from daemon.versions.storage import open_store
 log = structlog.get_logger("tripletd.memory")
 
 
-def require_role(config: Config, role: RoleName, established: bool, processes: int = 1) -> None:
+def require_role(
+    config: Config, role: RoleName, established: bool, processes: int = 1, *, items: int = 0
+) -> None:
     """Raises UserError where this process, or so many of its kind that it is about to start, cannot be had;
     in the first the program itself is running already.
 
     established: there is a version, so somebody may rely on the role. Then it is refused only if it cannot
-    even start, and what it will lack later is a warning.
+    even start, and what it will lack later is a warning. items: objects of its catalog.
     """
-    needs, bounds = [need_of(config, role)] * processes, memory_bounds()
-    found = refusal(needs, config, bounds, role, running=PROGRAM)
+    needs, bounds = [need_of(config, role, items)] * processes, memory_bounds()
+    found = refusal(needs, config, bounds, role, running=PROGRAM, items=items)
     if found is None:
         return
     at_once = [one.at_once for one in needs]
-    if not established or refusal(at_once, config, bounds, role, running=PROGRAM) is not None:
+    if not established or refusal(at_once, config, bounds, role, running=PROGRAM, items=items) is not None:
         raise found
     log.warning("memory will not do", why=found.message, remedy=found.remedy)
 
@@ -69,12 +71,14 @@ def refusal(
     config: Config,
     bounds: Sequence[MemoryBound],
     what: str,
+    *,
     running: int = 0,
+    items: int = 0,
 ) -> UserError | None:
     """Why processes with these needs cannot run beside each other, and what could; None where they can.
 
     bounds: the tightest first. what: is started, for people: a role, or `up`. running: bytes of the need that
-    this process has already.
+    this process has already. items: objects of the catalog, which the needs count.
     """
     for bound in bounds:
         needed = _needed(needs, bound) - running
@@ -82,22 +86,22 @@ def refusal(
             return UserError(
                 f"{what}: {told(needs, config)}; {size(bound.free)} of memory are free of {size(bound.limit)}"
                 f" ({bound.name})",
-                remedy(needs, config, bound, what, running),
+                _remedy(needs, config, bound, what, running, items),
                 EX_CONFIG,
             )
     return None
 
 
-def remedy(
-    needs: Sequence[MemoryNeed], config: Config, bound: MemoryBound, what: str, running: int = 0
+def _remedy(  # noqa: PLR0917
+    needs: Sequence[MemoryNeed], config: Config, bound: MemoryBound, what: str, running: int, items: int
 ) -> str:
     """The settings that would fit, as lines for the file; where none does, what else there is to do."""
 
     def need(changed: Config) -> int:
         if what == "up":
             serves = any(one.role == "serve" for one in needs)
-            return _needed(needs_of_up(changed, serves=serves), bound) - running
-        return _needed([need_of(changed, one.role) for one in needs], bound) - running
+            return _needed(needs_of_up(changed, items, serves=serves), bound) - running
+        return _needed([need_of(changed, one.role, items) for one in needs], bound) - running
 
     found = alternatives(config, bound.free, need)
     if not found:

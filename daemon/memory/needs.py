@@ -111,24 +111,25 @@ def serving_bytes(config: Config, items: int = 0) -> int:
 
 
 def need_of(config: Config, role: RoleName, items: int = 0) -> MemoryNeed:
-    """What one process of a role needs, with so many items where it answers. Raises ConfigError for settings
+    """What one process of a role needs, with so many items in its catalog. Raises ConfigError for settings
     that do not suit the views."""
     made = {
         "learn": _learning,
         "merge": _merging,
         "validate": _judging,
-        "serve": lambda config: _answering(config, items),
+        "serve": lambda config: _buffers(config, items),
         "backfill": _learning_history,
     }[role](config)
-    return MemoryNeed(role, (*made, NeededPart("the program itself", PROGRAM)))
+    of_items = () if role == "merge" else _mapped(config, items)
+    return MemoryNeed(role, (*made, *of_items, NeededPart("the program itself", PROGRAM)))
 
 
 def needs_of_up(config: Config, items: int = 0, serves: bool = True) -> list[MemoryNeed]:
     """What the processes need that `tripletd up` starts. serves: whether anybody is to be answered."""
     shards = config.shards.count
-    needs = [need_of(config, "learn")] * max(1, shards)
+    needs = [need_of(config, "learn", items)] * max(1, shards)
     needs += [need_of(config, "merge")] if shards else []
-    needs += [need_of(config, "validate")]
+    needs += [need_of(config, "validate", items)]
     return needs + [need_of(config, "serve", items)] * (config.serve.processes if serves else 0)
 
 
@@ -153,8 +154,8 @@ def _judging(config: Config) -> Iterator[NeededPart]:
     yield NeededPart("a version that is read", learner_bytes(config))
 
 
-def _answering(config: Config, items: int) -> Iterator[NeededPart]:
-    yield from _buffers(config, items)
+def _mapped(config: Config, items: int) -> Iterator[NeededPart]:
+    """The catalog in the learner's space; of sparse views nobody knows beforehand how much they have."""
     if items and not any(view.kind == "sparse" for view in config.space.views.values()):
         yield NeededPart(f"{items:,} objects", 4 * items * mapped_dim(config))
 

@@ -184,3 +184,14 @@ def test_a_process_with_a_limit_is_refused_before_it_allocates(tmp_path: Path, c
     (tmp_path / "tripletd.toml").write_text(CONFIG.format(algorithm="oasis-diagonal"))
     done = _limited(tmp_path, command, "--exit-when-caught-up")
     assert done.returncode == 0, done.stderr
+
+
+def test_the_objects_of_a_catalog_are_counted_where_they_are_kept() -> None:
+    config = load_config(None, {"space.views.x.dim": 100, "learner.algorithm": "oasis"}, {})
+    for role, own in (("learn", 1), ("validate", 1), ("serve", 1), ("backfill", 1), ("merge", 0)):
+        more = need_of(config, role, 5_000).nbytes - need_of(config, role).nbytes  # type: ignore[arg-type]
+        assert more == own * 4 * 100 * 5_000
+    need = need_of(config, "learn", 5_000)
+    found = refusal([need], config, bound(need.nbytes - 1), "learn", items=5_000)
+    assert found is not None
+    assert "5,000 objects 1.9 MiB" in found.message
