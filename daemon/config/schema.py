@@ -330,6 +330,9 @@ class ServeConfig(Section):
     k_max: int = Field(1000, ge=1, le=100_000, description="most results per query")
     batch_max: int = Field(256, ge=1, le=10_000, description="most queries per request")
     queue: int = Field(512, ge=1, le=100_000, description="most queries waiting; beyond it requests get 503")
+    queue_wait: PositiveSeconds = Field(
+        1.0, description="longest time for which queries may wait, by the pace of those before; then 503"
+    )
     connections: int = Field(
         512, ge=1, le=100_000, description="most connections at work at once; idle ones give way"
     )

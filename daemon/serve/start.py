@@ -263,6 +263,7 @@ def limits_of(serve: ServeConfig) -> HttpLimits:
         k_max=serve.k_max,
         batch_max=serve.batch_max,
         queue=serve.queue,
+        queue_wait_s=serve.queue_wait,
         head_s=serve.request_timeout,
         body_s=serve.request_timeout,
         drain_s=min(max(DRAIN_S, serve.drain or 0.0), HttpLimits().answer_s),

@@ -1,7 +1,12 @@
 """The compute thread: it takes what waits for one alias and answers it in one pass over the items.
 
-The event loop only parses and writes. A question waits in a bounded queue; when that is full, when the thread
-does not come back in time, or when the server ends, it is answered 503 at once: nobody waits for ever.
+The event loop only parses and writes. A question waits in a bounded queue; when that is full or would take
+too long, when the thread does not come back in time, or when the server ends, it is answered 503 at once:
+nobody waits for ever.
+
+A number of questions alone is no bound of time: on a server of 50 questions a second 512 of them wait 10 s,
+each longer than anybody waits for it (`answer_s`), so that from then on every pass would be for nobody. So
+the queue is also bounded by how long it would take, which the passes before tell.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from statistics import median
 from typing import Protocol
 
 from daemon.runtime.watchdog import BackgroundThread, Pulse
@@ -34,6 +40,25 @@ class Searching(Protocol):
 
 
 AnswersOrError = Answers | Exception
+_PASSES = 9
+"""So many passes tell how long one will take: their median, so that one that was held up says nothing."""
+
+
+class Pace:
+    """How long queries take, from the passes before: pure. For one thread at a time."""
+
+    def __init__(self) -> None:
+        self._each = deque[float](maxlen=_PASSES)
+        self._median_s = 0.0
+
+    def took(self, queries: int, seconds: float) -> None:
+        """A pass of so many queries took so long."""
+        self._each.append(seconds / max(1, queries))
+        self._median_s = median(self._each)
+
+    def seconds_for(self, queries: int) -> float:
+        """What so many queries would take; 0 before the first pass."""
+        return queries * self._median_s
 
 
 class _NobodyWaits(Exception):
@@ -89,6 +114,7 @@ class Batcher(BackgroundThread):
         self._pulse = pulse or Pulse("search")
         self._waiting: deque[Job] = deque()
         self._count = 0
+        self._pace = Pace()
         self._changed = threading.Condition()
         self._closing = False
 
@@ -125,8 +151,12 @@ class Batcher(BackgroundThread):
         with self._changed:
             if self._closing:
                 raise _ending()
-            if self._waiting and self._count + len(job.queries) > self._limits.queue:
-                message = f"{self._count} queries wait already"
+            wait_s = self._pace.seconds_for(self._count)
+            if self._waiting and (
+                self._count + len(job.queries) > self._limits.queue or wait_s > self._limits.queue_wait_s
+            ):
+                self._metrics.record_shed("wait" if wait_s > self._limits.queue_wait_s else "queue")
+                message = f"{self._count} queries wait already, for about {wait_s:.1f} s"
                 raise Problem(
                     503, "queue_full", message, None, "try again in a moment", retry_after=RETRY_AFTER_S
                 )
@@ -160,8 +190,11 @@ class Batcher(BackgroundThread):
         """Every job with its answers or its error; when a pass of several fails, each is tried alone."""
         queries = [query for job in jobs for query in job.queries]
         self._metrics.pass_queries.observe(len(queries))
+        began = time.monotonic()
         try:
             answers = self._searcher.search(jobs[0].alias, queries, partial(self._look, jobs))
+            with self._changed:
+                self._pace.took(len(queries), time.monotonic() - began)
         except _NobodyWaits:
             return []
         except Exception as error:  # noqa: BLE001 - the client gets it, and the thread lives on

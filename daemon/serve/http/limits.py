@@ -1,12 +1,13 @@
 """How much of anything a client may take, what the HTTP side counts of itself, and bodies read within bounds.
 
-There is no rate per client, and so no 429: only a proxy in front can tell clients apart, because behind
-it all come from one address. A rate for each belongs there. What is bounded here keeps one client from
-being felt by others for longer than its own requests take: a request has at most `batch_max` queries and
-`results_max` results, a connection answers one request at a time, and what waits is answered in order,
-with other aliases in between. When all places are taken, a connection that only waits for its client gives
-way, of the client that has most. When `queue` is full, or `connections` are at work, the next question gets
-503 with Retry-After, which a client, a proxy and a load balancer all understand as: later, or elsewhere.
+There is no rate per client, and so no 429: only a proxy in front can tell clients apart, because behind it
+all come from one address. A rate for each belongs there. What is bounded here keeps one client from being
+felt by others for longer than its own requests take: a request has at most `batch_max` queries and
+`results_max` results, a connection answers one request at a time, and what waits is answered in order, with
+other aliases in between. When all places are taken, a connection that only waits for its client gives way,
+of the client that has most. When `queue` is full or would take longer than `queue_wait_s`, or when
+`connections` are at work, the next question gets 503 with Retry-After, which a client, a proxy and a load
+balancer all understand as: later, or elsewhere.
 """
 
 from __future__ import annotations
@@ -48,6 +49,10 @@ class HttpMetrics:
             "tripletd_http_bodies_bytes", "Bodies of requests that are being read or worked on"
         )
         self.waiting = gauge("tripletd_http_waiting_queries", "Queries waiting")
+        about = "Requests with queries that were not taken, by what was full: the queue, or the time it takes"
+        self._shed = counter("tripletd_http_shed", about, ["bound"])
+        for bound in ("queue", "wait"):
+            self._shed.labels(bound)
         self.pass_queries = Histogram(
             "tripletd_http_pass_queries", "Queries that shared a pass", buckets=_QUERIES, registry=registry
         )
@@ -65,6 +70,10 @@ class HttpMetrics:
         """Add one connection that a limit ended."""
         self._turned_away.labels(limit).inc()
 
+    def record_shed(self, bound: str) -> None:
+        """Add one request whose queries were not taken."""
+        self._shed.labels(bound).inc()
+
     def record_upstream(self, status: str, seconds: float) -> None:
         """Add one answer of the upstream, or why there was none."""
         self._upstream.labels(status).observe(seconds)
@@ -78,7 +87,8 @@ class HttpLimits:
     alone may always be as large as `body_bytes`). `head_bytes`: request line and headers. `connections`: at
     work at once; `RESERVED` more are open. `k_max`: results per query. `batch_max`: queries per request.
     `results_max`: k summed over them. `queue`: queries waiting for the compute thread. `pass_queries`:
-    queries of one alias that share one pass over the items. Seconds: `head_s` from the first byte (or from
+    queries of one alias that share one pass over the items. Seconds: `queue_wait_s` for what waits to be
+    computed, as the passes before tell; `head_s` from the first byte (or from
     connecting) to the end of the headers, `body_s` to the end of the body, `idle_s` between requests of a
     connection, `write_s` for a reader that does not read, `answer_s` from a parsed request to its answer,
     `drain_s` for open requests when the server stops.
@@ -92,6 +102,7 @@ class HttpLimits:
     batch_max: int = 256
     results_max: int = 20_000
     queue: int = 512
+    queue_wait_s: float = 1.0
     pass_queries: int = 16
     head_s: float = 10.0
     body_s: float = 10.0

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from daemon.runtime.watchdog import Pulse
 from daemon.serve.http import HttpLimits
-from daemon.serve.http.batching import Batcher, Job, take_pass
+from daemon.serve.http.batching import Batcher, Job, Pace, take_pass
 from daemon.serve.http.errors import Problem
 from daemon.serve.http.limits import HttpMetrics
 from daemon.serve.query import Answers, Query, QueryError
@@ -123,6 +124,84 @@ def test_a_full_queue_answers_503_at_once_and_empties_again() -> None:
         served.searcher.gate.set()
         assert [status for status, _ in stuck.join() + crowd.join()] == [200] * 4
         assert served.post(QUESTION)[0] == 200
+
+
+def test_how_long_queries_take_is_told_by_the_passes_before() -> None:
+    pace = Pace()
+    assert pace.seconds_for(1000) == 0.0
+    pace.took(4, 0.4)
+    assert pace.seconds_for(10) == pytest.approx(1.0)
+    pace.took(1, 60.0)  # one that was held up
+    pace.took(8, 0.8)
+    assert pace.seconds_for(10) == pytest.approx(1.0)
+    for _ in range(9):
+        pace.took(16, 0.16)
+    assert pace.seconds_for(10) == pytest.approx(0.1)
+
+
+def test_a_queue_that_would_take_too_long_answers_503_before_it_is_full() -> None:
+    with running(HttpLimits(queue=100, queue_wait_s=0.2)) as served:
+        hold(served)
+        first = Crowd(served, [QUESTION])
+        assert served.searcher.entered.wait(10)
+        until(lambda held=time.monotonic(): time.monotonic() > held + 0.3)  # type: ignore[misc]
+        served.searcher.gate.set()
+        assert first.join()[0][0] == 200  # it took 0.3 s, and another one will as well
+        hold(served)
+        stuck = Crowd(served, [QUESTION])
+        assert served.searcher.entered.wait(10)
+        crowd = Crowd(served, [QUESTION])
+        waiting(served, 1)
+        status, answer, headers = served.ask("POST", "/v1/similar", QUESTION)
+        assert (status, answer["error"]["code"], headers["retry-after"]) == (503, "queue_full", "1")
+        assert "for about 0." in answer["error"]["message"]
+        assert served.metric("tripletd_http_shed_total", bound="wait") == 1
+        served.searcher.gate.set()
+        assert [status for status, _ in stuck.join() + crowd.join()] == [200, 200]
+        assert served.post(QUESTION)[0] == 200
+
+
+EACH_S, ASKED_S, ANSWER_S = 0.002, 2.0, 0.3
+
+
+async def surge(queue_wait_s: float) -> tuple[int, list[float]]:
+    """Twice as many questions as there is time for: how many were answered, and after how long each."""
+    loop = asyncio.get_running_loop()
+    limits = HttpLimits(queue=100_000, answer_s=ANSWER_S, queue_wait_s=queue_wait_s)
+
+    class Slow(ToySearcher):
+        def search(self, alias: str, queries: Sequence[Query], between: Callable[[], None]) -> Answers:
+            for _ in queries:
+                between()
+                time.sleep(EACH_S)
+            return super().search(alias, queries, between)
+
+    batcher = Batcher(Slow(), limits, HttpMetrics(CollectorRegistry()))
+    batcher.start()
+    took: list[float] = []
+
+    async def ask() -> None:
+        began = loop.time()
+        with suppress(Problem):
+            await batcher.ask("latest", [Query(id="o1")])
+            took.append(loop.time() - began)
+
+    begin, asked = loop.time(), list[asyncio.Task[None]]()
+    while (now := loop.time() - begin) < ASKED_S:
+        asked += [loop.create_task(ask()) for _ in range(int(2 * now / EACH_S) - len(asked))]
+        await asyncio.sleep(0.001)
+    await asyncio.gather(*asked)
+    batcher.close()
+    return len(asked), took
+
+
+def test_of_twice_what_it_can_do_a_server_still_does_what_it_can() -> None:
+    asked, took = asyncio.run(surge(queue_wait_s=0.1))
+    able = asked / 2
+    assert len(took) > 0.6 * able
+    assert max(took) < ANSWER_S
+    _, unbounded = asyncio.run(surge(queue_wait_s=1e9))
+    assert len(unbounded) < 0.5 * able  # it computes for those who have gone: else nothing was tried
 
 
 def test_a_stuck_search_is_503_and_health_still_answers() -> None:
