@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from checkpoints import VersionMeta
 from daemon.cli import main
 from daemon.config.objects import settings_of
 from daemon.exits import EX_CONFIG, EX_OK
 from daemon.versions.storage import open_store
 from tests.daemon.serve.test_role import Place
-from tests.harness.s3_faults import BROKEN, Fault, S3Proxy
+from tests.harness.s3_faults import BROKEN, Asked, Fault, S3Proxy
 from tests.harness.s3_server import BUCKET, S3Server
 from tests.harness.waiting import until
 
@@ -101,6 +103,31 @@ def test_a_validator_waits_for_a_bucket_that_is_away(place: BucketPlace, proxy: 
     proxy.clear()
     until(lambda: "cannot be reached" not in str(validate.get("/readyz")[1]), validate.said)
     assert validate.stop() == EX_OK
+
+
+def test_a_start_asks_as_much_of_a_bucket_with_many_versions_as_of_one_with_few(
+    place: BucketPlace, proxy: S3Proxy
+) -> None:
+    place.feed(30, 1)
+    place.learn()
+
+    def asked_at_a_start(more: int) -> list[Asked]:
+        versions = open_store(f"{place.address}/shop").versions
+        newest = versions.newest_valid()
+        assert newest is not None
+        meta = {one.name: getattr(newest.manifest, one.name) for one in fields(VersionMeta)}
+        epoch = versions.claim()
+        for _ in range(more):
+            versions.publish(epoch, newest.arrays, VersionMeta(**meta))
+        proxy.asked.clear()
+        learn = ["learn", "--exit-when-caught-up", "--config", str(place.file)]
+        assert main([*learn, "--set", "stream.pause_poison_window=1"]) == EX_OK
+        return list(proxy.asked)
+
+    few, many = asked_at_a_start(3), asked_at_a_start(25)
+    assert sum(asked.lists for asked in many) <= 11, "those of the catalog among them"
+    assert len(many) <= len(few) + 3, "what is asked once a second may come once more"
+    assert len(few) <= 40
 
 
 @pytest.mark.parametrize(
