@@ -44,7 +44,7 @@ _PASSES = 9
 """So many passes tell how long one will take: their median, so that one that was held up says nothing."""
 
 
-class Pace:
+class PassTimes:
     """How long queries take, from the passes before: pure. For one thread at a time."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class Batcher(BackgroundThread):
         self._pulse = pulse or Pulse("search")
         self._waiting: deque[Job] = deque()
         self._count = 0
-        self._pace = Pace()
+        self._times = PassTimes()
         self._changed = threading.Condition()
         self._closing = False
 
@@ -151,7 +151,7 @@ class Batcher(BackgroundThread):
         with self._changed:
             if self._closing:
                 raise _ending()
-            wait_s = self._pace.seconds_for(self._count)
+            wait_s = self._times.seconds_for(self._count)
             if self._waiting and (
                 self._count + len(job.queries) > self._limits.queue or wait_s > self._limits.queue_wait_s
             ):
@@ -194,7 +194,7 @@ class Batcher(BackgroundThread):
         try:
             answers = self._searcher.search(jobs[0].alias, queries, partial(self._look, jobs))
             with self._changed:
-                self._pace.took(len(queries), time.monotonic() - began)
+                self._times.took(len(queries), time.monotonic() - began)
         except _NobodyWaits:
             return []
         except Exception as error:  # noqa: BLE001 - the client gets it, and the thread lives on

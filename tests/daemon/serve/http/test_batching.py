@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from daemon.runtime.watchdog import Pulse
 from daemon.serve.http import HttpLimits
-from daemon.serve.http.batching import Batcher, Job, Pace, take_pass
+from daemon.serve.http.batching import Batcher, Job, PassTimes, take_pass
 from daemon.serve.http.errors import Problem
 from daemon.serve.http.limits import HttpMetrics
 from daemon.serve.query import Answers, Query, QueryError
@@ -127,16 +127,16 @@ def test_a_full_queue_answers_503_at_once_and_empties_again() -> None:
 
 
 def test_how_long_queries_take_is_told_by_the_passes_before() -> None:
-    pace = Pace()
-    assert pace.seconds_for(1000) == 0.0
-    pace.took(4, 0.4)
-    assert pace.seconds_for(10) == pytest.approx(1.0)
-    pace.took(1, 60.0)  # one that was held up
-    pace.took(8, 0.8)
-    assert pace.seconds_for(10) == pytest.approx(1.0)
+    times = PassTimes()
+    assert times.seconds_for(1000) == 0.0
+    times.took(4, 0.4)
+    assert times.seconds_for(10) == pytest.approx(1.0)
+    times.took(1, 60.0)  # one that was held up
+    times.took(8, 0.8)
+    assert times.seconds_for(10) == pytest.approx(1.0)
     for _ in range(9):
-        pace.took(16, 0.16)
-    assert pace.seconds_for(10) == pytest.approx(0.1)
+        times.took(16, 0.16)
+    assert times.seconds_for(10) == pytest.approx(0.1)
 
 
 def test_a_queue_that_would_take_too_long_answers_503_before_it_is_full() -> None:
