@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from learners.lego_pairs import LegoPairs as LegoPairs
     from learners.lego_pairs import LegoPairsConfig as LegoPairsConfig
     from learners.lego_pairs import pair_targets as pair_targets
+    from learners.loreta import Loreta as Loreta
+    from learners.loreta import LoretaConfig as LoretaConfig
     from learners.maps.approximations import NystroemMap as NystroemMap
     from learners.maps.approximations import RffMap as RffMap
     from learners.maps.base import CosineMap as CosineMap
@@ -167,6 +169,7 @@ _MODULES = {
     "kernels.kinds": "KERNELS MAP_KERNELS",
     "keyed": "Keyed KeyedConfig",
     "lego_pairs": "LegoPairs LegoPairsConfig pair_targets",
+    "loreta": "Loreta LoretaConfig",
     "maps.approximations": "NystroemMap RffMap",
     "maps.base": "CosineMap IdentityMap OwnRanking UnitMap ViewConfig ViewMap",
     "maps.histograms": "HikeMap SharesMap SqrtMap",
