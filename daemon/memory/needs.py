@@ -20,7 +20,7 @@ from daemon.versions.forms import AS_LEARNED, CARRIED, HELD, VERSIONS, KeyedForm
 
 RoleName: TypeAlias = Literal["learn", "merge", "validate", "serve", "backfill"]
 
-PROGRAM = 110 << 20
+PROGRAM = 130 << 20
 """Of any role before it has an array of its own: the interpreter, libraries, compiled kernels."""
 ID_BYTES = 40
 """Of each event id that is remembered, at most (`streams.ids.IdWindow`)."""
