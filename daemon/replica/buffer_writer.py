@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import structlog
 
@@ -69,7 +69,7 @@ class DoubleBufferWriter:
     def flip_version(self) -> None:
         """The idle side, with a version on it, becomes active."""
         self._flip()
-        self._copy = self._sides.active.learner is not None
+        self._copy, self._taken = self._sides.active.learner is not None, []
 
     def take(self, batch: Steps) -> None:
         """Steps into the idle side's state; readers see them after `flip_steps`. BlockError: `spoil` then."""
@@ -134,6 +134,14 @@ class DoubleBufferWriter:
         self._draining = True
 
 
+class CannotCatchUp(Exception):
+    """The idle side holds half of what comes behind its version."""
+
+
+CatchUp: TypeAlias = Callable[[Manifest], ModelId | None]
+"""Takes into the idle side what comes behind a version: the model that it is then, None where nothing is to
+be taken. Raises CannotCatchUp."""
+
 Result = TypeVar("Result")
 REST_S = 0.002
 """At most between two phases of a swap, so that those who answer meanwhile get the processor."""
@@ -156,8 +164,10 @@ class Swapper:
         self._stepping = stepping
         self._generation = 0
 
-    def swap(self, number: int) -> tuple[Manifest, dict[str, float]]:
+    def swap(self, number: int, catch_up: CatchUp | None = None) -> tuple[Manifest, dict[str, float]]:
         """Serve version `number` from now on: its manifest, and the seconds that each phase took.
+
+        catch_up: takes steps behind the version before it answers; where that fails it answers without.
 
         A replica that steps, and falls back to a version, keeps the form it has and carries it on to that: so
         it follows again within the time of one reading of its state, and the refiner makes the form.
@@ -173,6 +183,13 @@ class Swapper:
             _timed(seconds, "follow", lambda: side.carry_to(state, active))
         else:
             self._form(state, side, seconds)
+        if catch_up is not None and active.view is not None:
+            try:
+                model = _timed(seconds, "catch up", lambda: catch_up(state.manifest))
+            except CannotCatchUp:
+                return self.swap(number)
+            if model is not None:
+                side.stand_at(model)
         _timed(seconds, "warm", lambda: self._call("warm", self._hooks.warm, side.view))
         _timed(seconds, "flip", self._writer.flip_version)
         return state.manifest, seconds

@@ -78,6 +78,12 @@ class ModelBuffer:
         assert self.view is not None
         self.view = replace(self.view, model=model_of(state), queries=state.queries)
 
+    def stand_at(self, model: ModelId) -> None:
+        """The learner has taken the steps that lead to this model: so does the view."""
+        self.mirror(self)
+        assert self.view is not None
+        self.view = replace(self.view, model=model)
+
     def _learn_from(self, state: LoadedState) -> None:
         self.learner, self.remake = state.learner, state.remake
 

@@ -21,7 +21,7 @@ from checkpoints.entries import LATEST, MOVES, LedgerEntry
 from checkpoints.manifest import Manifest
 from checkpoints.store import CheckpointError
 from checkpoints.versions import LOSS_MESSAGES, FolderWatch, VersionStore
-from daemon.replica.buffer_writer import DoubleBufferWriter, Swapper
+from daemon.replica.buffer_writer import CannotCatchUp, DoubleBufferWriter, Swapper
 from daemon.replica.buffers import LeftRight, ModelBuffer
 from daemon.replica.decide import REASONS, Keep, Load, Lost, ServedVersion, StoreListing, choose
 from daemon.replica.form_updates import form_updater_of
@@ -32,6 +32,7 @@ from daemon.replica.step_applier import NO_TIMES, StepApplier, StepLogReader
 from daemon.replica.view import CarryError, ModelId, NotServing, ReplicaStatus, View
 from daemon.runtime.watchdog import BackgroundThread, end_all, give_way
 from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
+from daemon.versions.shards import MergeRecord
 from streams.source import Quiet
 
 
@@ -146,6 +147,7 @@ class Follower(BackgroundThread):
         self._folder = FolderWatch(source.versions)  # of the version that answers, or lies behind what does
         self._listed_at: dict[int, float] = {}
         self._behind_at: float | None = None
+        self._caught_up: int | None = None
         self._behind_with: ServedVersion | None = None
         self._work: deque[RefineResult] = deque(maxlen=1)
         self._quiet = Quiet(TURN_S, IDLE_TURN_S)
@@ -295,10 +297,11 @@ class Follower(BackgroundThread):
     def _load(self, decision: Load, now: float) -> None:
         unshown = self._writer.unshown
         try:
-            manifest, seconds = self._swapper.swap(decision.number)
+            manifest, seconds = self._swapper.swap(decision.number, self._catch_up)
         except VersionRejected as refused:
-            if self._stepper is not None and unshown:
+            if self._stepper is not None and (unshown or self._caught_up is not None):
                 self._fall_back(self._stepper.abandon())  # the load has overwritten half a record
+                self._caught_up = None
             self._refusals.add(decision.number, refused, now)
             self._board.set_why_not_newer(str(refused), self._refusals.counts)
             self._look_at = now  # the next best is looked for at once
@@ -308,12 +311,25 @@ class Follower(BackgroundThread):
         self._folder.works_with(manifest)
         self._board.folder("", self._folder.losses)
         model = ModelId(manifest.number, 0, watermark_of(manifest), records_of(manifest), manifest.line)
-        if self._stepper is not None:
+        times = NO_TIMES
+        if self._stepper is not None and self._caught_up == manifest.number:
+            model, times, self._caught_up = self._stepper.model, self._stepper.shown(), None
+        elif self._stepper is not None:
             self._stepper.begin(manifest)
         self._board.served(model, "version", seconds)
         self._board.set_why_not_newer("", self._refusals.counts)
-        self._on_flip(model, "version", NO_TIMES, counted(manifest.counters, *APPLIED))
+        self._on_flip(model, "version", times, counted(manifest.counters, *APPLIED))
         log.info("a version is served", alias=self._alias, version=manifest.number, seconds=seconds)
+
+    def _catch_up(self, manifest: Manifest) -> ModelId | None:
+        """Take what was shown before and a merged version lacks, since shards learn on while it is made."""
+        if self._stepper is None or MergeRecord.in_version(manifest) is None:
+            return None
+        self._caught_up = manifest.number
+        if not self._stepper.catch_up(manifest):
+            self._caught_up = None
+            raise CannotCatchUp
+        return self._stepper.model
 
     def _step(self) -> None:
         if self._stepper is None or self._served is None:

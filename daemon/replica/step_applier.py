@@ -5,6 +5,7 @@ The log is joined at the version's cut and left when lost; one flip shows all th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ BACK_MS = 10_000
 LONGEST_QUIET_MS = 600_000
 """Of a shard that has written nothing for longer, steps are followed from its next version on."""
 REOPEN_S = 1.0
+CATCH_UP_S = 1.0
+"""At most before a version answers whose steps were not all taken yet: nothing newer is shown meanwhile."""
 
 StartPlace: TypeAlias = int | Literal["time", "earliest"]
 """Where to read from: an offset, a little before the version's time, or all there is."""
@@ -81,6 +84,11 @@ class StepLogReader:
             self.line = self._shard_lines
             found = self._shard_lines.begin(manifest.number, records, merged)
         self._go_to("time" if found is None else found)
+
+    @property
+    def place(self) -> int | None:
+        """The offset behind what was read last; None where it is still looked for."""
+        return self._place if isinstance(self._place, int) else None
 
     def poll(self, timeout_s: float, now: float) -> Iterator[SegmentMeaning]:
         """What came within `timeout_s`. The consumer acts on each meaning before it takes the next."""
@@ -225,10 +233,42 @@ class StepApplier:
 
     def begin(self, manifest: Manifest) -> None:
         """Continue from a version that has just begun to answer."""
+        self._stand(manifest)
+        self._hold()
+
+    def catch_up(self, manifest: Manifest) -> bool:
+        """Continue from a version that lies on the idle side and does not answer yet: take what was shown
+        before and is not in it, so that no answer loses that. What it is then is `model`, and once it answers
+        `shown` wants to be called.
+
+        False where steps cannot be taken on from there: the idle side is spoilt then. After CATCH_UP_S the
+        version answers with what was taken by then.
+        """
+        before, until = self.listener.place, time.monotonic() + CATCH_UP_S
+        self._stand(manifest)
+        while before is not None and (self.listener.place is None or self.listener.place < before):
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            if self._take_what_comes(left, time.monotonic()) is not None:
+                self._discard()
+                return False
+        if not self._pending.whole:
+            self._discard()
+            return False
+        return True
+
+    def shown(self) -> NDArray[np.int64]:
+        """What was taken by `catch_up` answers: the event times that are new in it."""
+        times = np.concatenate([NO_TIMES, *self._pending.times])
+        self._pending = _Pending([])
+        self._hold()
+        return times
+
+    def _stand(self, manifest: Manifest) -> None:
         self._version, self._total, self._line = manifest.number, records_of(manifest), manifest.line
         self._base_records, self._watermark = self._total, watermark_of(manifest)
         self._pending = _Pending([])
-        self._hold()
         self.listener.begin(manifest)
 
     def turn(self, timeout_s: float, now: float) -> Lost | None:
@@ -236,6 +276,13 @@ class StepApplier:
 
         Lost when the log cannot be followed on from here: what was taken whole before is shown.
         """
+        lost = self._take_what_comes(timeout_s, now)
+        if lost is not None and not self._pending.whole:
+            self._discard()
+        self._show()
+        return lost
+
+    def _take_what_comes(self, timeout_s: float, now: float) -> Lost | None:
         lost: Lost | None = None
         for meaning in self.listener.poll(timeout_s, now):
             if isinstance(meaning, Apply):
@@ -248,9 +295,6 @@ class StepApplier:
                 lost = meaning
             if lost is not None:
                 break
-        if lost is not None and not self._pending.whole:
-            self._discard()
-        self._show()
         return lost
 
     def abandon(self) -> Lost:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -19,7 +20,13 @@ from daemon.config import load_config
 from daemon.exits import EX_CONFIG, EX_OK
 from daemon.look.live import LearnStatus, MergeStatus, status_at, together
 from daemon.look.status import collect
+from daemon.replica.replica import Replica
+from daemon.replica.settings import Flip, Hooks, VersionSource, read_space
 from daemon.versions.shards import MergeRecord
+from streams.errors import OffsetExpired
+from streams.open import open_source
+from streams.source import RecordBatch, Source
+from tests.daemon.replica.world import QUICK
 from tests.daemon.test_up import CONFIG, ROOT, clicks
 from tests.harness import forked
 from tests.harness.kill.events import Feeder, Pace
@@ -29,6 +36,7 @@ from tests.harness.kill.site import SPARSE, Site, embedded
 from tests.harness.waiting import until
 
 PARTITIONS = 3
+QUICKLY = Pace(0.001)
 
 
 def with_count(site: Site, before: int, now: int) -> None:
@@ -37,9 +45,9 @@ def with_count(site: Site, before: int, now: int) -> None:
     site.config.write_text(text.replace(f"count = {before}", f"count = {now}"), encoding="utf-8")
 
 
-def feed(site: Site, until: int, written: int = 0) -> int:
+def feed(site: Site, until: int, written: int = 0, pace: Pace = QUICKLY) -> int:
     """Events up to that number, but for those that were written."""
-    feeder = Feeder(site, 1 + written, Pace(0.001), limit=until)
+    feeder = Feeder(site, 1 + written, pace, limit=until)
     feeder.written = written
     with feeder:
         feeder.join()
@@ -120,6 +128,72 @@ def test_what_cannot_be_meant_is_refused(
     LocalStore(site.checkpoints).put_new("placeholder", [b""])
     assert main([*words, "--config", str(site.config)]) == EX_CONFIG
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("expired", [False, True])
+def test_answers_never_lose_what_was_learned_when_a_merged_version_comes(
+    tmp_path: Path, expired: bool
+) -> None:
+    """expired: the log cannot be read on from where a version's steps begin, each time one is loaded; then it
+    answers without them, and they are found again."""
+    site = sharded_site(tmp_path, embedded(tmp_path), SPARSE, 2, PARTITIONS)
+    told: list[Flip] = []
+    with sharded(site, 2):
+        written = feed(site, 60)
+        until(lambda: is_merged(site, written), "there is a version to begin from")
+        found = read_space(site.versions)
+        assert found is not None
+        config = load_config(site.config, {}, {})
+        source = VersionSource(site.versions, Ledger(LocalStore(site.checkpoints)), found[0], config.serving)
+        hooks = Hooks(flipped=told.append)
+
+        def steps() -> Source:
+            opened = open_source(site.address.steps)
+            return cast("Source", Expiring(opened)) if expired else opened
+
+        replica = Replica("latest", source, QUICK, hooks, steps)
+        replica.start()
+        try:
+            written = feed(site, 400, written, Pace(0.02, most=3))
+            until(lambda: stands_at(replica, written), "all is followed")
+        finally:
+            replica.close()
+    shown = [flip.model.total for flip in told]
+    behind = [flip.model.behind for flip in told if flip.result == "version"]
+    assert len(behind) > 3
+    if not expired:
+        assert shown == sorted(shown)
+        assert max(behind) > 0, "a merged version answers with what came since"
+    times = [int(time) for flip in told for time in flip.event_times]
+    assert len(times) == len(set(times)), "each event once"
+
+
+def stands_at(replica: Replica, records: int) -> bool:
+    """Whether so many records are in what answers."""
+    model = replica.status().model
+    return model is not None and model.total == records
+
+
+class Expiring:
+    """A log that has lost what is read first after a place was chosen, unless that is its beginning."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._lost = source, False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._source, name)
+
+    def assign(self, offsets: dict[int, int]) -> None:
+        """Begin there."""
+        self._source.assign(offsets)
+        self._lost = offsets[0] > self._source.bounds()[0][0]
+
+    def poll(self, most: int, timeout_s: float) -> RecordBatch | None:
+        """What comes next."""
+        if self._lost:
+            self._lost = False
+            raise OffsetExpired(0, 1, 2)
+        return self._source.poll(most, timeout_s)
 
 
 def test_status_and_page_know_each_shard_and_what_they_do_together(tmp_path: Path) -> None:
