@@ -2,10 +2,12 @@
 
 Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps, items, carried, soml,
 soml_kafka, omks_maps, oks, dense, feed, join, start, catalog, embeddings, texts, backfill, sweep, servers,
-shards, ann; all without any. `kafka`, `soml_kafka` and `freshness` start a broker (Java 17). Vowpal Wabbit is
-measured where the interpreter that runs this has it, or where TRIPLETD_VW_PYTHON names one that does
-(pip install vowpalwabbit); PyTorch where the interpreter has it (pip install torch). `ann --objects 1000000`
-measures a million objects instead of 100,000: 8 GB of memory and some ten minutes.
+surge, skew, balancer, shards, ann, bucket, tenants, capacity; all without any. `kafka`, `soml_kafka` and
+`freshness` start a broker (Java 17), `bucket` and `balancer` a server of S3's protocol (`make buckets`), and
+`balancer` HAProxy (`make haproxy`). Vowpal Wabbit is measured where the interpreter that runs this has it,
+or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit); PyTorch where the interpreter has
+it (pip install torch). `ann --objects 1000000` measures a million objects instead of 100,000: 8 GB of memory
+and some ten minutes.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ import sys
 from tests.benchmarks import (
     ann,
     backfill,
+    balancer,
+    bucket,
+    capacity,
     carried_error,
     catalog_start,
     checkpoint_cost,
@@ -33,12 +38,15 @@ from tests.benchmarks import (
     omks_maps,
     servers,
     shards,
+    skew,
     soml_kafka,
     soml_speed,
     step_speed,
     steps_cost,
+    surge,
     swaps,
     sweeping,
+    tenants,
     text_model,
     topk_dense,
     topk_sparse,
@@ -65,8 +73,14 @@ NAMES = (
         "backfill",
         "sweep",
         "servers",
+        "surge",
+        "skew",
+        "balancer",
         "shards",
         "ann",
+        "bucket",
+        "tenants",
+        "capacity",
     ),
 )
 
@@ -108,8 +122,14 @@ def main(names: list[str]) -> int:
         "backfill": backfill.figures,
         "sweep": sweeping.figures,
         "servers": servers.figures,
+        "surge": surge.figures,
+        "skew": skew.figures,
+        "balancer": balancer.figures,
         "shards": shards.figures,
         "ann": lambda: ann.figures(objects),
+        "bucket": bucket.figures,
+        "tenants": tenants.figures,
+        "capacity": capacity.figures,
     }
     for name in names or NAMES:
         figures = groups[name]()

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -24,9 +26,18 @@ from checkpoints.publisher import AsyncPublisher, Published
 from checkpoints.versions import VersionStore
 from learners.keyed import Keyed, KeyedConfig
 from learners.loreta import Loreta, LoretaConfig
+from tests.benchmarks.harness import Figure
 
 DIM = 384
 BATCH = 500
+
+
+def figures() -> list[Figure]:
+    """The one figure; in a process of its own, whose memory is measured."""
+    words = [sys.executable, "-m", "tests.benchmarks.tenants"]
+    found = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    against = f"{found['keys']:,} models by key at {DIM} dimensions, all of which have learned"
+    return [Figure("tenants_rss_mb", found["rss_mb_all_keys_used"], "MB", against, 1, found)]
 
 
 def rss_mb() -> float:
