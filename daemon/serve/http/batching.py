@@ -45,20 +45,25 @@ _PASSES = 9
 
 
 class PassTimes:
-    """How long queries take, from the passes before: pure. For one thread at a time."""
+    """How long queries will wait, from the passes before: pure. For one thread at a time.
 
-    def __init__(self) -> None:
+    most: queries that share a pass. One of few queries takes nearly as long as a full one, so it is passes
+    that are timed and not queries. While passes are not full, the answer is too little by some factor of two.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._each = deque[float](maxlen=_PASSES)
         self._median_s = 0.0
 
     def took(self, queries: int, seconds: float) -> None:
-        """A pass of so many queries took so long."""
-        self._each.append(seconds / max(1, queries))
+        """A pass of so many queries took so long; a request may have more than share a pass."""
+        self._each.append(seconds / max(1.0, queries / self._most))
         self._median_s = median(self._each)
 
     def seconds_for(self, queries: int) -> float:
         """What so many queries would take; 0 before the first pass."""
-        return queries * self._median_s
+        return queries / self._most * self._median_s
 
 
 class _NobodyWaits(Exception):
@@ -114,7 +119,7 @@ class Batcher(BackgroundThread):
         self._pulse = pulse or Pulse("search")
         self._waiting: deque[Job] = deque()
         self._count = 0
-        self._times = PassTimes()
+        self._times = PassTimes(limits.pass_queries)
         self._changed = threading.Condition()
         self._closing = False
 

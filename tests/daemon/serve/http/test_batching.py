@@ -127,20 +127,20 @@ def test_a_full_queue_answers_503_at_once_and_empties_again() -> None:
 
 
 def test_how_long_queries_take_is_told_by_the_passes_before() -> None:
-    times = PassTimes()
+    times = PassTimes(16)
     assert times.seconds_for(1000) == 0.0
-    times.took(4, 0.4)
-    assert times.seconds_for(10) == pytest.approx(1.0)
+    times.took(16, 0.4)
+    assert times.seconds_for(40) == pytest.approx(1.0)
     times.took(1, 60.0)  # one that was held up
-    times.took(8, 0.8)
-    assert times.seconds_for(10) == pytest.approx(1.0)
+    times.took(64, 1.6)  # a request of as many as four passes
+    assert times.seconds_for(40) == pytest.approx(1.0)
     for _ in range(9):
-        times.took(16, 0.16)
-    assert times.seconds_for(10) == pytest.approx(0.1)
+        times.took(1, 0.1)  # hardly less than a full one
+    assert times.seconds_for(40) == pytest.approx(0.25)
 
 
 def test_a_queue_that_would_take_too_long_answers_503_before_it_is_full() -> None:
-    with running(HttpLimits(queue=100, queue_wait_s=0.2)) as served:
+    with running(HttpLimits(queue=100, queue_wait_s=0.2, pass_queries=1)) as served:
         hold(served)
         first = Crowd(served, [QUESTION])
         assert served.searcher.entered.wait(10)
