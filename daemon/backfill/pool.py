@@ -93,11 +93,11 @@ def _by_processes(
 ) -> Iterator[tuple[T, R | UserError]]:
     from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
     from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import get_context
+    from multiprocessing import active_children, get_context
 
     left, patience = list(range(len(pieces))), _Patience(note)
     while left:
-        count = min(workers.count, len(left))
+        count, others = min(workers.count, len(left)), set(active_children())
         pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=_begin, initargs=(workers.nice,))
         try:
             running = {pool.submit(_outcome, work, pieces[at]): at for at in left}
@@ -112,7 +112,10 @@ def _by_processes(
         except BrokenProcessPool:
             patience.lost("a process had too little memory, or was ended from outside")
         finally:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            if left:  # somebody stopped this, or a worker is gone: nobody waits for what others have begun
+                for process in set(active_children()) - others:
+                    process.kill()
 
 
 def _on_ray(

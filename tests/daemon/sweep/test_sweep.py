@@ -15,7 +15,7 @@ import pytest
 
 from daemon.backfill.blocks import BlockReader
 from daemon.cli import main
-from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_UNAVAILABLE
+from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_UNAVAILABLE, INTERRUPTED
 from daemon.versions.storage import open_store
 from tests.daemon.backfill.place import Place, make_place
 from tests.harness.forked import Popen
@@ -116,16 +116,6 @@ def test_settings_that_differ_in_their_form_alone_have_one_learner(
     assert len({row["score"] for row in alone.values()}) > 3, "but not one score"
 
 
-def test_two_processes_come_to_the_numbers_of_one(
-    place: Place, alone: dict[str, Any], capfd: pytest.CaptureFixture[str]
-) -> None:
-    one = table(place, "alone", capfd, *GRID)
-    two = table(place, "two", capfd, *GRID, "--workers", "2")
-    assert one["fresh"] == 0
-    assert two["fresh"] == 6
-    assert told(one) == told(two)
-
-
 def test_a_sweep_that_is_killed_goes_on_to_the_same_table(
     place: Place, alone: dict[str, Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,22 +142,26 @@ def until_gone(pid: int) -> None:
     until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
 
 
-def test_a_worker_that_is_killed_costs_nothing_but_time(
+def test_workers_that_are_killed_and_a_stop_cost_nothing_but_time(
     place: Place, alone: dict[str, Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    options = (*GRID, "--workers", "2", "--max-events-per-second", "3000")
+    options = (*GRID, "--workers", "2", "--max-events-per-second", "1000")
     command = [sys.executable, "-m", "daemon", *words(place, "worker", *options)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     settings = place.folder / "worker" / "settings"
     until(lambda: len(list(settings.glob("*/versions/*"))) >= 2, seconds=60)
-    workers = [
-        one for one in psutil.Process(process.pid).children() if "spawn_main" in " ".join(one.cmdline())
-    ]
+    driver = psutil.Process(process.pid)
+    workers = [one for one in driver.children() if "spawn_main" in " ".join(one.cmdline())]
+    assert len(workers) == 2
     workers[0].kill()
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == EX_OK, said
-    assert "workers are lost" in said
-    assert told(table(place, "worker", capfd, *GRID)) == told(table(place, "alone", capfd, *GRID))
+    assert process.stderr is not None
+    assert "workers are lost" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == INTERRUPTED, "it waits for nothing that a worker has begun"
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert not alive
+    two = table(place, "worker", capfd, *GRID, "--workers", "2")
+    assert told(two) == told(table(place, "alone", capfd, *GRID))
 
 
 def test_a_line_that_broke_off_is_judged_again(
