@@ -5,10 +5,10 @@ first: `BUSY` connections that ask one question after the other. Then questions 
 that rate, at their times whatever the server does, over more connections than it takes. The server is pinned
 to core 0; whoever asks is not.
 
-`surge_answered_vs_capacity`: answers a second at twice the rate, over what it can do, before and after. In the detail: how late
-the answered ones were (from the time at which each was due), how quickly the others were refused, and their
-share. `hung_up`: questions on a connection that had been idle and gave way to another one, which clients ask
-again on a new one.
+`surge_answered_vs_capacity`: answers a second at twice the rate, over what it can do, before and after. In
+the detail: how late the answered ones were (from the time at which each was due), how quickly the others
+were refused, and their share. `hung_up`: questions on a connection that had been idle and gave way to
+another one, which clients ask again on a new one.
 
     python -m tests.benchmarks.surge [--objects 100000] [--set serve.queue=512]
 """
@@ -74,11 +74,8 @@ def figures(objects: int = ITEMS, settings: Sequence[str] = ()) -> list[Figure]:
         **_late("refused", surge, REFUSED),
     }
     against = f"what it can do: {BUSY} connections, one question after the other"
-    return [
-        Figure(
-            "surge_answered_vs_capacity", round(2 * answered / (able + after), 3), "ratio", against, 1, detail
-        )
-    ]
+    ratio = 2 * answered / (able + after)
+    return [Figure("surge_answered_vs_capacity", round(ratio, 3), "ratio", against, 1, detail)]
 
 
 def _asked(port: int, bodies: Sequence[bytes], rate: float) -> list[Asked]:
