@@ -14,7 +14,7 @@ from daemon.exits import EX_DATAERR, EX_OK, EX_UNAVAILABLE, EX_USAGE, UserError
 
 if TYPE_CHECKING:
     from daemon.judging.run import JudgedVersions
-    from daemon.judging.samples import Placed
+    from daemon.judging.samples import PlacedVersion
 
 
 def judge(
@@ -108,7 +108,7 @@ def judge(
     return EX_OK if found.versions else EX_DATAERR
 
 
-def _rows(found: JudgedVersions, placed: list[Placed]) -> list[dict[str, Any]]:
+def _rows(found: JudgedVersions, placed: list[PlacedVersion]) -> list[dict[str, Any]]:
     """A row of plain values for each version, oldest first."""
     by_place = {one.at: one for one in placed}
     rows = []

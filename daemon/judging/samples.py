@@ -34,7 +34,7 @@ LOWER = frozenset({"loss"})
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class MeanEstimate:
     """A mean with its standard error. queries: observations; an infinite error for fewer than two."""
 
     mean: float
@@ -49,7 +49,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sample:
+class QuerySample:
     """Sums over the lists of each query, and over how many lists, float64 [Q]; 0 lists where none counts."""
 
     sums: Float
@@ -68,11 +68,11 @@ class Sample:
         counts = ~np.isnan(values)
         return cls(np.where(counts, values, 0.0), counts.astype(np.float64))
 
-    def estimate(self) -> Estimate:
+    def estimate(self) -> MeanEstimate:
         """The mean over lists."""
         return _estimate(self.sums, self.lists)
 
-    def less(self, other: Sample) -> Estimate:
+    def less(self, other: QuerySample) -> MeanEstimate:
         """The mean difference to another on the queries that both have."""
         both = np.minimum(self.lists, other.lists)
         own = np.divide(self.sums, self.lists, out=np.zeros_like(self.sums), where=self.lists > 0)
@@ -92,23 +92,23 @@ class Sample:
         return cls(sums, lists)
 
 
-def _estimate(sums: Float, lists: Float) -> Estimate:
+def _estimate(sums: Float, lists: Float) -> MeanEstimate:
     total, queries = float(lists.sum()), int(np.count_nonzero(lists))
     if not total:
-        return Estimate(math.nan, math.inf, 0)
+        return MeanEstimate(math.nan, math.inf, 0)
     mean = float(sums.sum()) / total
     if queries < 2:
-        return Estimate(mean, math.inf, queries)
+        return MeanEstimate(mean, math.inf, queries)
     spread = float(np.square(sums - mean * lists).sum()) * queries / (queries - 1)
-    return Estimate(mean, math.sqrt(spread) / total, queries)
+    return MeanEstimate(mean, math.sqrt(spread) / total, queries)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scores:
+class VersionScores:
     """Of one version: measures as `validate` has them, and samples of those that are means over queries."""
 
     measures: Mapping[str, float]
-    samples: Mapping[str, Sample] = field(default_factory=dict)
+    samples: Mapping[str, QuerySample] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON, bit for bit."""
@@ -118,23 +118,23 @@ class Scores:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
         """Inverse. Raises KeyError, ValueError or TypeError."""
-        samples = {name: Sample.from_json(one) for name, one in found["samples"].items()}
+        samples = {name: QuerySample.from_json(one) for name, one in found["samples"].items()}
         return cls({name: float(one) for name, one in found["measures"].items()}, samples)
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedVersion:
     """One row of a comparison. at: which of those given; score: by the measure; to_best: difference to the
     best one; is_best; noise: not told from the best."""
 
     at: int
-    score: Estimate
-    to_best: Estimate
+    score: MeanEstimate
+    to_best: MeanEstimate
     is_best: bool
     noise: bool
 
 
-def compare(every: Sequence[Scores], measure: str) -> list[Placed]:
+def compare(every: Sequence[VersionScores], measure: str) -> list[PlacedVersion]:
     """All that have the measure, the best first, ties in the order given."""
     known = [at for at, one in enumerate(every) if measure in one.samples]
     sign = 1.0 if measure in LOWER else -1.0
@@ -148,17 +148,17 @@ def compare(every: Sequence[Scores], measure: str) -> list[Placed]:
     for at in known:
         difference = every[at].samples[measure].less(best)
         noise = at == known[0] or not is_told(difference, len(known) - 1)
-        rows.append(Placed(at, scores[at], difference, at == known[0], noise))
+        rows.append(PlacedVersion(at, scores[at], difference, at == known[0], noise))
     return rows
 
 
-def _scored(one: Scores, measure: str) -> Estimate:
+def _scored(one: VersionScores, measure: str) -> MeanEstimate:
     """The measure as the judge has it, to the bit, with the error of its sample."""
     found = one.samples[measure].estimate()
     return replace(found, mean=one.measures.get(measure, found.mean))
 
 
-def is_told(difference: Estimate, others: int, alpha: float = ALPHA) -> bool:
+def is_told(difference: MeanEstimate, others: int, alpha: float = ALPHA) -> bool:
     """Whether a version is told from the best of `others` others by this difference, either sign."""
     if difference.queries < 2:
         return False

@@ -19,7 +19,7 @@ from daemon.config.objects import remember
 from daemon.config.schema import Config
 from daemon.exits import EX_DATAERR, UserError
 from daemon.judging.lists import decode_lists
-from daemon.judging.samples import Sample, Scores
+from daemon.judging.samples import QuerySample, VersionScores
 from daemon.validate import measures
 from daemon.validate.comparing import Scored, told_by_order
 from daemon.validate.evaluator import Candidate, CandidateCache, CandidateRejected
@@ -54,8 +54,8 @@ class JudgedVersion:
     number: int
     hash: str
     events: int
-    scores: Scores
-    zero: Scores
+    scores: VersionScores
+    zero: VersionScores
 
 
 def default_measure(config: Config) -> str:
@@ -113,7 +113,7 @@ class JudgeDesk:
             self._catalog = place, learner_catalog(config, lambda _: None)
         return self._catalog[1]
 
-    def scores(self, config: Config, version: Candidate, zero: Candidate) -> Scores:
+    def scores(self, config: Config, version: Candidate, zero: Candidate) -> VersionScores:
         """Of a version, against version 0 of its folder. Raises NotFinite, UserError."""
         judge, panel, at_zero = self._ready(config, zero)
         found = at_zero if version.number == 0 else judge.look(version.scorer, panel)
@@ -123,7 +123,7 @@ class JudgeDesk:
             preference = Preference.of(_means(samples[PREFERENCE]).tolist())
             if preference.queries > 1:
                 own |= {PREFERENCE: preference.mean, PREFERENCE_ERROR: preference.error}
-        return Scores(own, samples)
+        return VersionScores(own, samples)
 
     def _ready(self, config: Config, zero: Candidate) -> tuple[Judge, Panel, Scored]:
         objects = zero.objects
@@ -150,7 +150,7 @@ def judge_of(config: Config, objects: MappedObjects) -> Judge:
     return Judge(objects, judged, config.validate.max_queries)
 
 
-def samples_of(panel: Panel, found: Scored, zero: Scored, *, is_zero: bool = False) -> dict[str, Sample]:
+def samples_of(panel: Panel, found: Scored, zero: Scored, *, is_zero: bool = False) -> dict[str, QuerySample]:
     """By measure, what each query of the panel says. Pure."""
     lists = panel.lists.in_order(panel.order)
     query, queries = panel.in_time(panel.group), len(panel.queries)
@@ -158,18 +158,18 @@ def samples_of(panel: Panel, found: Scored, zero: Scored, *, is_zero: bool = Fal
     precision = measures.shown_average_precision(ranks, lists.clicked, lists.weights)
     loss = measures.shown_hinge(found.scores, lists.clicked, lists.valid)
     samples = {
-        MAP_SHOWN: Sample.of_lists(precision, query, queries),
-        "loss": Sample.of_lists(loss, query, queries),
+        MAP_SHOWN: QuerySample.of_lists(precision, query, queries),
+        "loss": QuerySample.of_lists(loss, query, queries),
     }
     if len(found.away):
-        samples["hop_auc"] = Sample.of_queries(found.away)
+        samples["hop_auc"] = QuerySample.of_queries(found.away)
     if len(found.precision):
-        samples[MAP_FULL] = Sample.of_queries(found.precision)
+        samples[MAP_FULL] = QuerySample.of_queries(found.precision)
     if not is_zero:
         told = told_by_order(found.scores, zero.scores, lists, _plain(panel))
-        by_lists = Sample.of_lists(told, query, queries)
+        by_lists = QuerySample.of_lists(told, query, queries)
         means = np.where(by_lists.lists > 0, _all_means(by_lists), np.nan)
-        samples[PREFERENCE] = Sample.of_queries(means)
+        samples[PREFERENCE] = QuerySample.of_queries(means)
     return samples
 
 
@@ -179,9 +179,9 @@ def _plain(panel: Panel) -> measures.Mask:
     return np.array([draft is None or len(draft.models) != 2 for draft in drafts], bool)
 
 
-def _all_means(sample: Sample) -> Float:
+def _all_means(sample: QuerySample) -> Float:
     return np.divide(sample.sums, sample.lists, out=np.zeros_like(sample.sums), where=sample.lists > 0)
 
 
-def _means(sample: Sample) -> Float:
+def _means(sample: QuerySample) -> Float:
     return sample.sums[sample.lists > 0]

@@ -48,7 +48,7 @@ class GroupTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class LearnedSetting:
     """One learner of a sweep. learned: see `Trial`; version, hash: where it ended; records: that it was
     given; seconds: of this run; error: why it could not."""
 
@@ -123,7 +123,7 @@ def do_group(task: GroupTask) -> list[tuple[str, SettingResult | UserError]]:
     return found
 
 
-def _judged(trial: Trial, learned: Learned, lists: bytes) -> SettingResult | UserError:
+def _judged(trial: Trial, learned: LearnedSetting, lists: bytes) -> SettingResult | UserError:
     try:
         judged = judge_version(JudgeTask(trial.config, learned.version, lists))
     except Exception as error:
@@ -144,7 +144,7 @@ def _judged(trial: Trial, learned: Learned, lists: bytes) -> SettingResult | Use
     )
 
 
-def learn_group(task: GroupTask) -> list[Learned]:
+def learn_group(task: GroupTask) -> list[LearnedSetting]:
     """Learn what is left of a group's settings; those that cannot be learned come with their error."""
     runs = [_TrialRun(trial, task) for trial in task.learners()]
     first = task.trials[0].config
@@ -173,7 +173,7 @@ class _TrialRun:
     def __init__(self, trial: Trial, task: GroupTask) -> None:
         self._trial, self._task = trial, task
         self._seconds = 0.0
-        self.found = Learned(trial.learned)
+        self.found = LearnedSetting(trial.learned)
         self.fed, self.going = 0, True
         try:
             share_catalogs(Path(trial.config.checkpoints.path), Path(task.catalogs))
@@ -209,7 +209,7 @@ class _TrialRun:
         if progress.done and is_same(progress, recipe, self._task.units):
             self.going = False
             records = counted(newest.counters, RECORDS)
-            self.found = Learned(
+            self.found = LearnedSetting(
                 self._trial.learned, newest.number, newest.state_hash, records, round(self._seconds, 3)
             )
 
@@ -219,7 +219,7 @@ class _TrialRun:
         if readable is None:
             raise error
         self.going = False
-        self.found = Learned(self._trial.learned, error=readable)
+        self.found = LearnedSetting(self._trial.learned, error=readable)
 
 
 def share_catalogs(folder: Path, catalogs: Path) -> None:

@@ -18,7 +18,7 @@ from typing import IO, Any
 from daemon.backfill.plan import SAID, Recipe, Unit, differences
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, UserError
 from daemon.judging.lists import sync_folder
-from daemon.judging.samples import Scores
+from daemon.judging.samples import VersionScores
 
 RESULTS, LISTS = "results.jsonl", "lists.msgpack"
 """Of an --out folder."""
@@ -88,8 +88,8 @@ class SettingResult:
     folder: str
     records: int
     seconds: float
-    scores: Scores
-    zero: Scores
+    scores: VersionScores
+    zero: VersionScores
 
     def to_json(self) -> dict[str, Any]:
         """As a line has it."""
@@ -101,7 +101,7 @@ class SettingResult:
     def from_json(cls, found: Mapping[str, Any]) -> SettingResult:
         """Inverse. Raises KeyError, TypeError or ValueError."""
         plain = {name: value for name, value in found.items() if name not in ("scores", "zero")}
-        scores, zero = (Scores.from_json(found[name]) for name in ("scores", "zero"))
+        scores, zero = (VersionScores.from_json(found[name]) for name in ("scores", "zero"))
         return cls(**plain, scores=scores, zero=zero)
 
 

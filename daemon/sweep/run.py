@@ -105,8 +105,9 @@ def _basis(
     config: Config, job: SweepJob, units: Sequence[Unit], results: ResultsFile, report: SweepReport
 ) -> SweepBasis:
     """What is learned from and judged on: as the folder has it, or found now."""
-    recipe = _shared_recipe(config, job)
-    judged = _judged(config)
+    before = in_folder(config, job.out)
+    share_catalogs(Path(before.checkpoints.path), job.out / FOLDER)
+    recipe, judged = _shared_recipe(config, job), _judged(before)
     lists_file = job.out / LISTS
     if (known := results.basis) is not None:
         refuse_other(known, recipe, units, judged)
@@ -116,11 +117,9 @@ def _basis(
             report.note(f"going on: {len(results.known):,} settings are done in {job.out}")
         return known
     report.note("reading the newest held-out lists")
-    config = in_folder(config, job.out)
-    share_catalogs(Path(config.checkpoints.path), job.out / FOLDER)
-    progress = begins(_whole_recipe(config, job, recipe.now_ms), units, 0)
-    lists = lists_of_history(config, learner_catalog(config, lambda _: None), progress)
-    least = config.validate.least_impressions
+    progress = begins(_whole_recipe(before, job, recipe.now_ms), units, 0)
+    lists = lists_of_history(before, learner_catalog(before, lambda _: None), progress)
+    least = before.validate.least_impressions
     if len(lists) < least:
         raise UserError(
             f"{len(lists)} held-out lists, {least} are needed to judge settings by",
@@ -179,7 +178,7 @@ def _shared_recipe(config: Config, job: SweepJob) -> Recipe:
 
 def _judged(config: Config) -> dict[str, Any]:
     """Whatever the numbers depend on besides the setting, the units and the lists."""
-    catalog = learner_catalog(in_folder(config, Path(config.checkpoints.path)), lambda _: None)
+    catalog = learner_catalog(config, lambda _: None)
     return {
         "catalog": None if catalog is None else catalog.digest,
         "space": config.space_spec().id,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from daemon.judging.samples import Placed, compare
+from daemon.judging.samples import PlacedVersion, compare
 from daemon.judging.versions import COMPARED, PREFERENCE, PREFERENCE_ERROR
 from daemon.sweep.grid import Setting, toml_of, varied
 from daemon.sweep.results import SettingResult
@@ -21,7 +21,7 @@ class SweepRow:
 
     setting: Setting
     result: SettingResult
-    placed: Placed
+    placed: PlacedVersion
     over_own: float
 
 
