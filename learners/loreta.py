@@ -23,7 +23,7 @@ What differs from the paper, and why:
   q lies in the columns of U changes V alone, one whose c - s lies in those of V changes U alone, and both
   are exact as well: W + tau q (c - s)^T is then on the manifold.
 - Where eta |s| > 1 the retraction is far from the exponential map, and beyond 4 it turns round: eta is cut
-  to 1 / |s|. In streams of clicks eta |s| was at most .3.
+  to 1 / |s|. In streams of triplets sampled from labels eta |s| was at most .3.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from daemon.exits import UserError
 from daemon.memory.room import memory_room
 from daemon.runtime.logs import get_logger
 
-PROGRAMS = 150 << 20
-"""Of each process before it has an array of its own, at most."""
+PROGRAMS = 220 << 20
+"""Of each process before it has an array of its own, and of events under way, at most."""
 COPIES = 12
 """States that a process holds at most, with forms, a second side for each of four names, and what is read."""
 MATRICES = 4
@@ -45,7 +45,8 @@ def rough_bound(config: Config) -> int:
     kept = getattr(learner, "objects", 0), getattr(learner, "triplets", 0)
     kernels = 1 + len(getattr(learner, "kernels", ()))
     numbers += kept[0] * (2 * dim + 64 * kernels) + kept[1] * 4 * kernels
-    state = 4 * max(1, config.keys.slots) * (MATRICES * dim * dim + numbers) + 40 * learner.dedupe_window
+    slots = max(1, config.keys.slots)
+    state = 4 * slots * (MATRICES * dim * dim + numbers) + 4096 * slots + 40 * learner.dedupe_window
     processes = 2 + max(1, config.shards.count) * 2 + config.serve.processes
     return processes * (PROGRAMS + COPIES * state)
 

@@ -24,6 +24,11 @@ PROGRAM = 130 << 20
 """Of any role before it has an array of its own: the interpreter, libraries, compiled kernels."""
 ID_BYTES = 40
 """Of each event id that is remembered, at most (`streams.ids.IdWindow`)."""
+UNDER_WAY = 64 << 20
+"""Of events between the log and the learner: some batches of `daemon.learn.reader.POLL_BYTES`, as they are
+read, decoded and mapped."""
+MODEL_BYTES = 2304
+"""Of the objects of a model by key, besides its arrays and its line in the directory."""
 JUDGED = 2
 """Versions besides version 0 that validate holds a form of: the best, and the one it judges."""
 
@@ -121,7 +126,8 @@ def need_of(config: Config, role: RoleName, items: int = 0) -> MemoryNeed:
         "backfill": _learning_history,
     }[role](config)
     of_items = () if role == "merge" else _mapped(config, items)
-    return MemoryNeed(role, (*made, *of_items, NeededPart("the program itself", PROGRAM)))
+    of_models = _models(config, 2 * len(config.serve.aliases)) if role == "serve" else ()
+    return MemoryNeed(role, (*made, *of_items, *of_models, NeededPart("the program itself", PROGRAM)))
 
 
 def needs_of_up(config: Config, items: int = 0, serves: bool = True) -> list[MemoryNeed]:
@@ -140,6 +146,8 @@ def _learning(config: Config) -> Iterator[NeededPart]:
     if is_object_address(config.checkpoints.path):
         yield NeededPart("the copy that goes to the bucket", learner_bytes(config), later=True)
     yield NeededPart("ids of events", ID_BYTES * config.learner.dedupe_window, later=True)
+    yield NeededPart("events under way", UNDER_WAY, later=True)
+    yield from _models(config, 1)
 
 
 def _merging(config: Config) -> Iterator[NeededPart]:
@@ -154,6 +162,12 @@ def _judging(config: Config) -> Iterator[NeededPart]:
     yield NeededPart("a version that is read", learner_bytes(config))
 
 
+def _models(config: Config, copies: int) -> Iterator[NeededPart]:
+    """What models by key take beside their arrays, of so many learners."""
+    if slots := config.keys.slots:
+        yield NeededPart(f"objects of {slots:,} models", copies * MODEL_BYTES * slots, later=True)
+
+
 def _mapped(config: Config, items: int) -> Iterator[NeededPart]:
     """The catalog in the learner's space; of sparse views nobody knows beforehand how much they have."""
     if items and not any(view.kind == "sparse" for view in config.space.views.values()):
@@ -164,6 +178,8 @@ def _learning_history(config: Config) -> Iterator[NeededPart]:
     """Of each shard's process; what merges them holds as much again."""
     yield from state_parts(config)
     yield NeededPart("what it is merged with", learner_bytes(config), later=True)
+    yield NeededPart("events under way", UNDER_WAY, later=True)
+    yield from _models(config, 2)
 
 
 def _buffers(config: Config, items: int) -> Iterator[NeededPart]:

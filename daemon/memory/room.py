@@ -109,9 +109,7 @@ def _below(top: str, own: str) -> PurePosixPath:
 
 def _upwards(mount: Path, below: PurePosixPath) -> Iterator[Path]:
     """The group and those above it, up to the one that is mounted."""
-    group = mount / below
-    if not group.is_dir():
-        group = mount
+    group = mount / below  # where it is not there, neither are its files
     while True:
         yield group
         if group == mount:

@@ -1,6 +1,6 @@
 """Tenants in one gigabyte, whole roles: memory of `learn` and `serve` with 10,000 models by key of `loreta`.
 
-    python -m tests.benchmarks.tenants_roles [--rank 8] [--keys 10000] [--per-key 4]
+    python -m tests.benchmarks.tenants_roles [--rank 8] [--keys 10000] [--per-key 4] [--no-steps]
 
 Started as users start them, in a folder of their own: `oasis` without keys learns a few lists, whose W is
 `keys.start`; then `learn` learns lists of every key, writes a version, and `serve` answers with it. Lists are
@@ -49,6 +49,8 @@ random_negatives = 0
 path = "{folder}"
 every = "1h"
 {keys}
+[steps]
+enabled = {steps}
 [serve]
 aliases = {aliases}
 look_every = "100ms"
@@ -89,9 +91,9 @@ class MemoryTaken:
                     self.largest[name] = max(now, self.largest.get(name, 0))
 
 
-def write_config(folder: Path, keys: int, rank: int, aliases: Sequence[str]) -> None:
-    """shared.toml, of one W for all, and tenants.toml."""
-    named = json.dumps(list(aliases))
+def write_config(folder: Path, keys: int, rank: int, aliases: Sequence[str], steps: bool) -> None:
+    """shared.toml, of one W for all, and tenants.toml. steps: whether servers follow click by click."""
+    both = {"aliases": json.dumps(list(aliases)), "steps": json.dumps(steps)}
     shared = {"log": "shared.log", "algorithm": "oasis", "rank": "", "folder": "shared", "keys": ""}
     of_keys = f'[keys]\nslots = {keys}\nstart = "{folder}/shared:1"'
     tenants = {
@@ -102,7 +104,7 @@ def write_config(folder: Path, keys: int, rank: int, aliases: Sequence[str]) -> 
         "keys": of_keys,
     }
     for name, given in (("shared", shared), ("tenants", tenants)):
-        (folder / f"{name}.toml").write_text(CONFIG.format(**given, aliases=named))
+        (folder / f"{name}.toml").write_text(CONFIG.format(**given, **both))
 
 
 def write_lists(path: Path, keys: Sequence[str | None], rng: np.random.Generator) -> None:
@@ -145,12 +147,12 @@ def role(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], Pat
         process.wait()
 
 
-def measure(keys: int, rank: int, per_key: int, aliases: Sequence[str]) -> dict[str, Any]:
+def measure(keys: int, rank: int, per_key: int, aliases: Sequence[str], steps: bool) -> dict[str, Any]:
     """Both roles, one after the other."""
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory(dir=".") as made:
         folder = Path(made).absolute()
-        write_config(folder, keys, rank, aliases)
+        write_config(folder, keys, rank, aliases, steps)
         rows = rng.normal(size=(OBJECTS, DIM)).astype(np.float32)
         np.savez(folder / "objects.npz", x=rows)
         (folder / "objects.ids.txt").write_text("\n".join(map(str, range(OBJECTS))))
@@ -175,7 +177,7 @@ def measure(keys: int, rank: int, per_key: int, aliases: Sequence[str]) -> dict[
             "events": len(order),
             "versions": len(versions),
             "learn": {**learned, "seconds": round(seconds, 1)},
-            "serve": {"aliases": list(aliases), **serving(folder, order)},
+            "serve": {"aliases": list(aliases), "steps": steps, **serving(folder, order)},
         }
 
 
@@ -216,6 +218,8 @@ if __name__ == "__main__":
     parser.add_argument("--rank", type=int, default=8)
     parser.add_argument("--per-key", type=int, default=4)
     parser.add_argument("--aliases", default="latest", help="served names, with commas")
+    parser.add_argument("--no-steps", action="store_true", help="serve from version to version alone")
     given = parser.parse_args()
     names = given.aliases.split(",")
-    print(json.dumps(measure(given.keys, given.rank, given.per_key, names), indent=1))
+    found = measure(given.keys, given.rank, given.per_key, names, not given.no_steps)
+    print(json.dumps(found, indent=1))
