@@ -331,7 +331,7 @@ class ServeConfig(Section):
     batch_max: int = Field(256, ge=1, le=10_000, description="most queries per request")
     queue: int = Field(512, ge=1, le=100_000, description="most queries waiting; beyond it requests get 503")
     queue_wait: PositiveSeconds = Field(
-        1.0, description="longest time for which queries may wait, by the pace of those before; then 503"
+        2.0, description="longest time for which queries may wait, by the pace of those before; then 503"
     )
     connections: int = Field(
         512, ge=1, le=100_000, description="most connections at work at once; idle ones give way"

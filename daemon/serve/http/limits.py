@@ -102,7 +102,7 @@ class HttpLimits:
     batch_max: int = 256
     results_max: int = 20_000
     queue: int = 512
-    queue_wait_s: float = 1.0
+    queue_wait_s: float = 2.0
     pass_queries: int = 16
     head_s: float = 10.0
     body_s: float = 10.0
