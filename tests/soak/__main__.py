@@ -42,7 +42,7 @@ def main() -> int:
                     f"{line.stream}, {line.what}: {line.tried} tried, {line.bad} bad; {line.worst}\n"
                 )
             shutil.rmtree(place.folder, ignore_errors=True)
-    write(lines, asked)
+            write(lines, asked)  # a run that is cut off keeps the rows that were made
     sys.stdout.write(text(lines))
     return int(any(line.bad for line in lines))
 

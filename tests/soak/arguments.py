@@ -36,7 +36,7 @@ class Arguments:
 def parse(words: Sequence[str] | None = None) -> Arguments:
     """Read the command line; argparse tells of mistakes and ends the process."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--kills", type=int, default=360, help="random kills, over all learners and streams")
+    parser.add_argument("--kills", type=int, default=440, help="random kills, over all learners and streams")
     parser.add_argument("--seed", type=int, default=1, help="of every random choice")
     parser.add_argument("--minutes", type=float, default=60, help="after that long no further row is begun")
     parser.add_argument("--stream", choices=STREAMS, default="both", help="which kind of log")

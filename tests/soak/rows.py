@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -12,9 +12,9 @@ from tests.harness.kafka import broker_faults, scene
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.codec_cases import compressed_batches
 from tests.harness.kafka.control import fresh_topic
+from tests.harness.kill import buckets as bucket
 from tests.harness.kill import up_answers
 from tests.harness.kill.brokers import OneNode
-from tests.harness.kill.buckets import all_bucket_kills
 from tests.harness.kill.damage import altered_bytes, learning_on
 from tests.harness.kill.deaths import Deaths, deaths
 from tests.harness.kill.events import Pace
@@ -78,7 +78,7 @@ def rows(asked: Arguments) -> Iterator[Row]:
         "faults": lambda asked, stream: iter([_faults] if stream == "kafka" else []),
         "joins": lambda asked, stream: iter([_joins]),
         "shards": _shards,
-        "s3": lambda asked, stream: iter([_buckets] if stream == "log" else []),
+        "s3": lambda asked, stream: _buckets(asked) if stream == "log" else iter([]),
         "codecs": lambda asked, stream: iter([_codecs] if stream == "kafka" else []),
     }
     alone: dict[str, list[Experiment]] = {
@@ -118,8 +118,21 @@ def _joins(at: Place) -> list[Tally]:
     return [kill_joins(at.folder, at.stream_in, at.forks, at.asked.kills, at.asked.seed)]
 
 
-def _buckets(at: Place) -> list[Tally]:
-    return all_bucket_kills(at.folder, at.asked.kills, at.asked.seed)
+def _buckets(asked: Arguments) -> Iterator[Experiment]:
+    """Kills over the kinds of plans, shards, each request, and rivals; each with a server of its own."""
+    each, seed = -(-asked.kills // len(bucket.PLANS)), asked.seed
+    yield from (
+        partial(_in_bucket, partial(bucket.bucket_kills, plan=replace(plan, kills=each), seed=seed))
+        for plan in bucket.PLANS
+    )
+    yield partial(_in_bucket, partial(bucket.sharded_kills, kills=max(3, asked.kills // 4), seed=seed))
+    yield partial(_in_bucket, partial(bucket.deaths_at_requests, every=max(1, 480 // asked.kills)))
+    yield partial(_in_bucket, partial(bucket.rivals, times=5))
+
+
+def _in_bucket(make: Callable[..., Tally], at: Place) -> list[Tally]:
+    with bucket.buckets(at.folder / "server") as buckets:
+        return [make(at.folder / "sites", buckets)]
 
 
 def _shards(asked: Arguments, stream: str) -> Iterator[Experiment]:

@@ -13,7 +13,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from checkpoints.manifest import Manifest
@@ -147,22 +147,6 @@ def _dies_at(at: Buckets, site: Site, asked: int, after: bool) -> bool:
 
 def _damaged(error: Exception) -> None:
     raise AssertionError(f"damaged: {error}")
-
-
-def all_bucket_kills(folder: Path, kills: int, seed: int) -> list[Tally]:
-    """`kills` in all, over the kinds of plans, and the rivals."""
-    with buckets(folder / "server") as at:
-        each = -(-kills // len(PLANS))
-        found = [
-            bucket_kills(folder / str(number), at, replace(plan, kills=each), seed)
-            for number, plan in enumerate(PLANS)
-        ]
-        return [
-            *found,
-            sharded_kills(folder / "shards", at, max(3, kills // 4), seed),
-            deaths_at_requests(folder / "deaths", at, every=2),
-            rivals(folder / "rivals", at, times=5),
-        ]
 
 
 def sharded_kills(folder: Path, at: Buckets, kills: int, seed: int, noise: float = NOISE) -> Tally:
