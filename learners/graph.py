@@ -40,15 +40,14 @@ class Graph:
     """N rows and their links; may be mapped from files.
 
     codes: int8 [N, p] and bounds: float64 [N, 3], as in `learners.search.DenseItems`. links: int32 [N, w],
-    rows near each row, -1 behind the last one. hashes: uint64 [N], of the rows (`hashes_of`). steps: float32
-    [N], what a code is worth. starts: int32 [e], start_codes: int8 [e, p], where walks begin.
+    rows near each row, -1 behind the last one. hashes: uint64 [N], of the rows (`hashes_of`). starts: int32
+    [e], start_codes: int8 [e, p], where walks begin.
     """
 
     codes: Codes
     bounds: NDArray[np.float64]
     links: Int32s
     hashes: NDArray[np.uint64]
-    steps: Float32s
     starts: Int32s
     start_codes: Codes
 
@@ -70,8 +69,7 @@ class Graph:
             raise BlockError("a bound of the graph is not finite")
         rng = np.random.default_rng(SEED)
         starts = np.sort(rng.choice(count, min(STARTS, count), replace=False)).astype(np.int32)
-        steps = np.ascontiguousarray(bounds[:, 0], np.float32)
-        return cls(codes, bounds, links, hashes, steps, starts, np.ascontiguousarray(codes[starts]))
+        return cls(codes, bounds, links, hashes, starts, np.ascontiguousarray(codes[starts]))
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -79,7 +77,7 @@ class Graph:
     @property
     def nbytes(self) -> int:
         """Memory, mapped files included."""
-        arrays = (self.codes, self.bounds, self.links, self.hashes, self.steps, self.starts, self.start_codes)
+        arrays = (self.codes, self.bounds, self.links, self.hashes, self.starts, self.start_codes)
         return sum(array.nbytes for array in arrays)
 
 
@@ -104,16 +102,25 @@ def hashes_of(values: Float32s) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GraphTerms:
-    """What a form multiplies (scale) and adds (offset) for each row of a graph, float32 [N] each, or
-    empty."""
+    """What a form makes of the product of a graph's codes with a query's: factors float32 [N], what a code of
+    each row is worth, its scale included; offsets: float32 [N] or empty."""
 
-    scale: Float32s
-    offset: Float32s
+    factors: Float32s
+    offsets: Float32s
 
     @classmethod
-    def of(cls, scale: Float32s | None, offset: Float32s | None, rows: int) -> GraphTerms:
-        """Checked; None for nothing. Raises BlockError."""
-        return cls(checked_scale(scale, rows), checked_offset(offset, rows))
+    def of(cls, graph: Graph, scale: Float32s | None, offset: Float32s | None) -> GraphTerms:
+        """scale, offset: float32 [N], what the form multiplies and adds, None for nothing. Raises
+        BlockError."""
+        factors, rows = np.ascontiguousarray(graph.bounds[:, 0], np.float32), len(graph)
+        if scale is not None:
+            factors *= checked_scale(scale, rows)
+        return cls(factors, checked_offset(offset, rows))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        return self.factors.nbytes + self.offsets.nbytes
 
 
 def walked(queries: EncodedQueries, graph: Graph, terms: GraphTerms, width: int) -> list[Int64s]:
@@ -126,10 +133,10 @@ def walked(queries: EncodedQueries, graph: Graph, terms: GraphTerms, width: int)
     seen = np.empty((len(graph) + 63) // 64, np.uint64)
     pool = np.empty(width, np.float32), np.empty(width, np.int32), np.empty(width, np.bool_)
     near = np.empty(graph.links.shape[1], np.int32)
-    arrays = graph.codes, graph.steps, graph.links, graph.starts, graph.start_codes
-    both, found = (terms.scale, terms.offset), []
+    arrays = graph.codes, graph.links, graph.starts, graph.start_codes, terms.factors, terms.offsets
+    found = []
     for n in range(len(queries.codes)):
         unit = float(queries.weights[n, 0])
-        count = walk(queries.codes, n, unit, *arrays, both, seen, *pool, near)
+        count = walk(queries.codes, n, unit, *arrays, seen, *pool, near)
         found.append(pool[1][:count].astype(np.int64))
     return found

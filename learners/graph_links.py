@@ -37,7 +37,7 @@ def complete(links: Int32s, codes: Codes, going_on: Callable[[], bool] = lambda:
     few = np.flatnonzero(in_degree < WANTED)
     bounds = np.ones((len(codes), 3))
     graph = Graph.of(codes, bounds, links, np.zeros(len(codes), np.uint64))
-    terms = GraphTerms.of(_inverse_norms(codes), None, len(codes))
+    terms = GraphTerms.of(graph, _inverse_norms(codes), None)
     for first in range(0, len(few), PIECE):
         if not going_on():
             return False

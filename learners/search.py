@@ -206,7 +206,8 @@ def checked_queries(folded: Any, dim: int) -> Float32s:
     if not np.isfinite(queries).all():
         row = int(np.flatnonzero(~np.isfinite(queries).all(axis=1))[0])
         raise BlockError(f"folded query {row} has a number that is not finite: look at its vector and at W")
-    return np.require(queries, np.float32, ["C", "A"])
+    ready = queries.flags.c_contiguous and queries.flags.aligned
+    return queries if ready else np.require(queries, np.float32, ["C", "A"])
 
 
 def checked_scale(scale: Float32s | None, rows: int) -> Float32s:

@@ -17,7 +17,7 @@ from numba import types
 
 from learners.kernels.compile import FLOATS, FLOATS_OUT, INDICES, INDICES_OUT, inlined, kernel
 from learners.kernels.intrinsics import dot_codes, prefetch
-from learners.kernels.scan import BYTES, LINE, LINES, TERMS, WORDS, Terms, terms_of
+from learners.kernels.scan import BYTES, LINE, LINES, WORDS
 
 LINKS = types.Array(types.int32, 2, "C", readonly=True)
 WORDS_OUT = types.uint64[::1]
@@ -25,11 +25,10 @@ FLAGS_OUT = types.boolean[::1]
 
 
 @inlined
-def _quick(codes: Any, row: int, coded: Any, n: int, unit: float, steps: Any, terms: Terms) -> Any:
-    """The score of a row by its codes, float32."""
-    scale, offset = terms_of(terms, row)
-    product = np.float64(dot_codes(codes, row, coded, n)) * np.float64(steps[row]) * unit
-    return np.float32(product * np.float64(scale) + np.float64(offset))
+def _quick(product: Any, row: int, unit: float, factors: Any, offsets: Any) -> Any:
+    """The score of a row by the product of its codes with the query's, float32."""
+    added = np.float64(offsets[row]) if len(offsets) > 0 else 0.0
+    return np.float32(np.float64(product) * np.float64(factors[row]) * unit + added)
 
 
 @inlined
@@ -55,7 +54,7 @@ def _insert(scores: Any, rows: Any, open_: Any, count: int, score: Any, row: int
 
 @kernel(
     types.int64(
-        WORDS, types.int64, types.float64, BYTES, FLOATS, LINKS, INDICES, BYTES, TERMS,
+        WORDS, types.int64, types.float64, BYTES, LINKS, INDICES, BYTES, FLOATS, FLOATS,
         WORDS_OUT, FLOATS_OUT, INDICES_OUT, FLAGS_OUT, INDICES_OUT,
     )
 )  # fmt: skip
@@ -64,11 +63,11 @@ def walk(
     n: int,
     unit: float,
     codes: Any,
-    steps: Any,
     links: Any,
     starts: Any,
     start_codes: Any,
-    terms: Terms,
+    factors: Any,
+    offsets: Any,
     seen: Any,
     scores: Any,
     rows: Any,
@@ -77,25 +76,22 @@ def walk(
 ) -> int:
     """Fill the pool with the best rows that the walk for query n has come by; how many there are.
 
-    coded: int16 [m, p], the queries' codes, unit: what one of them is worth; codes: int8 [N, p] and steps:
-    float32 [N], of the rows; links: int32 [N, w], rows near each row, -1 behind the last; starts: int32 [e],
-    rows where it begins, and their codes int8 [e, p] once more, side by side; terms: scale and offset, each
-    float32 [N] or empty. Overwritten: seen: uint64 [(N + 63) // 64]; the pool: scores float32 [ef], rows
-    int32 [ef], open_ bool [ef]; near: int32 [w].
+    coded: int16 [m, p], the queries' codes, unit: what one of them is worth; codes: int8 [N, p], of the rows;
+    links: int32 [N, w], rows near each row, -1 behind the last; starts: int32 [e], rows where it begins, and
+    their codes int8 [e, p] once more, side by side; factors: float32 [N], what a row's code is worth under
+    the form; offsets: float32 [N] or empty. Overwritten: seen: uint64 [(N + 63) // 64]; the pool: scores
+    float32 [ef], rows int32 [ef], open_ bool [ef]; near: int32 [w].
     """
     seen[:] = 0
     count = 0
     for start in range(len(starts)):
         row = starts[start]
-        scale, offset = terms_of(terms, row)
-        product = np.float64(dot_codes(start_codes, start, coded, n)) * np.float64(steps[row]) * unit
-        score = np.float32(product * np.float64(scale) + np.float64(offset))
+        score = _quick(dot_codes(start_codes, start, coded, n), row, unit, factors, offsets)
         _, count = _insert(scores, rows, open_, count, score, row)
         seen[row >> 6] |= np.uint64(1) << np.uint64(row & 63)
     flat = codes.reshape(codes.size)
     flat_links = links.reshape(links.size)
     width = codes.shape[1]
-    scales, offsets = terms
     place = 0
     while place < count:
         if not open_[place]:
@@ -117,15 +113,13 @@ def walk(
             base = np.int64(other) * width
             for line in range(0, min(width, LINES), LINE):
                 prefetch(flat, base + line)
-            prefetch(steps, other)
-            if len(scales) > 0:
-                prefetch(scales, other)
+            prefetch(factors, other)
             if len(offsets) > 0:
                 prefetch(offsets, other)
         best = place + 1
         for i in range(found):
             other = near[i]
-            score = _quick(codes, other, coded, n, unit, steps, terms)
+            score = _quick(dot_codes(codes, other, coded, n), other, unit, factors, offsets)
             at, count = _insert(scores, rows, open_, count, score, other)
             if at < len(scores):
                 best = min(best, at)

@@ -199,10 +199,7 @@ def _bytes(snapshot: IndexSnapshot, norms: Norms, keeper: GraphKeeper) -> int:
                 arrays[array.__array_interface__["data"][0]] = array.nbytes
     covered, total = norms.graphs.covered, 0
     for one, terms, places in zip(covered.graphs, norms.graphs.terms, covered.places, strict=True):
-        total += (
-            one.order.nbytes + one.ordered.nbytes + places.nbytes + terms.scale.nbytes + terms.offset.nbytes
-        )
-        total += one.graph.nbytes
+        total += one.order.nbytes + one.ordered.nbytes + places.nbytes + terms.nbytes + one.graph.nbytes
         shared = [serial for serial, (number, _) in covered.whole.items() if covered.graphs[number] is one]
         for serial in shared:
             items = norms.parts[serial].indexed.items

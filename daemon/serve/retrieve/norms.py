@@ -227,7 +227,7 @@ def _graph_terms(norms: Norms, covered: Covered) -> tuple[GraphTerms, ...]:
                 continue
             terms = np.concatenate(arrays)[np.maximum(places, 0)]
             both.append(np.where(places >= 0, terms, np.float32(0)).astype(np.float32))
-        found.append(GraphTerms.of(both[0], both[1], len(one.graph)))
+        found.append(GraphTerms.of(one.graph, both[0], both[1]))
     return tuple(found)
 
 

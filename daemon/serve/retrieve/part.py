@@ -286,7 +286,8 @@ def nearly(
         found.append(_each(part, queries, chosen, mask, k))
         answers.append(found[0] if len(found) == 1 else _beside(found))
     scores, parts, rows = merge_topk(answers, k)
-    short = np.asarray((rows < 0).any(axis=1) if rows.shape[1] == k else np.ones(len(rows)), np.bool_)
+    missing = 0 < k != rows.shape[1]
+    short = np.full(len(rows), missing) if missing or k == 0 else np.asarray(rows[:, -1] < 0, np.bool_)
     if short.any():
         scores, parts, rows = _widened((scores, parts, rows), k)
         again = _widened(exactly(ready, folded[short], allowed, k), k)
