@@ -202,6 +202,7 @@ def test_a_process_with_a_limit_is_refused_before_it_allocates(tmp_path: Path, c
     assert "Traceback" not in done.stderr
     assert not list((tmp_path / "checkpoints").glob("versions/*"))
     if command == "up":
+        assert done.stderr.startswith("tripletd: up: oasis"), "before it starts any role"
         return
     (tmp_path / "tripletd.toml").write_text(CONFIG.format(algorithm="oasis-diagonal"))
     done = _limited(tmp_path, command, "--exit-when-caught-up")
