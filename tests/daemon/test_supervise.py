@@ -313,8 +313,10 @@ def test_a_request_for_versions_is_handed_on_to_all_that_have_run_for_a_while(
         until(lambda: told == [[]])
         monkeypatch.setattr("daemon.up.supervisor.HANDLER_S", 0.0)
         signals.request_checkpoint()
-        until(lambda: (old.read_text(), new.read_text()) == ("asked ", "asked "))
-        signals.request_stop()
+        try:
+            until(lambda: (old.read_text(), new.read_text()) == ("asked ", "asked "), seconds=20)
+        finally:
+            signals.request_stop()
 
     monkeypatch.setattr("daemon.up.supervisor.HANDLER_S", 60.0)
     asking = threading.Thread(target=ask)
@@ -323,6 +325,7 @@ def test_a_request_for_versions_is_handed_on_to_all_that_have_run_for_a_while(
     code, _ = supervise(*roles, signals=signals, log=Log())
     asking.join()
     assert (code, told) == (0, [[], ["old", "new"]])
+    assert (old.read_text(), new.read_text()) == ("asked ", "asked ")
 
 
 def test_the_usual_port_of_up_may_be_taken_one_that_was_chosen_may_not() -> None:
@@ -540,6 +543,26 @@ def test_sigusr2_shows_the_stacks_and_nothing_ends(signalled: Any) -> None:
     signalled.stdin.close()
     assert signalled.wait(10) == 0
     assert "most recent call first" in signalled.stderr.read()
+
+
+STARTING = """
+import sys
+from daemon.runtime.leaving import leave_on_signals
+leave_on_signals()
+print("ready", flush=True)
+sys.exit(len(sys.stdin.read()))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
+def test_what_up_hands_on_ends_no_role_that_is_still_starting(number: signal.Signals) -> None:
+    words = [sys.executable, "-c", STARTING]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as role:
+        assert role.stdout is not None
+        assert role.stdout.readline() == "ready\n"
+        role.send_signal(number)
+        role.communicate("four", timeout=10)
+        assert role.returncode == 4
 
 
 def alive(pid: int) -> bool:
