@@ -119,7 +119,7 @@ def deaths_at_requests(folder: Path, at: Buckets, every: int = 1) -> Tally:
             if not died:  # it has ended before
                 tally.tried -= 1
                 break
-    tally.worst = f"{tally.tried} requests, before and after each, of a first and of a second life"
+    tally.worst = f"{tally.tried} requests, some before and some after they are done, of two lives"
     return tally
 
 
