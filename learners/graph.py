@@ -25,9 +25,10 @@ from learners.kernels.scan import encode
 from learners.kernels.walk import hash_rows, walk
 from learners.search import EncodedQueries, checked_offset, checked_scale
 
-STARTS = 256
-"""Rows that every walk begins from, spread over all: so many cost as much as three or four steps of a walk,
-and queries that a form has turned away from all objects find a near one."""
+STARTS = 64, 256
+"""Fewest and most rows that every walk begins from, one of a thousand between them, spread over all: so many
+cost as much as one to four steps of a walk, and queries that a form has turned away from all objects find a
+near one."""
 
 SEED = 20100
 
@@ -68,7 +69,8 @@ class Graph:
         if not np.isfinite(bounds).all():
             raise BlockError("a bound of the graph is not finite")
         rng = np.random.default_rng(SEED)
-        starts = np.sort(rng.choice(count, min(STARTS, count), replace=False)).astype(np.int32)
+        wanted = min(count, max(STARTS[0], min(count // 1_000, STARTS[1])))
+        starts = np.sort(rng.choice(count, wanted, replace=False)).astype(np.int32)
         return cls(codes, bounds, links, hashes, starts, np.ascontiguousarray(codes[starts]))
 
     def __len__(self) -> int:

@@ -22,8 +22,8 @@ recall; with 8 it is no better and each of its steps costs more."""
 POOL = 48
 """Rows in the pool of the walk that looks for a row's nearest."""
 
-PIECE = 1_024
-"""Rows between two looks at whether anybody still waits; some tenths of a second."""
+PIECE = 32
+"""Rows whose nearest are looked for before their links are added, and walks may go over them."""
 
 
 def complete(links: Int32s, codes: Codes, going_on: Callable[[], bool] = lambda: True) -> bool:

@@ -57,8 +57,8 @@ def test_walks_then_find_rows_that_they_could_not() -> None:
         graph = replace(graph, starts=few, start_codes=codes[few])
         rows = walked(queries, graph, GraphTerms.of(graph, None, None), 64)
         found.append(np.mean([row in near for row, near in enumerate(rows)]))
-    assert found[0] < 0.2
-    assert found[1] > 0.6
+    assert found[0] < 0.1
+    assert found[1] > 0.5
 
 
 def test_nobody_is_waited_for() -> None:

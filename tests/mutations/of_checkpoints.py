@@ -78,8 +78,8 @@ KEEPING = (
     _m("keep.version-0-goes", "def plan(versions", "{0, *protected,", "{*protected,", RETENTION),
     _m("keep.claims", "def plan_claims(", "[:-KEEP_CLAIMS]", "[: -KEEP_CLAIMS - 1]", RETENTION),
     _m("keep.not-fenced", "add_line(store, _history_line", "fence()", "pass", RETENTION),
-    _m("keep.no-history", "for number in plan(version_store.versions()", "add_line(store, _history_line(version_store, number))", "pass", RETENTION),
-    _m("keep.named-meanwhile", "for number in plan(version_store.versions()", "if number not in protected() and _delete_unnamed(", "if _delete_unnamed(", RETENTION),
+    _m("keep.no-history", "for number in plan(versions, protected()", "add_line(store, _history_line(version_store, number))", "pass", RETENTION),
+    _m("keep.named-meanwhile", "for number in plan(versions, protected()", "if number not in protected() and _delete_unnamed(", "if _delete_unnamed(", RETENTION),
     _m("publisher.second-in-flight", "def begin(self", "return False", "return True", "checkpoints/test_publisher.py daemon/learn/test_publishing.py"),
 )
 

@@ -133,7 +133,7 @@ REPLICA_AND_SERVE = (
     _m("find.few", "def scans_of(", "len(query.exclude) > FEW", "len(query.exclude) < 0", FINDING),
     _m("find.dead-rows", "def find_many(", "here &= part.alive[rows]", "pass", MERGING + " " + FINDING),
     _m("guard.no-error", "def choose_width(", "if recall - error >= least:", "if recall + error >= least:", GUARD),
-    _m("guard.width", "def choose_width(", "width += width // 2 if", "width += 64 * width if", GUARD),
+    _m("guard.width", "def choose_width(", "width += (1 <<", "width += 64 * (1 <<", GUARD),
     _m("guard.own-row", "def recall(exact", "- {int(self_row)}", "", GUARD),
     _m("freshness.version-not-told", "def _hear_version(", "events - counted.events", "0", WATCHER),
     _m("freshness.told-twice", "def _hear(", "or not counted.whole", "or True", WATCHER),

@@ -157,15 +157,16 @@ class Finder:
         """Each place with the scores, parts and rows that its query needs, best first, and whether it took
         them from graphs."""
         allowed = allowed_rows(self._snapshot, scan.tags, scan.masked)
-        folded, walked = self.folded[list(scan.places)], np.zeros(len(scan.places), np.bool_)
+        all_ = len(scan.places) == len(self.queries)
+        folded = self.folded if all_ else self.folded[list(scan.places)]
         share = _share(self._snapshot, allowed) if scan.tags or scan.masked else 1.0
         width = walk_width(self.ready, scan.room, share)
         if width is None:
-            best = exactly(self.ready, folded, allowed, scan.room)
+            best, walked = exactly(self.ready, folded, allowed, scan.room), [False] * len(folded)
         else:
             best, short = nearly(self.ready, folded, allowed, scan.room, width)
-            walked = ~short
-        for place, by_graph, scores, parts, rows in zip(scan.places, walked.tolist(), *best, strict=True):
+            walked = (~short).tolist()
+        for place, by_graph, scores, parts, rows in zip(scan.places, walked, *best, strict=True):
             room = _room(self.queries[place], self._least)
             yield place, (scores[:room], parts[:room], rows[:room]), by_graph
 

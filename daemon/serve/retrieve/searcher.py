@@ -250,11 +250,17 @@ class Searcher:
         asked = _Asked(queries, self._lookup(queries, snapshot, view.queries))
         if self._sampling:
             self._asked.extend(one for one in asked.vectors if not isinstance(one, QueryError))
-        found: dict[int, _Found] = {}
-        for key, places in _places_by_key(queries).items():
-            mine = self._found(view, norms, snapshot, asked.at(places), key=key, between=between)
-            found |= zip(places, mine, strict=True)
-        ordered = [found[place] for place in range(len(queries))]
+        groups = _places_by_key(queries)
+        ordered: list[_Found] = []
+        if len(groups) == 1:
+            (key,) = groups
+            ordered = self._found(view, norms, snapshot, asked, key=key, between=between)
+        elif groups:
+            found: dict[int, _Found] = {}
+            for key, places in groups.items():
+                mine = self._found(view, norms, snapshot, asked.at(places), key=key, between=between)
+                found |= zip(places, mine, strict=True)
+            ordered = [found[place] for place in range(len(queries))]
         results, exact = [one[0] for one in ordered], [one[1] for one in ordered]
         by, recalls = [one[2] for one in ordered], [one[3] for one in ordered]
         return Answers(view.model, results, view.formed, exact, by, recall=recalls)
