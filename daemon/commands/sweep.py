@@ -174,7 +174,8 @@ def _write(
         common.write_json(document(rows, measure, failed, more))
         return
     if rows:
-        common.console().print(_table(rows, measure))
+        console = common.console()
+        console.print(_table(rows, measure, console.width))
         said, lines = winner(rows)
         common.say("")
         common.say(f"{said} ({measure} on {swept.basis.lists:,} held-out lists)")
@@ -184,33 +185,50 @@ def _write(
         common.say(f"{name}: not judged: {why}")
 
 
-def _table(rows: Sequence[SweepRow], measure: str) -> Any:
-    from daemon.judging.versions import PREFERENCE, PREFERENCE_ERROR
+LEFT_OUT = ("seconds", "preference", "over own ranking")
+"""Columns that a narrow terminal does without, the first one first; `--csv` and `--json` have all."""
+
+
+def _table(rows: Sequence[SweepRow], measure: str, width: int) -> Any:
+    """The rows in columns, of which those of the settings are always there."""
     from daemon.sweep.grid import varied
     from daemon.sweep.table import all_keys
 
     keys = varied([one.setting for one in rows]) or all_keys(rows)
-    made = common.table(
-        *keys, right=(measure, "±", "to best", "±", "", "over own ranking", "preference", "seconds")
-    )
-    for row in rows:
-        values, placed = row.setting.overrides(), row.placed
-        measures = row.result.scores.measures
-        told = "best" if placed.is_best else "within noise" if placed.noise else ""
-        prefers = measures.get(PREFERENCE)
-        preference = "-" if prefers is None else f"{prefers:+.3f} ± {2 * measures[PREFERENCE_ERROR]:.3f}"
-        made.add_row(
-            *(safe(_shown(values.get(key, "-"))) for key in keys),
-            f"{placed.score.mean:.4f}",
-            _number(placed.score.half_width()),
-            "" if placed.is_best else f"{placed.to_best.mean:+.4f}",
-            "" if placed.is_best else _number(placed.to_best.half_width()),
-            told,
-            _number(row.over_own, "+.4f"),
-            preference,
-            f"{row.result.seconds:.1f}",
-        )
+    columns: list[tuple[str, list[str]]] = []
+    for key in keys:
+        values = [row.setting.overrides().get(key, "-") for row in rows]
+        columns.append((key, [safe(_shown(value)) for value in values]))
+    first, each = len(columns), [_cells(row) for row in rows]
+    titles = (measure, "±", "to best", "±", "", "over own ranking", "preference", "seconds")
+    columns += [(title, list(cells)) for title, cells in zip(titles, zip(*each, strict=True), strict=True)]
+    for name in LEFT_OUT:
+        wide = sum(max(len(title), *map(len, cells)) + 2 for title, cells in columns)
+        if wide > width:
+            columns = [one for one in columns if one[0] != name]
+    made = common.table(right=[title for title, _ in columns])
+    for column in made.columns[:first]:
+        column.justify = "left"
+    for cells in zip(*(cells for _, cells in columns), strict=True):
+        made.add_row(*cells)
     return made
+
+
+def _cells(row: SweepRow) -> tuple[str, ...]:
+    from daemon.judging.versions import PREFERENCE, PREFERENCE_ERROR
+
+    placed, measures = row.placed, row.result.scores.measures
+    prefers = measures.get(PREFERENCE)
+    return (
+        f"{placed.score.mean:.4f}",
+        _number(placed.score.half_width()),
+        "" if placed.is_best else f"{placed.to_best.mean:+.4f}",
+        "" if placed.is_best else _number(placed.to_best.half_width()),
+        "best" if placed.is_best else "within noise" if placed.noise else "",
+        _number(row.over_own, "+.4f"),
+        "-" if prefers is None else f"{prefers:+.3f} ± {2 * measures[PREFERENCE_ERROR]:.3f}",
+        f"{row.result.seconds:.1f}",
+    )
 
 
 def _shown(value: Any) -> str:

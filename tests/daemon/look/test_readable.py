@@ -39,9 +39,9 @@ def test_the_readable_manifests_are_there_and_the_others_told(tmp_path: Path) ->
 
 def test_a_version_pruned_meanwhile_is_no_problem(tmp_path: Path) -> None:
     versions = two_versions(tmp_path)
-    read = versions.manifest
+    read = versions.manifests
     pruned = newest_manifest(tmp_path)
-    versions.manifest = lambda number: (pruned.unlink(missing_ok=True), read(number))[1]  # type: ignore[method-assign]
+    versions.manifests = lambda numbers: (pruned.unlink(missing_ok=True), read(numbers))[1]  # type: ignore[method-assign]
     found = read_all(versions, Ledger(versions.store))
     assert (numbers(found), found.damaged, found.notes) == ([0], {}, [])
 

@@ -86,15 +86,23 @@ def test_each_setting_is_what_learn_makes_of_it_and_judge_measures(
     assert float(row["half_width"]) == judged["half_width"]
 
 
+@pytest.mark.parametrize("width", [80, 200])
 def test_the_table_says_which_is_best_and_how_to_set_it(
-    place: Place, alone: dict[str, Any], capfd: pytest.CaptureFixture[str]
+    place: Place,
+    alone: dict[str, Any],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    width: int,
 ) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
     capfd.readouterr()
     assert main(words(place, "alone", *GRID)) == EX_OK
     said = capfd.readouterr()
     assert "6 settings are done" in said.err
     lines = said.out.splitlines()
     assert lines[0].split()[:3] == ["learner.C", "serving.power", "map_shown"]
+    assert ("seconds" in lines[0]) == (width == 200)
+    assert max(map(len, lines[:7])) <= width
     assert "best" in lines[1]
     best = max(alone.values(), key=lambda row: float(row["score"]))
     assert lines[1].split()[:2] == [best["learner.C"], best["serving.power"]]

@@ -103,13 +103,19 @@ def _leaves(frozen: Learner) -> None:
     assert "has taken" in frozen.said(), frozen.said()
 
 
+HISTORY = "history.jsonl"
+
+
 def _has_written_nothing(before: dict[str, bytes], after: dict[str, bytes], place: Frozen) -> None:
-    """But for a line of history where it was about to write one, and what the place allows."""
+    """But for one line of history, which another thread may have been about to write after it had looked
+    whether it still may, and what the place allows."""
     stands = {path for path in before if not path.startswith("tmp/")}
     gone = {path for path in stands - after.keys() if path.endswith("manifest.json")}
     assert len(gone) <= place.versions_lost, f"deleted: {gone}"
     written = {path for path in after if path not in stands or before[path] != after[path]}
-    assert written <= ({"history.jsonl"} if "history" in place.step else set()), f"written: {written}"
+    assert written <= {HISTORY}, f"written: {written}"
+    lines = after.get(HISTORY, b"").count(b"\n") - before.get(HISTORY, b"").count(b"\n")
+    assert lines <= 1, f"{lines} lines of history were written"
 
 
 def started_together(
