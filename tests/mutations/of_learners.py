@@ -207,6 +207,7 @@ AROUND = (
     _m("measures.excluded-last", "def ranks_of(", "(last | (exclude < relevant))", "(exclude < relevant)", MEASURES),
     _m("measures.ap", "def average_precision_at(", "np.arange(1, ordered.shape[0] + 1)", "np.arange(ordered.shape[0])", MEASURES),
     _m("measures.ap-of-first", "def average_precision_at(", "min(ordered.shape[0], k)", "ordered.shape[0]", MEASURES),
+    _m("graph.few-links", "def complete(links", "np.flatnonzero(in_degree < WANTED)", "np.flatnonzero(in_degree < 0)", "learners/test_graph_links.py"),
     _m("search.query-nan", "def checked_queries(", "if not np.isfinite(queries).all():", "if False:", TOPK),
     _m("search.row-below", "def row_numbers(", "array.min() < 0 or", "", TOPK),
 )
