@@ -359,6 +359,8 @@ def test_a_diagonal_distance_is_minus_the_squared_one() -> None:
 def test_every_map_says_what_it_does_to_the_inner_product() -> None:
     """A map without a metric of its own is one that loses something: no silent cosine after it."""
     made = (ViewConfig(name) for name in KINDS if name not in {"chain", "kernels"})
-    fitted = [fit_map(one, counts() if one.kind in {"tfidf", "by_count"} else np.abs(embeddings())) for one in made]
+    fitted = [
+        fit_map(one, counts() if one.kind in {"tfidf", "by_count"} else np.abs(embeddings())) for one in made
+    ]
     telling = {one.kind for one in fitted if one.metric() is not None}
     assert telling == {"identity", "unit", "tfidf", "precondition", "by_count"}
