@@ -9,18 +9,20 @@ import typer
 
 from daemon.commands import common
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, flag, load
+from daemon.commands.history import (
+    ClusterOption,
+    FormatOption,
+    MappingOption,
+    NiceOption,
+    RateOption,
+    ReadingStatus,
+    SourcesArgument,
+    reading,
+    require_format,
+)
 from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE, UserError
-from daemon.text import safe
-
-try:
-    from streams.feed.options import FORMATS  # light: without a reader
-except ImportError:  # another project's `streams`: the command line says so before any command runs
-    FORMATS = ()  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.status import Status
-
     from daemon.backfill.judging import HistoryVerdict
     from daemon.backfill.rounds import Told
     from daemon.backfill.run import Backfilled, BackfillJob, BackfillReport
@@ -29,21 +31,11 @@ if TYPE_CHECKING:
 
 def backfill(
     *,
-    sources: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SOURCE...",
-            help="Files, patterns, folders whose files belong together, s3://..., log:..., kafka://...",
-        ),
-    ],
+    sources: SourcesArgument,
     config: ConfigOption = None,
     set_: SetOption = None,
-    format_: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="As for feed; detected if left out.")
-    ] = None,
-    mapping: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What the columns mean, as for feed: a name or a file.")
-    ] = None,
+    format_: FormatOption = None,
+    mapping: MappingOption = None,
     shards: Annotated[
         int, typer.Option(min=1, max=1024, metavar="N", help="Learners side by side, a core each.")
     ] = 1,
@@ -61,16 +53,10 @@ def backfill(
             "begins), history (by the newest event's time), or as learn --start.",
         ),
     ] = "latest",
-    address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Of a Ray cluster; by default Ray runs here.")
-    ] = None,
+    address: ClusterOption = None,
     here: Annotated[bool, flag("--here", "Without Ray: all learners in this process, in turn.")] = False,
-    max_events_per_second: Annotated[
-        float, typer.Option(min=0.0, metavar="N", help="Of all learners together; 0: no limit.")
-    ] = 0.0,
-    nice: Annotated[
-        int, typer.Option(min=0, max=19, metavar="N", help="By how much the learners give way.")
-    ] = 0,
+    max_events_per_second: RateOption = 0.0,
+    nice: NiceOption = 0,
     no_judge: Annotated[bool, flag("--no-judge", "Leave out the verdict at the end.")] = False,
     verify: Annotated[
         bool, flag("--verify", "Learn it all again and compare with the version; writes nothing.")
@@ -82,8 +68,7 @@ def backfill(
     A run that was ended, whatever ended it, goes on with the same command.
     """
     effective = load(config, set_)
-    if format_ is not None and format_ not in FORMATS:
-        raise UserError(f"--format {format_!r} is not known", f"use one of {', '.join(FORMATS)}", EX_USAGE)
+    require_format(format_)
     if here and address is not None:
         raise UserError("--here and --address exclude each other", "leave one of them out", EX_USAGE)
     from daemon.backfill.cluster import Limits
@@ -105,34 +90,19 @@ def backfill(
         Limits(max_events_per_second, nice),
         not no_judge,
     )
-    console = stderr_console()
-    status = console.status("reading") if console.is_terminal else None
-    if status is not None:
-        status.start()
-    try:
-        report = _reporter(console, status)
+    with reading(stderr_console) as status:
+        report = _reporter(status)
         return _verify(effective, job, report, json_) if verify else _learn(effective, job, report, json_)
-    finally:
-        if status is not None:
-            status.stop()
 
 
-def _reporter(console: Console, status: Status | None) -> BackfillReport:
+def _reporter(status: ReadingStatus) -> BackfillReport:
     from daemon.backfill.run import BackfillReport
 
-    def note(text: str) -> None:
-        if text.startswith("reading "):
-            if status is not None:
-                status.update(safe(text))
-            return
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
     def progress(told: Told, seconds: float) -> None:
-        if status is not None:
-            rate = told.records / max(1e-9, seconds)
-            status.update(f"{told.records:,} events of {told.read:,} lists, {rate:,.0f} events/s")
+        rate = told.records / max(1e-9, seconds)
+        status.update(f"{told.records:,} events of {told.read:,} lists, {rate:,.0f} events/s")
 
-    return BackfillReport(note, progress)
+    return BackfillReport(status.note, progress)
 
 
 def _learn(config: Config, job: BackfillJob, report: BackfillReport, as_json: bool) -> int:

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from daemon.commands import common
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, load, opened
-from daemon.exits import EX_DATAERR, EX_OK, EX_UNAVAILABLE, EX_USAGE, UserError
+from daemon.commands.history import (
+    ClusterOption,
+    CsvOption,
+    FormatOption,
+    MappingOption,
+    MeasureOption,
+    NiceOption,
+    WorkersOption,
+    csv_of,
+    require_format,
+    require_known,
+)
+from daemon.exits import EX_DATAERR, EX_OK, EX_UNAVAILABLE, UserError
 
 if TYPE_CHECKING:
     from daemon.judging.run import JudgedVersions
@@ -32,28 +43,13 @@ def judge(
             help="Lists of these instead of the holdout topic's, as backfill takes them; may be repeated.",
         ),
     ] = None,
-    format_: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="Of --history, as for feed.")
-    ] = None,
-    mapping: Annotated[str | None, typer.Option(metavar="NAME", help="Of --history, as for feed.")] = None,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MEASURE",
-            help="What versions are compared by: map_full where there are judgments, else map_shown; or "
-            "preference, hop_auc, loss.",
-        ),
-    ] = None,
-    workers: Annotated[
-        int, typer.Option(min=1, max=1024, metavar="N", help="Processes side by side, a core each.")
-    ] = 1,
-    address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Of a Ray cluster, whose cores are the workers.")
-    ] = None,
-    nice: Annotated[
-        int, typer.Option(min=0, max=19, metavar="N", help="By how much the workers give way.")
-    ] = 0,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table there, too.")] = None,
+    format_: FormatOption = None,
+    mapping: MappingOption = None,
+    by: MeasureOption = None,
+    workers: WorkersOption = 1,
+    address: ClusterOption = None,
+    nice: NiceOption = 0,
+    csv: CsvOption = None,
     json_: JsonOption = False,
 ) -> int:
     """Judge versions on the same held-out lists, and say which differ from the best; writes no verdict."""
@@ -65,8 +61,8 @@ def judge(
     from daemon.runtime.logs import configure
 
     effective = load(config, set_)
-    if by is not None and by not in COMPARED:
-        raise UserError(f"--by {by!r} is not known", f"use one of {', '.join(COMPARED)}", EX_USAGE)
+    require_format(format_)
+    require_known("--by", by, COMPARED)
     configure("error", effective.log.format, "judge")
     versions, _, entries = opened(effective)
     kept = versions.versions()
@@ -88,7 +84,7 @@ def judge(
     placed = compare([one.scores for one in found.versions], measure)
     rows = _rows(found, placed)
     if csv is not None:
-        csv.write_text(_csv(rows), encoding="utf-8")
+        csv.write_text(csv_of([_flat(row) for row in rows]), encoding="utf-8")
     if json_:
         failed = {str(number): str(error) for number, error in found.failed.items()}
         common.write_json(
@@ -132,19 +128,9 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _csv(rows: list[dict[str, Any]]) -> str:
-    import csv
-    import io
-
-    lines = [
-        {name: value for name, value in row.items() if name != "measures"} | row["measures"] for row in rows
-    ]
-    out = io.StringIO()
-    columns = list(dict.fromkeys(name for line in lines for name in line))
-    writer = csv.DictWriter(out, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return out.getvalue()
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with its measures as columns."""
+    return {**{name: value for name, value in row.items() if name != "measures"}, **row["measures"]}
 
 
 def _table(rows: list[dict[str, Any]], measure: str) -> Any:

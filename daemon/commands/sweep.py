@@ -10,19 +10,27 @@ import typer
 
 from daemon.commands import common
 from daemon.commands.common import ConfigOption, JsonOption, config_file, load
+from daemon.commands.history import (
+    ClusterOption,
+    CsvOption,
+    FormatOption,
+    MappingOption,
+    MeasureOption,
+    NiceOption,
+    RateOption,
+    ReadingStatus,
+    SourcesArgument,
+    WorkersOption,
+    csv_of,
+    reading,
+    require_format,
+    require_known,
+)
 from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE, UserError
 from daemon.text import safe
 
-try:
-    from streams.feed.options import FORMATS  # light: without a reader
-except ImportError:  # another project's `streams`: the command line says so before any command runs
-    FORMATS = ()  # type: ignore[assignment]
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from rich.console import Console
-    from rich.status import Status
 
     from daemon.sweep.grid import Grid, Setting
     from daemon.sweep.run import SweepReport, Swept
@@ -31,13 +39,7 @@ if TYPE_CHECKING:
 
 def sweep(
     *,
-    sources: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SOURCE...",
-            help="Files, patterns, folders whose files belong together, s3://..., log:..., kafka://...",
-        ),
-    ],
+    sources: SourcesArgument,
     config: ConfigOption = None,
     set_: Annotated[
         list[str] | None,
@@ -58,36 +60,17 @@ def sweep(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where results and versions are kept.")] = Path(
         "sweep"
     ),
-    by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MEASURE",
-            help="What settings are placed by: map_full where there are judgments, else map_shown; or "
-            "preference, hop_auc, loss.",
-        ),
-    ] = None,
-    format_: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="As for feed; detected if left out.")
-    ] = None,
-    mapping: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What the columns mean, as for feed: a name or a file.")
-    ] = None,
-    workers: Annotated[
-        int, typer.Option(min=1, max=1024, metavar="N", help="Processes side by side, a core each.")
-    ] = 1,
+    by: MeasureOption = None,
+    format_: FormatOption = None,
+    mapping: MappingOption = None,
+    workers: WorkersOption = 1,
     version_events: Annotated[
         int, typer.Option(min=1_000, metavar="N", help="Events between two versions of a setting.")
     ] = 250_000,
-    address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Of a Ray cluster, whose cores are the workers.")
-    ] = None,
-    max_events_per_second: Annotated[
-        float, typer.Option(min=0.0, metavar="N", help="Of all workers together; 0: no limit.")
-    ] = 0.0,
-    nice: Annotated[
-        int, typer.Option(min=0, max=19, metavar="N", help="By how much the workers give way.")
-    ] = 0,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table there, too.")] = None,
+    address: ClusterOption = None,
+    max_events_per_second: RateOption = 0.0,
+    nice: NiceOption = 0,
+    csv: CsvOption = None,
     json_: JsonOption = False,
 ) -> int:
     """Learn history with many settings, judge them on the same held-out lists, and say which is best.
@@ -102,12 +85,10 @@ def sweep(
     from daemon.sweep.run import SweepJob
     from daemon.sweep.run import sweep as run
     from daemon.sweep.settings import check_base, trials_of
-    from daemon.sweep.table import csv_of, rows_of
+    from daemon.sweep.table import lines_of, rows_of
 
-    if format_ is not None and format_ not in FORMATS:
-        raise UserError(f"--format {format_!r} is not known", f"use one of {', '.join(FORMATS)}", EX_USAGE)
-    if by is not None and by not in COMPARED:
-        raise UserError(f"--by {by!r} is not known", f"use one of {', '.join(COMPARED)}", EX_USAGE)
+    require_format(format_)
+    require_known("--by", by, COMPARED)
     base = load(config, None)
     configure("error", base.log.format, "sweep")
     check_base(base)
@@ -115,19 +96,12 @@ def sweep(
     trials = trials_of(config_file(config), settings, out.absolute())
     crew = Workers(workers, address, nice)
     job = SweepJob(sources, out.absolute(), format_, mapping, crew, version_events, max_events_per_second)
-    console = stderr_console()
-    status = console.status("reading") if console.is_terminal else None
-    if status is not None:
-        status.start()
-    try:
-        swept = run(base, trials, job, _reporter(console, status))
-    finally:
-        if status is not None:
-            status.stop()
+    with reading(stderr_console) as status:
+        swept = run(base, trials, job, _reporter(status))
     measure = by or default_measure(base)
     rows = rows_of(settings, swept.results, measure)
     if csv is not None:
-        csv.write_text(csv_of(rows), encoding="utf-8")
+        csv.write_text(csv_of(lines_of(rows)), encoding="utf-8")
     _write(rows, measure, settings, swept, as_json=json_)
     return EX_OK if rows else EX_DATAERR
 
@@ -147,20 +121,13 @@ def _grids(options: Sequence[str], files: Sequence[Path]) -> list[Grid]:
     return grids
 
 
-def _reporter(console: Console, status: Status | None) -> SweepReport:
+def _reporter(status: ReadingStatus) -> SweepReport:
     from daemon.sweep.run import SweepReport
 
-    def note(text: str) -> None:
-        if status is not None and text.startswith("reading "):
-            status.update(safe(text))
-        elif not text.startswith("reading "):
-            console.print(text, markup=False, highlight=False, soft_wrap=True)
-
     def progress(done: int, every: int) -> None:
-        if status is not None:
-            status.update(f"{done:,} of {every:,} settings are done")
+        status.update(f"{done:,} of {every:,} settings are done")
 
-    return SweepReport(note, progress)
+    return SweepReport(status.note, progress)
 
 
 def _write(

@@ -124,7 +124,9 @@ class StreamReadiness:
 
 
 DEAD_LINE_EVERY_S = 5.0
-NORM_EVERY_S = 30.0  # reading 400 MB takes about 0.1 s
+NORM_EVERY_S, NORM_SHARE = 30.0, 0.002
+"""How often the norm is shown at most, and the share of the time that it may take: reading 400 MB takes about
+.1 s, the entries of a sparse W are put in order for it."""
 
 log = structlog.get_logger("tripletd.learn")
 
@@ -148,7 +150,7 @@ class Observer:
         self._newest: dict[int, int] = {}
         self._before = 0  # newest event time, ms, in the version that the run began from
         self._shown: LogBounds | None = None
-        self._norm_at = self._dead_at = float("-inf")
+        self._norm_due = self._dead_at = float("-inf")
         self._dead_unsaid = 0
         self._reporter = ReadinessReporter(runtime.health, runtime.notifier, log, "learning")
         self._skipped = Counter(
@@ -267,9 +269,11 @@ class Observer:
         self._dead_at, self._dead_unsaid = self._clock(), 0
 
     def _weight_norm(self) -> None:
-        if self._clock() - self._norm_at >= NORM_EVERY_S:
-            self._norm_at = self._clock()
+        began = self._clock()
+        if began >= self._norm_due:
             self._metrics.weight_norm.set(weight_norm(self._arrays()))
+            ended = self._clock()
+            self._norm_due = ended + max(NORM_EVERY_S, (ended - began) / NORM_SHARE)
 
 
 def weight_norm(arrays: Arrays) -> float:

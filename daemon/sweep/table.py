@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,16 +61,10 @@ def cells(row: SweepRow, keys: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def csv_of(rows: Sequence[SweepRow]) -> str:
-    """The same as CSV, a header first."""
+def lines_of(rows: Sequence[SweepRow]) -> list[dict[str, Any]]:
+    """The rows by column, of the keys those that vary."""
     keys = varied([one.setting for one in rows]) or all_keys(rows)
-    lines = [cells(one, keys) for one in rows]
-    out = io.StringIO()
-    columns = list(dict.fromkeys(name for line in lines for name in line))
-    writer = csv.DictWriter(out, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return out.getvalue()
+    return [cells(one, keys) for one in rows]
 
 
 def all_keys(rows: Sequence[SweepRow]) -> list[str]:
