@@ -9,7 +9,10 @@ import signal
 import tempfile
 
 import pytest
+import structlog
 from hypothesis import settings
+
+from daemon.runtime.logs import set_level
 
 pytest_plugins = (
     "tests.harness.garbage",
@@ -40,3 +43,12 @@ def signals_as_they_were() -> None:
     """
     for number, handler in HANDLERS.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
+def lines_are_logged_again() -> None:
+    """A command that ran in this process before this test may have asked for errors alone, and its test's
+    neighbours would look in vain for lines that are there.
+    """
+    if structlog.is_configured():
+        set_level("info")

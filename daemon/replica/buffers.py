@@ -80,9 +80,9 @@ class ModelBuffer:
 
     def stand_at(self, model: ModelId) -> None:
         """The learner has taken the steps that lead to this model: so does the view."""
-        self.mirror(self)
         assert self.view is not None
         self.view = replace(self.view, model=model)
+        self.mirror(self)
 
     def _learn_from(self, state: LoadedState) -> None:
         self.learner, self.remake = state.learner, state.remake

@@ -130,13 +130,15 @@ class Cut:
 @dataclass(frozen=True, slots=True)
 class Apply:
     """Take these steps. records: how many the replica has after them. whole: that state is one between two
-    records, which may be shown. compares: at the end the line's `at_cut` is told the digest of W.
+    records, which may be shown. compares: at the end the line's `at_cut` is told the digest of W. again: the
+    records from the first of these steps on that were in answers before, these or more.
     """
 
     steps: Taken
     records: int
     whole: bool
     compares: bool = False
+    again: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,7 @@ class WriterLine:
     def __init__(self, compares: bool = True) -> None:
         self._compares = compares
         self.joined = self.lost = False
-        self._version = self._base_records = self._records = -1
+        self._version = self._base_records = self._records = self._shown = -1
         self._whole = True  # what was taken ends between two records
         self._author = ""
         self._writers: deque[str] = deque(maxlen=WRITERS_KEPT)
@@ -229,6 +231,12 @@ class WriterLine:
         """The replica's own W at the cut that it was just given to apply."""
         key = (self._at.place.writer, self._records)
         self._cuts[key] = replace(self._cuts[key], digest=digest)
+
+    def mark_shown(self) -> None:
+        """What was taken is in answers now: where the log is read again, or was written again by a writer
+        that began from an earlier state, those records are no news.
+        """
+        self._shown = max(self._shown, self._records)
 
     def _look_for_the_cut(self, segment: Segment, cut: tuple[int, Cut] | None) -> SegmentMeaning:
         if self.lost:
@@ -274,7 +282,8 @@ class WriterLine:
         self._records = body.last
         if body.cut and not self._compares:
             self._join_successor()
-        return Apply(body, body.last, self._whole, body.cut and self._compares)
+        again = max(self._shown - body.first, 0)
+        return Apply(body, body.last, self._whole, body.cut and self._compares, again)
 
     def _join_successor(self) -> None:
         """Where a later writer is known to have begun here, it is followed: what the one before wrote after

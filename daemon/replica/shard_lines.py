@@ -65,6 +65,11 @@ class ShardLines:
     def at_cut(self, digest: str) -> None:
         """Nothing is compared."""
 
+    def mark_shown(self) -> None:
+        """What was taken of each shard is in answers now."""
+        for line, _ in self._active.values():
+            line.mark_shown()
+
     def lose(self, reason: str, reload: int | None = None) -> Lost:
         """Left, as where the replica failed to apply the steps or the log could not be read further."""
         self.lost = True

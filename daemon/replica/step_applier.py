@@ -222,7 +222,7 @@ class StepApplier:
         self._writer, self.listener, self._on_flip, self._on_steps = writer, listener, on_flip, on_steps
         self._version = self._base_records = self._total = 0
         self._watermark: int | None = None
-        self._held = self._held_ms = 0  # most records, newest event time of any state that was shown
+        self._shown_ms = 0  # newest event time of any state that was shown
         self._pending = _Pending([])
 
     @property
@@ -234,7 +234,7 @@ class StepApplier:
     def begin(self, manifest: Manifest) -> None:
         """Continue from a version that has just begun to answer."""
         self._stand(manifest)
-        self._hold()
+        self._mark_shown()
 
     def catch_up(self, manifest: Manifest) -> bool:
         """Continue from a version that lies on the idle side and does not answer yet: take what was shown
@@ -262,7 +262,7 @@ class StepApplier:
         """What was taken by `catch_up` answers: the event times that are new in it."""
         times = np.concatenate([NO_TIMES, *self._pending.times])
         self._pending = _Pending([])
-        self._hold()
+        self._mark_shown()
         return times
 
     def _stand(self, manifest: Manifest) -> None:
@@ -330,7 +330,7 @@ class StepApplier:
         self._pending = _Pending([])
         if pending.taken:
             self._writer.flip_steps(self.model)
-            self._hold()
+            self._mark_shown()
             self._on_flip(self.model, "steps", np.concatenate([NO_TIMES, *pending.times]))
         if pending.relabelled:
             self._writer.relabel(self.model)
@@ -340,14 +340,14 @@ class StepApplier:
         """Its event times but for those of events that were shown before: after a fall back the log is read
         again from a version on, and a learner that started over learns the same events again.
         """
-        steps = given.steps
-        if given.records - (steps.last - steps.first) >= self._held:
-            return steps.timestamps
-        return steps.timestamps[steps.timestamps > self._held_ms]
+        times, records = given.steps.timestamps, given.steps.last - given.steps.first
+        if len(times) == records:
+            return times[given.again :]
+        return times[times > self._shown_ms] if given.again else times
 
-    def _hold(self) -> None:
-        self._held = max(self._held, self._total)
-        self._held_ms = max(self._held_ms, self._watermark or 0)
+    def _mark_shown(self) -> None:
+        self._shown_ms = max(self._shown_ms, self._watermark or 0)
+        self.listener.line.mark_shown()
 
     def _discard(self) -> None:
         """What was taken last is part of a record, or does not fit: nobody sees it."""

@@ -95,3 +95,24 @@ def test_a_new_merged_version_counts_from_what_it_holds(lines: ShardLines) -> No
     offset = lines.begin(4, 103, merged((0, 8, A, 43), (1, 9, B, 60)))
     assert offset is not None
     assert lines.joined
+
+
+def test_what_was_in_answers_is_known_of_each_shard_by_itself(lines: ShardLines) -> None:
+    """A merged version may hold more of one shard than was heard of it, which says nothing of the others."""
+    first, second = begun(lines)
+    assert first(steps(40, 43, cut=True)).again == 0
+    assert second(steps(60, 65)).again == 0
+    lines.mark_shown()
+    lines.begin(4, 133, merged((0, 8, A, 73), (1, 9, B, 60)))
+    lines.mark_shown()
+    second.seq, second.chain = 1, bytes([0, 0] + [ord(B[0])] * 30)
+    assert second(steps(60, 65)).again == 5
+    assert second(steps(65, 70)).again == 0
+
+
+def test_steps_that_were_taken_and_never_shown_are_new_when_they_come_again(lines: ShardLines) -> None:
+    first, _ = begun(lines)
+    first(steps(40, 43))
+    lines.begin(3, 100, merged((0, 7, A, 40), (1, 9, B, 60)))
+    first.seq, first.chain = 1, bytes([0, 0] + [ord(A[0])] * 30)
+    assert first(steps(40, 43)).again == 0
