@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from daemon.catalogs import learner_catalog
 from daemon.cli import main
+from daemon.config import load_config
 from daemon.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE
+from daemon.judging.lists import lists_of_topic
 from daemon.versions.storage import open_store
 from tests.daemon.backfill.place import Place, make_place
 
@@ -58,6 +61,21 @@ def test_the_numbers_are_those_of_validate(place: Place, capfd: pytest.CaptureFi
     assert found["lists"] == entry.measures["impressions"]
     for name in ("map_shown", "hop_auc", "loss", "position_balanced", "clicked_vs_random", "map_clicks"):
         assert newest["measures"][name] == entry.measures[name], name
+
+
+def test_the_window_reaches_to_the_last_record_of_the_topic(tmp_path: Path) -> None:
+    place = make_place(tmp_path)
+    own = ["--config", str(place.file)]
+    assert main(["feed", str(tmp_path / "day0.jsonl"), *own]) == EX_OK
+    config = load_config(place.file)
+    address, catalog = config.stream.to_address(), learner_catalog(config, lambda _: None)
+    before = [one.id for one in lists_of_topic(address, config, catalog)]
+    lines = (json.loads(line) for line in (tmp_path / "day0.jsonl").read_text().splitlines())
+    (held_out,) = (one for one in lines if one["id"] == before[-1])
+    last = held_out | {"id": "the last", "ts": held_out["ts"] + 1_000_000}  # its query is held out
+    (tmp_path / "last.jsonl").write_text(json.dumps(last) + "\n")
+    assert main(["feed", str(tmp_path / "last.jsonl"), *own]) == EX_OK
+    assert [one.id for one in lists_of_topic(address, config, catalog)] == [*before, "the last"]
 
 
 def test_two_processes_come_to_the_numbers_of_one(place: Place, capfd: pytest.CaptureFixture[str]) -> None:

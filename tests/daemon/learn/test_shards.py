@@ -22,6 +22,7 @@ from daemon.look.live import LearnStatus, MergeStatus, status_at, together
 from daemon.look.status import collect
 from daemon.replica.replica import Replica
 from daemon.replica.settings import Flip, Hooks, VersionSource, read_space
+from daemon.replica.view import ModelId
 from daemon.versions.shards import MergeRecord
 from streams.errors import OffsetExpired
 from streams.open import open_source
@@ -138,6 +139,7 @@ def test_answers_never_lose_what_was_learned_when_a_merged_version_comes(
     answers without them, and they are found again."""
     site = sharded_site(tmp_path, embedded(tmp_path), SPARSE, 2, PARTITIONS)
     told: list[Flip] = []
+    answering: list[ModelId] = []
     with sharded(site, 2):
         written = feed(site, 60)
         until(lambda: is_merged(site, written), "there is a version to begin from")
@@ -145,13 +147,17 @@ def test_answers_never_lose_what_was_learned_when_a_merged_version_comes(
         assert found is not None
         config = load_config(site.config, {}, {})
         source = VersionSource(site.versions, Ledger(LocalStore(site.checkpoints)), found[0], config.serving)
-        hooks = Hooks(flipped=told.append)
+
+        def flipped(flip: Flip) -> None:
+            told.append(flip)
+            with replica.read() as view:
+                answering.append(view.model)
 
         def steps() -> Source:
             opened = open_source(site.address.steps)
             return cast("Source", Expiring(opened)) if expired else opened
 
-        replica = Replica("latest", source, QUICK, hooks, steps)
+        replica = Replica("latest", source, QUICK, Hooks(flipped=flipped), steps)
         replica.start()
         try:
             written = feed(site, 400, written, Pace(0.02, most=3))
@@ -166,6 +172,7 @@ def test_answers_never_lose_what_was_learned_when_a_merged_version_comes(
         assert max(behind) > 0, "a merged version answers with what came since"
     times = [int(time) for flip in told for time in flip.event_times]
     assert len(times) == len(set(times)), "each event once"
+    assert answering == [flip.model for flip in told], "an answer names the model that gave it"
 
 
 def stands_at(replica: Replica, records: int) -> bool:
