@@ -23,6 +23,8 @@ R = TypeVar("R")
 
 ATTEMPTS = 5
 """How often in a row, without a piece done between, workers may be lost."""
+LOOK_UP_S = 0.5
+"""A stop that comes just before a thread begins to wait is seen by Python only when the wait ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def _by_processes(
         try:
             running = {pool.submit(_outcome, work, pieces[at]): at for at in left}
             while running:
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                done, _ = wait(running, LOOK_UP_S, FIRST_COMPLETED)
                 for future in done:
                     at = running.pop(future)
                     found = future.result()

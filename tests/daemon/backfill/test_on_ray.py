@@ -139,13 +139,13 @@ def test_a_sweep_on_ray_has_the_numbers_of_one_process_also_after_a_kill(
 
     def kill() -> None:
         folder = place.folder / "sweep-ray" / "settings"
-        until(lambda: len(list(folder.glob("*/versions/*1"))) >= 1, seconds=60)
+        until(lambda: list(folder.glob("*/versions/*1")) and rays_at_work(), seconds=60)
         rays_at_work()[0].kill()
         killed.set()
 
     thread = threading.Thread(target=kill)
     thread.start()
-    slow = ("--workers", "2", "--address", "auto", "--max-events-per-second", "3000")
+    slow = ("--workers", "2", "--address", "auto", "--max-events-per-second", "600")
     on_ray = swept(place, capfd, "sweep-ray", *slow, "--version-events", "1000")
     thread.join()
     assert killed.is_set()

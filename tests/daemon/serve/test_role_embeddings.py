@@ -42,7 +42,8 @@ def role(place: Place) -> Iterator[Role]:
         )
         place.file.write_text(place.file.read_text() + settings)
         role = place.start("serve", env={VARIABLE: "the key"})
-        until(lambda: role.get("/v1/similar?id=o3&alias=latest")[0] == 200, role.said)
+        for alias in ("latest", "stable"):
+            until(lambda: role.get(f"/v1/similar?id=o3&alias={alias}")[0] == 200, role.said)
         yield role
         assert {headers["authorization"] for _, headers in upstream.asked} == {"Bearer the key"}
         assert "the key" not in role.said()
