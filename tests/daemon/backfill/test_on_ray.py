@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -153,6 +154,9 @@ def test_a_sweep_on_ray_has_the_numbers_of_one_process_also_after_a_kill(
 
 
 def rays_at_work() -> list[psutil.Process]:
-    """Workers of Ray that do a piece of work: their names tell which."""
-    below = psutil.Process().children(recursive=True)
-    return [one for one in below if "ray::_piece" in " ".join(one.cmdline())]
+    """Workers of Ray that do a piece of work: their names tell which. One may end while it is looked at."""
+    found = []
+    for one in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            found += [one] if "ray::_piece" in " ".join(one.cmdline()) else []
+    return found
