@@ -119,7 +119,7 @@ class _Reader:
     def _run(self) -> None:
         while not self._done.wait(0.0005):
             began = time.perf_counter()
-            self._catalog.snapshot()
+            _ = self._catalog.current
             self.seconds.append(time.perf_counter() - began)
 
 
@@ -144,9 +144,11 @@ def _record(number: int, vector: np.ndarray, shown: Display) -> OutRecord:
 
 def _newest(catalog: ServingCatalog) -> float:
     """When the newest object of the newest snapshot was put, seconds since the epoch."""
-    snapshot = catalog.snapshot()
-    part = max(snapshot.parts, key=lambda one: one.serial if not one.merged_from else 0)
-    shown = snapshot.display(part.ids[len(part) - 1])
+    snapshot = catalog.current
+    number, part = max(
+        enumerate(snapshot.parts), key=lambda one: one[1].serial if not one[1].merged_from else 0
+    )
+    shown = snapshot.display_at(number, len(part) - 1)
     return float(shown.title) if shown is not None and shown.title else time.time()
 
 
