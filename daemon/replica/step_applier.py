@@ -338,12 +338,16 @@ class StepApplier:
 
     def _new_times(self, given: Apply) -> NDArray[np.int64]:
         """Its event times but for those of events that were shown before: after a fall back the log is read
-        again from a version on, and a learner that started over learns the same events again.
+        again from a version on, and a learner that started over learns the same events again, or others
+        that are newer.
         """
         times, records = given.steps.timestamps, given.steps.last - given.steps.first
-        if len(times) == records:
-            return times[given.again :]
-        return times[times > self._shown_ms] if given.again else times
+        if not given.again:
+            return times
+        shown = times <= self._shown_ms
+        if len(times) == records:  # an event each: those behind what was shown are new, however old
+            shown[given.again :] = False
+        return times[~shown]
 
     def _mark_shown(self) -> None:
         self._shown_ms = max(self._shown_ms, self._watermark or 0)

@@ -176,6 +176,27 @@ def test_an_event_is_told_once_though_the_log_is_read_again_or_it_is_learned_aga
     assert times.tolist() == [1_000_001 + n for n in range(50)]
 
 
+def test_other_events_that_a_learner_learns_in_place_of_those_shown_are_told(world):
+    told = []
+    replica = world.replica(hooks=Hooks(flipped=told.append))
+    replica.start()
+    try:
+        serves(replica, "0")
+        world.learn(20)
+        serves(replica, "0+20")
+        manifest = world.publish()
+        serves(replica, "1")
+        world.learn(20)
+        serves(replica, "1+20")
+        world.restart(manifest.number)
+        world.learn(10, later=5_000)
+        serves(replica, "1+10")
+    finally:
+        replica.close()
+    times = np.concatenate([flip.event_times for flip in told]) - 1_000_001
+    assert times.tolist() == [*range(40), *range(5_020, 5_030)]
+
+
 def test_nobody_sees_half_a_record_also_when_a_form_is_made_meanwhile(world, started):
     replica = started()
     world.learn(20)

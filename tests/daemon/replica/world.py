@@ -61,15 +61,15 @@ class World:
 
     # what the learner does
 
-    def learn(self, events: int = 20, tell: bool = True) -> None:
-        """Steps on random triplets, published as one segment."""
+    def learn(self, events: int = 20, tell: bool = True, later: int = 0) -> None:
+        """Steps on random triplets, published as one segment. later: ms by which their event times are."""
         seed = self.records + 1
         triplets = TripletBatch(*(self.rows(seed * 3 + role, events) for role in range(3)))
         info = self.learner.learn_many(triplets)
         first, self.records = self.records, self.records + events
-        self.watermark = 1_000_000 + self.records
+        self.watermark = 1_000_000 + self.records + later
         self.W_at[self.records] = self.learner.W.copy()
-        times = np.arange(first, self.records) + 1_000_001
+        times = np.arange(first, self.records) + 1_000_001 + later
         none = StepBatch(np.zeros(0, np.float32), self.rows(0, 0), self.rows(0, 0))
         parts = taken_steps(triplets, info) or [none]
         for number, part in enumerate(parts if tell else []):
