@@ -24,6 +24,7 @@ from daemon.exits import EX_OK, EX_UNAVAILABLE
 from daemon.up.supervisor import HANDLER_S
 from tests.daemon.serve.test_role import Place, Role
 from tests.daemon.serve.test_role_writes import learned
+from tests.harness.signals import freeze, kill
 from tests.harness.waiting import until
 
 
@@ -146,7 +147,7 @@ def test_of_a_killed_process_the_others_take_the_connections(place: Place) -> No
     group = group_of(place)
     asked = Load(group.url())
     frozen = group.pids()["serve-0"]
-    os.kill(frozen, signal.SIGSTOP)  # what comes for it now waits in its socket
+    freeze(frozen)  # what comes for it now waits in its socket
     with asked.running(clients=8):
         until(lambda: asked.answers[200] > 20)
         os.kill(frozen, signal.SIGKILL)
@@ -198,7 +199,7 @@ def test_what_is_posted_to_any_process_is_learned_once(place: Place) -> None:
         client.close()
         WriteClient(group.url()).click(shown, "o3")  # sent again, perhaps to the other one
         if number == 20:
-            os.kill(group.pids()["serve-0"], signal.SIGKILL)
+            kill(group.pids()["serve-0"])
     raw = place.folder / "clicks.log.raw"
     assert len(list(raw.iterdir())) >= 2
     for _ in range(2):

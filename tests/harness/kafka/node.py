@@ -14,7 +14,7 @@ from tests.harness.kafka.classes import archive
 from tests.harness.kafka.jars import jars
 from tests.harness.kafka.java import java
 from tests.harness.kafka.lifeline import guard_process, release_process
-from tests.harness.waiting import until
+from tests.harness.signals import freeze
 
 HEAP = "384m"
 STOP_SECONDS = 30.0
@@ -102,9 +102,8 @@ class Node:
 
     def freeze(self) -> None:
         """Let it hang: its connections stay open and nothing answers, from the return of this call on."""
-        self._signal(signal.SIGSTOP)
+        freeze(self.pid)
         self._frozen = True
-        until(self._stands_still, "every thread of the broker stands still")
 
     def thaw(self) -> None:
         """Let a frozen one go on; nothing for one that is not frozen."""
@@ -115,12 +114,6 @@ class Node:
     def said(self) -> str:
         """The end of what it wrote to its log."""
         return self._log.read_text(encoding="utf-8", errors="replace")[-3000:] if self._log.exists() else ""
-
-    def _stands_still(self) -> bool:
-        """Whether no thread runs any more: a signal reaches the threads of a busy machine one by one."""
-        tasks = Path(f"/proc/{self.pid}/task")
-        states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks.iterdir()]
-        return all(state in "TtZX" for state in states)
 
     def _signal(self, number: int) -> None:
         os.kill(self.pid, number)

@@ -11,12 +11,12 @@ import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from checkpoints.manifest import Manifest
 from daemon.exits import EX_OK
 from tests.harness import forked
 from tests.harness.kill.site import Site
+from tests.harness.signals import stands_still
 from tests.harness.waiting import until
 
 START_SECONDS = 120.0
@@ -66,8 +66,7 @@ class Learner(ABC):
 
     def frozen(self) -> bool:
         """Whether it is stopped (SIGSTOP), not merely waiting."""
-        stat = Path(f"/proc/{self.pid}/stat").read_text()
-        return stat.rpartition(")")[2].split()[0] == "T"
+        return stands_still(self.pid, "T")
 
     def url(self) -> str:
         """Where it serves metrics and health, once it has said so."""

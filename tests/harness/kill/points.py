@@ -38,8 +38,14 @@ pid, logs = int(sys.argv[1]), sys.argv[2:]
 connections = [sqlite3.connect(log, timeout=10, isolation_level=None) for log in logs]
 for connection in connections:
     connection.execute("BEGIN IMMEDIATE")
+def stands_still():
+    try:
+        states = [open(f"/proc/{pid}/task/{one}/stat").read() for one in os.listdir(f"/proc/{pid}/task")]
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # a thread has ended meanwhile
+    return all(one.rpartition(")")[2].split()[0] == "T" for one in states)
 os.kill(pid, signal.SIGSTOP)
-while open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "T":
+while not stands_still():
     time.sleep(0.001)
 for connection in connections:
     connection.execute("ROLLBACK")
