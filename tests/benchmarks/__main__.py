@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import time
 
 from tests.benchmarks import (
     ann,
@@ -132,7 +133,9 @@ def main(names: list[str]) -> int:
         "capacity": capacity.figures,
     }
     for name in names or NAMES:
+        began = time.monotonic()
         figures = groups[name]()
+        sys.stderr.write(f"{name}: {(time.monotonic() - began) / 60:.1f} minutes\n")
         record(figures, COMMAND)
         for figure in figures:
             _tell(figure)

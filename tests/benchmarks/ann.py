@@ -102,7 +102,9 @@ def figures(objects: int = QUICK) -> list[Figure]:
         for name, one in (("own", np.eye(384, dtype=np.float32)), ("learned", W)):
             detail |= {f"{name}_{what}": value for what, value in _measured(searcher, one, asked).items()}
             if name == "learned":
-                eigenvalues = np.linalg.eigvalsh(ServingForm.from_matrix(one).matrix)
+                symmetric = ServingForm.from_matrix(one).matrix
+                assert symmetric is not None
+                eigenvalues = np.linalg.eigvalsh(symmetric)
                 detail["learned_eigenvalue_least"] = round(float(eigenvalues[0]), 6)
                 detail["learned_eigenvalue_most"] = round(float(eigenvalues[-1]), 2)
         view = _view(W)

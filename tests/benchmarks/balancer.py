@@ -70,9 +70,9 @@ def _phases(hosts: Hosts, url: str, rounds: int) -> dict[str, float]:
         for name in LAGS:
             role = hosts.roles[name]
             role.process.send_signal(signal.SIGTERM)
-            meanwhile(hosts, lambda process=role.process: process.poll() is not None)  # type: ignore[misc]
+            meanwhile(hosts, lambda process=role.process: process.poll() is not None)
             hosts.start_host(name)
-            meanwhile(hosts, lambda name=name: hosts.answered(name) > 30)  # type: ignore[misc]
+            meanwhile(hosts, lambda name=name: hosts.answered(name) > 30)
 
     def kill() -> None:
         downs = told("one is DOWN")

@@ -32,6 +32,7 @@ STATED = 5
 """Of the figure: how long a form is carried where a share of a core allows no more than one in that time."""
 BASES = (8_000, 80_000)
 QUERIES = 200
+SERVED = ServingConfig.model_validate({})
 WHAT = "the form made anew of the same W, all items, 200 queries"
 
 
@@ -44,7 +45,7 @@ def figures() -> list[Figure]:
 
 
 def _figure(name: str, data: Dataset) -> Figure:
-    learner = untrained(OasisKeys(), data.objects.dim)
+    learner = untrained(OasisKeys.model_validate({}), data.objects.dim)
     assert isinstance(learner, Oasis)
     W = np.asarray(learner.state()["W"])
     rows = np.random.default_rng(0).choice(len(data.mapped), QUERIES, replace=False)
@@ -55,18 +56,18 @@ def _figure(name: str, data: Dataset) -> Figure:
         while learned < base:
             learner.learn_many(*next(batches))
             learned += BATCH
-        form = make_form(learner.W, 1, ServingConfig())
+        form = make_form(learner.W, 1, SERVED)
         norms = form.self_scores(data.mapped)
         queries = data.mapped.take(rows)
         left = form.fold(queries)
-        power = power_of(ServingConfig())
+        power = power_of(SERVED)
         carried = CarriedForm.of(form, W, power, pending=learner.pending)  # it reads both as they change
         for seconds in SECONDS:
             while learned < base + seconds * RATE:
                 learner.learn_many(*next(batches))
                 learned += BATCH
             at = f"{base // 1000}k+{seconds}s"
-            exact = make_form(learner.W, 1, ServingConfig())
+            exact = make_form(learner.W, 1, SERVED)
             found, precision = _compared(carried, norms, exact, data, rows)
             stale = carried_error(left, norms, exact, (queries, data.mapped))
             detail |= {f"left_fold {at}": round(stale.fold, 4), f"left_overlap {at}": round(stale.overlap, 4)}

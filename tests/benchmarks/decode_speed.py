@@ -135,8 +135,8 @@ def _sparse(block: Any, row: int) -> ObjectRef:
 
 def _records(objects: list[list[ObjectRef]]) -> RecordBatch:
     values = [
-        encode_event(Event(f"event-{number}", 1_700_000_000_000 + number, *three))
-        for number, three in enumerate(objects)
+        encode_event(Event(f"event-{number}", 1_700_000_000_000 + number, query, clicked, skipped))
+        for number, (query, clicked, skipped) in enumerate(objects)
     ]
     n = len(values)
     return RecordBatch(0, list(range(n)), [0] * n, list(values), [None] * n, [()] * n)

@@ -76,11 +76,8 @@ class Case:
         return f"{self.kind}_{'kafka' if self.broker else 'log'}"
 
 
-CASES = tuple(
-    Case(kind, dim, items, broker)
-    for broker in (False, True)
-    for kind, dim, items in (("dense", 1_000, 10_000), ("sparse", 10_000, 20_000))
-)
+SHAPES: tuple[tuple[Kind, int, int], ...] = (("dense", 1_000, 10_000), ("sparse", 10_000, 20_000))
+CASES = tuple(Case(*shape, broker) for broker in (False, True) for shape in SHAPES)
 
 
 def figures(cases: Sequence[Case] = CASES, rate: float = RATE, cores: int = 0) -> list[Figure]:

@@ -55,7 +55,7 @@ def catching_up() -> Figure:
             rates.append(CATCH_UP / (time.perf_counter() - began))
             catalog.close()
     against = f"a topic of {CATCH_UP:,} puts, d = {DIM} dense, embedded log"
-    detail = {"lowest": round(min(rates)), "highest": round(max(rates))}
+    detail: dict[str, float] = {"lowest": round(min(rates)), "highest": round(max(rates))}
     return Figure("items_puts_per_second", round(float(np.median(rates))), "1/s", against, len(rates), detail)
 
 

@@ -89,7 +89,8 @@ class _Connection:
     """One connection kept open; opened anew after any failure."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._address, self._socket = (host, port), None
+        self._address = host, port
+        self._socket: socket.socket | None = None
         self._head = f"Host: {host}\r\nContent-Type: application/json\r\n"
 
     def ask(self, path: str, body: bytes) -> tuple[int, str]:

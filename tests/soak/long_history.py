@@ -184,10 +184,10 @@ def cost_of(config: Path) -> Cost:
                     found.csv_bytes = len(body) if path.endswith("csv") else found.csv_bytes
             found.resident_mb[role] = _resident_mb(process.pid)
     for words in (["status"], ["models", "list"], ["curves"]):
-        then = os.times()
+        begun = os.times()
         subprocess.run(command(config, words), cwd=ROOT, check=True, capture_output=True, timeout=WAIT_S)
         now = os.times()
-        spent = now.children_user + now.children_system - then.children_user - then.children_system
+        spent = now.children_user + now.children_system - begun.children_user - begun.children_system
         found.asked_s[f"tripletd {' '.join(words)}"] = round(spent, 2)
     return found
 

@@ -248,12 +248,12 @@ def main() -> None:
         return
     if asked.known:
         for count in asked.lists:
-            found = known(asked.set, count, asked.clicks)
-            for kind, values in found.items():
+            in_common = known(asked.set, count, asked.clicks)
+            for kind, values in in_common.items():
                 tenths = " / ".join(f"{one:.2f}" for one in np.quantile(values, [0.1, 0.5, 0.9]))
                 print(f"{asked.set}, {count:,} lists, {kind}: {tenths}")
-            above = np.searchsorted(np.sort(found["never clicked"]), found["clicked"]).mean()
-            print(f"area under the curve {above / len(found['never clicked']):.2f}")
+            above = np.searchsorted(np.sort(in_common["never clicked"]), in_common["clicked"]).mean()
+            print(f"area under the curve {above / len(in_common['never clicked']):.2f}")
         return
     for count, how, pairs in measured(asked.set, asked.lists, asked.queries, clicks=asked.clicks):
         found = ", ".join(f"{kind} {ap:+.3f} / {p10:+.3f}" for kind, (ap, p10) in pairs.items())

@@ -29,25 +29,27 @@ VERSIONS = (250, 500, 1_000, 1_500, 2_000, 3_000, 4_000, 6_000, 8_000, 12_000, 1
 SERVED = Giving(1.5, 0.3)
 QUERIES = 400
 
-Statistic = Callable[[Floats, Floats, ShownLists], Floats]
+Given = Floats | npt.NDArray[np.float64]
+Preferred = npt.NDArray[np.float64]
+Statistic = Callable[[Given, Given, ShownLists], Preferred]
 """Scores of one ranking, of another, and the lists -> how much more users prefer the first, [-1, 1]."""
 
 
-def by_scores(own: Floats, other: Floats, lists: ShownLists) -> Floats:
+def by_scores(own: Given, other: Given, lists: ShownLists) -> Preferred:
     """By standardised scores inside each list: the mean over clicked objects of what the two give them,
     less what the places of clicks before lead to expect. Lists are all as long.
     """
     return _above_expected(_standardised(own) - _standardised(other), lists)
 
 
-def by_ranks(own: Floats, other: Floats, lists: ShownLists) -> Floats:
+def by_ranks(own: Given, other: Given, lists: ShownLists) -> Preferred:
     """The same by ranks inside each list."""
     ranks = (np.argsort(np.argsort(one, axis=1), axis=1) for one in (own, other))
     first, second = (_standardised(one.astype(np.float32)) for one in ranks)
     return _above_expected(first - second, lists)
 
 
-def by_gaps(own: Floats, other: Floats, lists: ShownLists) -> Floats:
+def by_gaps(own: Given, other: Given, lists: ShownLists) -> Preferred:
     """By how far apart two objects are scored, as `differences` by which is above: scores are standardised
     over all lists, so that what is surely in order weighs more. Lists are all as long.
     """
@@ -63,20 +65,20 @@ def by_gaps(own: Floats, other: Floats, lists: ShownLists) -> Floats:
     return np.asarray(found / np.maximum(widest, max(float(np.median(widest)), 1e-6)))
 
 
-def _spread(scores: Floats) -> Floats:
+def _spread(scores: Given) -> Given:
     centred = scores - scores.mean(axis=1, keepdims=True)
     centred = centred - centred.mean(axis=0)
     return np.asarray(centred / np.sqrt(np.mean(centred**2)))
 
 
-def _standardised(scores: Floats) -> Floats:
+def _standardised(scores: Given) -> Given:
     centred = scores - scores.mean(axis=1, keepdims=True)
     return np.asarray(centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12))
 
 
-def _above_expected(apart: Floats, lists: ShownLists) -> Floats:
+def _above_expected(apart: Given, lists: ShownLists) -> Preferred:
     apart = apart - apart.mean(axis=0)
-    before = np.cumsum(lists.clicked, axis=0) - lists.clicked + 1e-3
+    before = np.cumsum(lists.clicked, axis=0, dtype=np.float64) - lists.clicked + 1e-3
     expected = (before * apart).sum(axis=1) / before.sum(axis=1)
     above = apart - expected[:, None]
     found = np.where(lists.clicked, above, 0).sum(axis=1) / lists.clicked.sum(axis=1)
@@ -155,7 +157,8 @@ def signs(name: str, clicks: str, share: float, seed: int, up_to: int) -> Iterat
         ("half of the columns, lists of the own ranking", coarse, before),
         ("the own ranking to the ninth power, its lists", lambda rows: own(rows) ** 9, before),
     ):
-        pair = np.subtract(*(judge(one, data.labels, who.judged[:QUERIES]).pair for one in (scores, own)))
+        newest, base = (judge(one, data.labels, who.judged[:QUERIES]).pair for one in (scores, own))
+        pair = np.subtract(newest, base)
         found = (f"{way} {_z(one, scores, own, held):+.1f}" for way, one in STATISTICS.items())
         yield f"{what}: mAP {pair[0]:+.3f}, P@10 {pair[1]:+.3f}; z by {', '.join(found)}"
 

@@ -86,15 +86,16 @@ def measured(name: str, lists: int, apart: npt.NDArray[np.bool_], queries: int) 
     held, clicks = without.held[of_kind], shown(without.held_clicks[of_kind])
     zero = of_lists(own, held)
     for how in FORMS:
-        found = []
+        inside: list[Pair] = []
+        outside: list[Pair] = []
         for learned in (without, everything):
             scores = scores_of(learned.form(how), learned.space.Z)
-            for place, rows in places.items():
-                mean_ap, p10 = (np.array(judge(scores, data.labels, rows).pair) - before[place]).tolist()
-                found.append((mean_ap, p10))
+            for place, found in (("inside", inside), ("outside", outside)):
+                pair = np.array(judge(scores, data.labels, places[place]).pair) - before[place]
+                found.append((float(pair[0]), float(pair[1])))
         ranked = of_lists(scores_of(without.form(how), without.space.Z), held)
         values = by_cluster(differences(ranked, zero, clicks), held[:, 0].tolist())
-        yield Measured(how, *found, Preference.of(values))
+        yield Measured(how, inside[0], outside[0], inside[1], outside[1], Preference.of(values))
 
 
 def main() -> None:
@@ -110,8 +111,8 @@ def main() -> None:
     asked = parser.parse_args()
     for share in asked.share:
         if asked.purity:
-            of_class, inside = purity(asked.set, share)
-            print(f"{asked.set}, {share:g} of the catalog: {of_class:.2f} of one class, {inside:.2f} of it")
+            of_class, of_it = purity(asked.set, share)
+            print(f"{asked.set}, {share:g} of the catalog: {of_class:.2f} of one class, {of_it:.2f} of it")
             continue
         for seed in asked.seeds:
             data = load(asked.set)

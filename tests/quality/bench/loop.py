@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from learners import OasisSoftmax, OasisSoftmaxConfig
-from learners.block import DenseBlock
+from learners.block import DenseBlock, TripletBatch
 from learners.maps.base import Start
 from streams.feed.options import FeedSettings
 from tests.quality.bench.geometry import Space
@@ -76,4 +76,4 @@ class Learner:
             return
         for start in range(0, rows.shape[1], AT_ONCE):
             part = rows[:, start : start + AT_ONCE]
-            self._both.learn_many(*(DenseBlock(self._space.Z[one]) for one in part))
+            self._both.learn_many(TripletBatch(*(DenseBlock(self._space.Z[one]) for one in part)))

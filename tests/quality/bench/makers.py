@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from daemon.validate.comparing import told_by_order
 from daemon.validate.evidence import (
@@ -128,7 +129,7 @@ def either(name: str, clicks: str, seed: int, up_to: int) -> Iterator[str]:
     own = own_scores(data.joined())
     base = np.array(judge(own, data.labels, who.judged[:QUERIES]).pair)
 
-    def told(scores: Scores, lists: Ints, users: int) -> Floats:
+    def told(scores: Scores, lists: Ints, users: int) -> npt.NDArray[np.float64]:
         found = Users(data, clicks, seed + users, who).look(lists, up_to)
         one, other = of_lists(scores, found.held), of_lists(own, found.held)
         return differences(one, other, shown(found.held_clicks))
@@ -156,11 +157,11 @@ def _rankings(data: RawSet, who: Split, clicks: str, seed: int) -> Iterator[tupl
         yield f"learned from {count:,} lists", scores_of(learned.form(SERVED), learned.space.Z)
 
 
-def _z(values: Floats) -> float:
+def _z(values: npt.NDArray[np.float64]) -> float:
     return float(values.mean() / values.std() * np.sqrt(len(values)))
 
 
-def _promoted(values: Floats) -> str:
+def _promoted(values: npt.NDArray[np.float64]) -> str:
     test = NOTHING_SEEN
     for place, one in enumerate(values.tolist(), 1):
         test = test.take([one], HORIZON)

@@ -35,10 +35,11 @@ VERSIONS = (
     *range(250, 2_001, 250), 3_000, 4_000, 6_000, 8_000, 12_000, 16_000, 24_000, 32_000,
     48_000, 64_000, 96_000, 128_000,
 )  # fmt: skip
-WINDOW = ValidateConfig().window
+_DEFAULTS = ValidateConfig.model_validate({})
+WINDOW = _DEFAULTS.window
 LEAST_JUDGED = 50
 """As many lists are held out before any version is judged."""
-RULE = EvidenceRule(ValidateConfig().alpha, WINDOW)
+RULE = EvidenceRule(_DEFAULTS.alpha, WINDOW)
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def _batch(X: Floats, pairs: Ints, rng: np.random.Generator) -> Batch:
 def _unit_back(rows: Floats, gradient: Floats) -> tuple[Floats, Floats]:
     """Rows at unit length, and the gradient by the rows of a gradient by the unit rows."""
     norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
-    units = rows / norms
+    units = np.asarray(rows / norms, np.float32)
     return units, (gradient - units * (gradient * units).sum(1, keepdims=True)) / norms
 
 
@@ -196,7 +196,7 @@ def query_side(A: Floats, batch: Batch, margin: float) -> tuple[float, Floats]:
     left = q @ A
     behind = np.maximum((unit(left) * (s - c)).sum(1) + np.float32(margin), 0)
     violated = (behind > 0)[:, None]
-    by_left = _unit_back(left, np.where(violated, s - c, 0).astype(np.float32) / len(q))[1]
+    by_left = _unit_back(left, np.where(violated, s - c, 0).astype(np.float32) / np.float32(len(q)))[1]
     return float(behind.mean()), np.asarray(q.T @ by_left, np.float32)
 
 

@@ -42,7 +42,7 @@ def cascade(same: Bools, rng: np.random.Generator) -> Bools:
     """`tests.quality.clicks.cascade` for many lists."""
     clicked = rng.random(same.shape) < np.where(same, SAME, OTHER)
     stops = clicked & (rng.random(same.shape) < SATISFIED)
-    before = np.cumsum(stops, axis=1) - stops
+    before: Ints = np.cumsum(stops, axis=1) - stops
     return clicked & (before == 0)
 
 
