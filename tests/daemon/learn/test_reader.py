@@ -20,6 +20,8 @@ from streams.source import RecordBatch, Source, TopicIdentity
 from tests.daemon.learn.conftest import DIM, Site, make_events
 from tests.harness.waiting import until
 
+WAIT = 60.0
+"""Seconds: only keeps a broken reader from hanging its test."""
 DECODER = BatchDecoder(SpaceSpec("default", (ViewSpec("x", "dense", DIM),)), None, "triplets")
 
 
@@ -80,7 +82,7 @@ def test_batches_come_in_order_and_read_ahead_is_bounded() -> None:
         assert source.polls == QUEUED_BATCHES + 1  # one waits for room
         seen = []
         while len(seen) < 20:
-            ready = reader.get(5.0)
+            ready = reader.get(WAIT)
             assert ready is not None
             seen.append(ready.polled.offsets[0])
     assert seen == list(range(1, 21))
@@ -94,7 +96,7 @@ def test_a_loop_that_stands_still_for_long_misses_nothing(monkeypatch: pytest.Mo
         until(lambda: reader._queue.qsize() == QUEUED_BATCHES)
         before = pulse.beats
         until(lambda: pulse.beats > before + 20)  # it has tried in vain to hand over many times
-        seen = [reader.get(5.0).polled.offsets[0] for _ in range(10)]
+        seen = [reader.get(WAIT).polled.offsets[0] for _ in range(10)]
     assert seen == list(range(1, 11))
 
 
@@ -114,21 +116,25 @@ def test_an_error_of_the_thread_reaches_the_loop_after_what_was_read() -> None:
         return one_record(number)
 
     with reader_of(Scripted(poll)) as reader:
-        assert [reader.get(5.0).polled.offsets[0] for _ in range(2)] == [1, 2]
+        assert [reader.get(WAIT).polled.offsets[0] for _ in range(2)] == [1, 2]
         reader._thread.join(30)
         with pytest.raises(OffsetExpired):
             reader.get(0.05)
 
 
 def test_unavailable_storage_is_waited_for() -> None:
+    seen = threading.Event()
+
     def poll(number: int) -> RecordBatch:
         if number == 1:
             raise StreamUnavailable("busy")
+        assert seen.wait(WAIT)
         return one_record(number)
 
     with reader_of(Scripted(poll)) as reader:
         until(lambda: reader.trouble is not None)
-        assert reader.get(10.0) is not None
+        seen.set()
+        assert reader.get(WAIT) is not None
         assert reader.trouble is None
 
 
@@ -187,7 +193,7 @@ def test_what_was_reached_is_told_once_all_of_it_was_taken() -> None:
     with reader_of(source) as reader:
         until(lambda: source.polls > 2)
         assert reader.reached() is None
-        assert reader.get(5.0) is not None
+        assert reader.get(WAIT) is not None
         until(lambda: reader.reached() == {0: 4})
 
 
@@ -226,7 +232,7 @@ def test_the_stream_itself(site: Site) -> None:
     with reader_of(open_source(site.address), most=7) as reader:
         values: list[bytes | None] = []
         while len(values) < 25:
-            ready = reader.get(5.0)
+            ready = reader.get(WAIT)
             assert ready is not None
             assert ready.records <= 7
             values += ready.polled.values
@@ -261,7 +267,7 @@ def test_partitions_that_are_added_come_after_word_of_them_and_nothing_is_read_t
         clock=time.monotonic,
     )
     reader.start()
-    found = [reader.get(5.0) for _ in range(5)]
+    found = [reader.get(WAIT) for _ in range(5)]
     reader.stop()
     assert reader.ended(30.0)
     assert [one.partitions if isinstance(one, Growth) else one.polled.partition for one in found] == [

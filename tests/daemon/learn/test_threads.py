@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from daemon.dead_letters import DeadLetterWriter
+from daemon.learn import housekeeping
 from daemon.learn.housekeeping import Housekeeper, LogBounds
 from daemon.learn.loop import end_threads
 from daemon.learn.observe import STALL_SECONDS, StreamReadiness
@@ -51,6 +52,13 @@ def end(housekeeper: Housekeeper) -> None:
     assert housekeeper.ended(30.0)
 
 
+@pytest.fixture
+def asks_when_hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once a second as well, which the test may be too slow to see."""
+    monkeypatch.setattr(housekeeping, "BOUNDS_EVERY_S", 1e6)
+
+
+@pytest.mark.usefixtures("asks_when_hurried")
 def test_bounds_are_asked_for_at_once_and_again_when_hurried() -> None:
     source = Asked(lambda number: {0: (0, number)})
     housekeeper = housekeeper_of(source)
@@ -66,6 +74,7 @@ def test_bounds_are_asked_for_at_once_and_again_when_hurried() -> None:
     assert source.closed.is_set()
 
 
+@pytest.mark.usefixtures("asks_when_hurried")
 def test_a_stream_that_is_away_is_told_of_and_asked_again() -> None:
     def bounds(number: int) -> dict[int, tuple[int, int]]:
         if number == 1:
@@ -82,6 +91,7 @@ def test_a_stream_that_is_away_is_told_of_and_asked_again() -> None:
     end(housekeeper)
 
 
+@pytest.mark.usefixtures("asks_when_hurried")
 def test_a_transaction_is_open_since_the_same_one_was_first_seen() -> None:
     source = Asked(lambda _: {0: (0, 5), 1: (0, 5)})
     source.held = {0: HeldBack(5, 9), 1: HeldBack(5, 6)}
@@ -157,11 +167,15 @@ LETTER = DeadLetter("t", 0, 7, "not_msgpack", "why", b"x")
 
 
 def test_letters_are_delivered_once_durable_however_often_they_are_refused() -> None:
+    reported = set[str | None]()
+
     def refuse_twice(number: int) -> None:
+        if number > 1:  # the reason before it, which is gone once there is another, is told
+            until(lambda: f"dead letters cannot be written: busy {number - 1}" in reported)
         if number < 3:
             raise StreamUnavailable(f"busy {number}")
 
-    sink, reported = Writes(refuse_twice), set[str | None]()
+    sink = Writes(refuse_twice)
     letters = letters_to(sink)
     assert letters.deliver([LETTER], reported.add, lambda: False)
     assert sink.sends == 3
