@@ -46,6 +46,7 @@ from daemon.up.restarts import (
 )
 from daemon.up.role_process import TRIPLETD, RoleProcess
 from daemon.up.supervisor import RoleSpec, Supervisor, UpHealth
+from tests.harness.signals import stands_still
 from tests.harness.waiting import until
 
 PYTHON = (sys.executable,)
@@ -146,11 +147,12 @@ def supervise(
     on_change: Callable[[Sequence[RoleReport]], None] = lambda reports: None,
     at_stake: Callable[[], bool] = lambda: True,
     log: Recorder | None = None,
+    start: type[RoleProcess] = RoleProcess,
 ) -> tuple[int, Recorder]:
     log = log or Recorder()
     supervisor = Supervisor(
         specs,
-        lambda spec: RoleProcess(spec.name, spec.arguments, prefix=False, program=PYTHON),
+        lambda spec: start(spec.name, spec.arguments, prefix=False, program=PYTHON),
         signals or Signals(),
         log,
         policy=policy,
@@ -219,11 +221,24 @@ def test_while_there_is_nothing_to_answer_with_a_refusal_ends_all_at_once() -> N
     assert (log.count("started"), log.count("failed, giving up")) == (2, 1)
 
 
-def test_when_every_role_is_refused_it_ends_at_once_with_the_code_of_the_first() -> None:
+def test_when_every_role_is_refused_it_ends_at_once_with_the_code_of_the_first(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+
+    def first_is_down(reports: Sequence[RoleReport]) -> None:
+        if reports[0].state == "down":
+            told.touch()
+
+    second = f"""
+        import pathlib, time
+        while not pathlib.Path({str(told)!r}).exists():
+            time.sleep(0.01)
+        raise SystemExit(65)
+    """
     code, log = supervise(
         role("a", "raise SystemExit(78)"),
-        role("b", "import time; time.sleep(0.5); raise SystemExit(65)"),
+        role("b", second),
         policy=RestartPolicy(),
+        on_change=first_is_down,
     )
     assert code == EX_CONFIG
     assert log.count("started") == 2
@@ -234,17 +249,18 @@ def test_a_role_that_fails_again_and_again_takes_nobody_along(tmp_path: Path) ->
     seen: list[Sequence[RoleReport]] = []
     signals = Signals()
 
-    def stop_when_both() -> None:
-        until(lambda: answered.exists() and seen[-1][0].failures > 5)
-        signals.request_stop()
+    def stop_after_both(reports: Sequence[RoleReport]) -> None:
+        seen.append(reports)
+        # Between two tries: one that is ending by itself as it is stopped would end all with its code.
+        if answered.exists() and reports[0].failures > 5 and reports[0].state == "waiting":
+            signals.request_stop()
 
-    threading.Thread(target=stop_when_both).start()
     code, log = supervise(
         role("learn", "raise SystemExit(69)"),
-        role("serve", ANSWERING.format(path=str(answered)) + "; time.sleep(60)"),
+        role("serve", ANSWERING.format(path=str(answered)) + "; time.sleep(600)"),
         policy=QUICK,
         signals=signals,
-        on_change=seen.append,
+        on_change=stop_after_both,
     )
     assert code == 0
     assert {reports[1].state for reports in seen} == {"running"}
@@ -340,7 +356,8 @@ def test_the_usual_port_of_up_may_be_taken_one_that_was_chosen_may_not() -> None
     assert refused.value.code == EX_UNAVAILABLE
 
 
-def test_what_up_says_of_itself_is_read_as_status_and_as_readiness() -> None:
+def test_what_up_says_of_itself_is_read_as_status_and_as_readiness(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daemon.look.live._TIMEOUT_S", 60.0)  # on a busy machine half a second is soon over
     log = Recorder()
     with ExitStack() as stack:
         health = UpHealth(stack, HttpConfig(up_port=0), "/here", log)
@@ -387,7 +404,16 @@ def test_a_role_that_ends_all_stops_the_others() -> None:
 
 def test_a_stop_reaches_every_role_and_the_stubborn_are_killed(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
-    signals = Signals()
+    signals, log = Signals(), Recorder()
+
+    class Meanwhile(RoleProcess):
+        """The first that is waited for: the other one has ended by then, however long that takes it."""
+
+        def finish(self, timeout_s: float) -> int:
+            if self.name == "a":
+                pids = {fields["role"]: fields["pid"] for event, fields in log.lines if event == "started"}
+                until(lambda: not alive(pids["b"]), "b stops")
+            return super().finish(timeout_s)
 
     def stop_when_ready() -> None:
         until(ready.exists)
@@ -395,7 +421,7 @@ def test_a_stop_reaches_every_role_and_the_stubborn_are_killed(tmp_path: Path) -
 
     threading.Thread(target=stop_when_ready).start()
     spec = role("a", STUBBORN.format(path=str(ready)))
-    code, log = supervise(spec, role("b", PATIENT), grace_s=0.5, signals=signals)
+    code, _ = supervise(spec, role("b", PATIENT), grace_s=0.5, signals=signals, log=log, start=Meanwhile)
     assert code == EX_TEMPFAIL
     assert [log.count(what) for what in ("stopping", "stopped", "did not stop cleanly")] == [1, 1, 1]
 
@@ -411,7 +437,9 @@ def test_a_role_stopped_before_it_had_a_handler_has_stopped_cleanly() -> None:
 def test_prefixed_lines_carry_the_roles_name(capfd: pytest.CaptureFixture[str]) -> None:
     script = "import sys; sys.stderr.write('one\\ntwo'); print('data')"
     process = RoleProcess("learn", ("-c", script), prefix=True, program=PYTHON)
-    assert process.finish(10.0) == 0
+    assert process.finish(60.0) == 0
+    assert process._reader is not None
+    process._reader.join(60.0)  # `finish` waits for a moment: another process may hold that stream open
     out, err = capfd.readouterr()
     assert err == "learn    | one\nlearn    | two\n"
     assert out == "data\n"
@@ -566,12 +594,8 @@ def test_what_up_hands_on_ends_no_role_that_is_still_starting(number: signal.Sig
 
 
 def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
     # A killed parent leaves its child to init, or to nobody in a container: a zombie has ended.
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return not stands_still(pid, "ZX")
 
 
 def test_a_role_starts_where_folders_bear_the_packages_names(tmp_path):
