@@ -28,6 +28,12 @@ from streams.open import delete_topic, ensure_topic, open_sink, retain
 from streams.source import OutRecord, parse_address
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Roles are waited for: on a busy machine half a second is soon over."""
+    monkeypatch.setattr("daemon.look.live._TIMEOUT_S", 60.0)
+
+
 def measures(value: float, events: int) -> dict[str, Any]:
     return {
         "events": events,

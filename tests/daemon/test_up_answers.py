@@ -19,6 +19,12 @@ from tests.harness.waiting import until
 pytestmark = pytest.mark.kill
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`status` waits for roles: on a busy machine half a second is soon over."""
+    monkeypatch.setattr("daemon.look.live._TIMEOUT_S", 60.0)
+
+
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[UpShop]:
     made = UpShop(tmp_path)
@@ -43,6 +49,9 @@ def test_a_learner_that_is_refused_stays_down_alone_and_is_told_everywhere(
     assert (told["role"], told["exit"]) == ("learn", 65)
     assert "--accept-log" in told["reason"]
     assert up.process.poll() is None
+    until(
+        lambda: "is down" in shop.get(shop.up_port, "/readyz")[1], up.said
+    )  # a moment after its log says so
     ready, why = shop.get(shop.up_port, "/readyz")
     assert ready == 503
     assert why.startswith("learn is down: ")
