@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import re
 import threading
 import time
@@ -97,8 +96,7 @@ class UpShop(Place):
 
 def down(up: Role) -> list[dict[str, Any]]:
     """What `up` told of roles that stay down."""
-    lines = [json.loads(line) for line in up.said().splitlines() if line.startswith("{")]
-    return [line for line in lines if line["event"].startswith("failed; it stays down")]
+    return [line for line in up.lines() if line["event"].startswith("failed; it stays down")]
 
 
 class Asker:
