@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -21,6 +21,7 @@ import pytest
 from daemon.cli import main
 from daemon.client import WriteClient
 from daemon.exits import EX_OK, EX_UNAVAILABLE
+from daemon.serve.start import HANDOVER_S
 from daemon.up.supervisor import HANDLER_S
 from tests.daemon.serve.test_role import Place, Role
 from tests.daemon.serve.test_role_writes import learned
@@ -43,19 +44,18 @@ class Group(Role):
     def __init__(self, role: Role) -> None:
         super().__init__(role.process, role.log)
 
-    def lines(self, event: str) -> list[dict[str, object]]:
-        lines = [json.loads(line) for line in self.said().splitlines() if line.startswith("{")]
-        return [line for line in lines if line["event"] == event]
+    def those(self, event: str) -> list[dict[str, object]]:
+        return [line for line in self.lines() if line["event"] == event]
 
     def pids(self) -> dict[str, int]:
         """The process now, by name."""
-        return {str(line["role"]): int(str(line["pid"])) for line in self.lines("started")}
+        return {str(line["role"]): int(str(line["pid"])) for line in self.those("started")}
 
     def ready_ones(self) -> Counter[str]:
-        return Counter(str(line["role"]) for line in self.lines("ready"))
+        return Counter(str(line["role"]) for line in self.those("ready"))
 
     def own_urls(self) -> dict[str, str]:
-        told = self.lines("answering, with metrics, health and the page")
+        told = self.those("answering, with metrics, health and the page")
         return {str(line["role"]): str(line["url"]) for line in told}
 
 
@@ -67,6 +67,10 @@ def group_of(place: Place, *words: str) -> Group:
     return group
 
 
+SLOW_S = HANDOVER_S / 2
+"""A client that stood still for so long itself connects anew: one that ends hangs up on who is quiet."""
+
+
 class Load:
     """Clients of the shared port, half of them with connections that are kept; every answer is counted."""
 
@@ -75,11 +79,13 @@ class Load:
         self._host, self._port = str(parts.hostname), int(parts.port or 0)
         self.answers: Counter[int] = Counter()
         self.failed: list[str] = []
+        self._inside, self._clients, self._answered = 0, 0, time.monotonic()
         self._lock = threading.Lock()
         self._ended = threading.Event()
 
     @contextmanager
     def running(self, clients: int = 4) -> Iterator[None]:
+        self._clients = clients
         threads = [threading.Thread(target=self._ask, args=(number % 2 == 0,)) for number in range(clients)]
         for one in threads:
             one.start()
@@ -90,18 +96,30 @@ class Load:
             for one in threads:
                 one.join()
 
+    def all_wait(self) -> bool:
+        """Whether every client waits for an answer, and none has come for a while."""
+        return self._inside == self._clients and time.monotonic() - self._answered > 1.0
+
     def _ask(self, keeps: bool) -> None:
-        connection = HTTPConnection(self._host, self._port, timeout=10)
+        connection = HTTPConnection(self._host, self._port, timeout=60)
+        answered = time.monotonic()
         while not self._ended.is_set():
+            if time.monotonic() - answered > SLOW_S:
+                connection.close()
+            with self._lock:
+                self._inside += 1
             try:
                 connection.request("GET", "/v1/similar?id=o1&k=3")
                 answer = connection.getresponse()
                 answer.read()
+                answered = self._answered = time.monotonic()
                 with self._lock:
                     self.answers[answer.status] += 1
             except (OSError, HTTPException) as error:
                 self.failed.append(repr(error))
                 connection.close()
+            with self._lock:
+                self._inside -= 1
             if not keeps:
                 connection.close()
             time.sleep(0.005)
@@ -124,6 +142,15 @@ def test_no_question_fails_while_all_processes_are_started_again(place: Place) -
     assert group.stop() == EX_OK
 
 
+def answer_of(url: str) -> bytes:
+    """Its body; of an error, too: who is ready may still be loading one of its names."""
+    try:
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return bytes(answer.read())
+    except urllib.error.HTTPError as error:
+        return bytes(error.read())
+
+
 def test_up_hands_the_request_on_to_its_servers_and_its_learner(place: Place) -> None:
     place.feed(20, seed=1)
     place.learn()
@@ -134,12 +161,12 @@ def test_up_hands_the_request_on_to_its_servers_and_its_learner(place: Place) ->
     until(lambda: group.ready_ones()["serve-0"] == group.ready_ones()["serve-1"] == 1, group.said)
     place.feed(5, seed=2)
     learned_of = f"{group.own_urls()['serve-0']}/v1/similar?id=o1&alias=latest"
-    until(lambda: b'"version":"1+' in urllib.request.urlopen(learned_of, timeout=10).read())
+    until(lambda: b'"version":"1+' in answer_of(learned_of), group.said)
     until(lambda: time.monotonic() > begun + HANDLER_S)
     group.process.send_signal(signal.SIGUSR1)
     until(lambda: group.ready_ones()["serve-0"] == group.ready_ones()["serve-1"] == 2, group.said)
     until(lambda: place.newest().number > before, group.said)
-    assert len([one for one in group.lines("started") if one["role"] in ("learn", "serve")]) == 2
+    assert len([one for one in group.those("started") if one["role"] in ("learn", "serve")]) == 2
     assert group.stop() == EX_OK
 
 
@@ -149,7 +176,8 @@ def test_of_a_killed_process_the_others_take_the_connections(place: Place) -> No
     frozen = group.pids()["serve-0"]
     freeze(frozen)  # what comes for it now waits in its socket
     with asked.running(clients=8):
-        until(lambda: asked.answers[200] > 20)
+        # Once in sixteen times all connections that are kept are with the frozen one, and soon all clients.
+        until(lambda: asked.answers[200] > 20 or asked.all_wait())
         os.kill(frozen, signal.SIGKILL)
         until(lambda: group.ready_ones()["serve-0"] == 2, group.said)
     assert set(asked.answers) == {200}
@@ -158,7 +186,7 @@ def test_of_a_killed_process_the_others_take_the_connections(place: Place) -> No
 
 
 def test_each_process_says_how_it_is_on_a_port_of_its_own(place: Place) -> None:
-    group = group_of(place, "--set", "serve.drain=2s")
+    group = group_of(place, "--set", "serve.drain=10s")  # time enough to ask who is ending
     urls = group.own_urls()
     assert len(set(urls.values()) | {group.url()}) == 3
     for name, pid in group.pids().items():
@@ -168,7 +196,7 @@ def test_each_process_says_how_it_is_on_a_port_of_its_own(place: Place) -> None:
         found = re.search(r"^process_start_time_seconds (\S+)", text, re.MULTILINE)
         assert found is not None, pid
     os.kill(group.pids()["serve-1"], signal.SIGTERM)
-    until(lambda: bool(group.lines("draining")), group.said)
+    until(lambda: bool(group.those("draining")), group.said)
     connection = HTTPConnection(urls["serve-1"].removeprefix("http://"), timeout=10)
     connection.request("GET", "/readyz")
     answer = connection.getresponse()
