@@ -52,6 +52,7 @@ def test_of_two_servers_a_monotonic_client_never_goes_back(place: Place) -> None
     threads = [threading.Thread(target=ask, args=(number,)) for number in (0, 1)]
     for one in threads:
         one.start()
+    until(lambda: all(found), "both have an answer of the first state")
     for seed in (2, 3, 4):
         place.feed(20, seed=seed)
         place.learn()
