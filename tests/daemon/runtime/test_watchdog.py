@@ -14,6 +14,8 @@ import pytest
 
 from daemon.exits import EX_SOFTWARE
 from daemon.runtime.watchdog import TURN_S, Pulse, Watchdog
+from tests.harness.signals import stands_still
+from tests.harness.waiting import until
 
 ROOT = Path(__file__).parents[3]
 
@@ -146,30 +148,33 @@ def test_a_thread_that_spins_is_noticed() -> None:
 
 
 def test_a_suspended_process_is_not_stuck() -> None:
-    """Suspended for longer than the limit, between two beats, and the second one comes late."""
+    """Suspended for longer than the limit, between two beats, and the second one comes late. It suspends
+    itself, so that no turn of its watchdog waits for another process."""
     process = child(
         """
-        import sys
+        import os, signal, time
         from daemon.runtime.watchdog import Watchdog
-        dog = Watchdog(5.0)
+        class Counting(Watchdog):
+            turns = 0
+            def turn(self):
+                super().turn()
+                self.turns += 1
+            def wait(self, count):
+                begun = self.turns
+                while self.turns < begun + count:
+                    time.sleep(0.05)
+        dog = Counting(5.0)
         with dog:
             dog.watch("the loop").beat("a turn")
-            print("beaten", flush=True)
-            sys.stdin.readline()
+            dog.wait(1)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            dog.wait(2)
             print("done", flush=True)
         """,
-        stdin=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
-    assert process.stdout is not None
-    assert process.stdin is not None
-    assert process.stdout.readline() == b"beaten\n"
-    time.sleep(1.0)
-    process.send_signal(signal.SIGSTOP)
+    until(lambda: stands_still(process.pid, "T"), "it is suspended")
     time.sleep(6.0)
     process.send_signal(signal.SIGCONT)
-    time.sleep(1.0)
-    process.stdin.write(b"\n")
-    process.stdin.flush()
-    assert process.stdout.readline() == b"done\n"
-    assert process.wait(60) == 0
+    out, _ = process.communicate(timeout=60)
+    assert (out, process.returncode) == (b"done\n", 0)
