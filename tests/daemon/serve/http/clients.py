@@ -8,6 +8,8 @@ import time
 from daemon.serve.http import HttpLimits
 
 QUESTION = b'{"x": [1, 2, 3, 4]}'
+PATIENT = HttpLimits(answer_s=60.0, queue_wait_s=60.0)
+"""The usual sizes, and time enough for a question that a test holds up while others come."""
 SMALL = HttpLimits(
     body_bytes=10_000,
     head_bytes=4_000,

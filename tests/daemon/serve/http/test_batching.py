@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from daemon.serve.http.batching import Batcher, Job, PassTimes, take_pass
 from daemon.serve.http.errors import Problem
 from daemon.serve.http.limits import HttpMetrics
 from daemon.serve.query import Answers, Query, QueryError
+from tests.daemon.serve.http.clients import PATIENT
 from tests.daemon.serve.http.toy import Served, ToySearcher, read_all, running
 from tests.harness.waiting import until
 
@@ -83,18 +86,18 @@ def hold(served: Served) -> None:
 
 def waiting(served: Served, count: int) -> None:
     """Until that many queries wait in the queue."""
-    for _ in range(500):
-        if served.metric("tripletd_http_waiting_queries") == count:
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{served.metric('tripletd_http_waiting_queries')} wait, not {count}")
+
+    def waits() -> float:
+        return served.metric("tripletd_http_waiting_queries")
+
+    until(lambda: waits() == count, lambda: f"{waits()} wait, not {count}", 20.0)
 
 
 def test_what_waits_shares_one_pass_per_alias() -> None:
-    with running() as served:
+    with running(PATIENT) as served:
         hold(served)
         first = Crowd(served, [QUESTION])
-        assert served.searcher.entered.wait(10)
+        assert served.searcher.entered.wait(30)
         bodies = [
             {"id": f"o{n % 10}", "k": 1 + n % 3, "alias": ("latest", "stable")[n % 2]} for n in range(20)
         ]
@@ -113,10 +116,10 @@ def test_what_waits_shares_one_pass_per_alias() -> None:
 
 
 def test_a_full_queue_answers_503_at_once_and_empties_again() -> None:
-    with running(HttpLimits(queue=3)) as served:
+    with running(replace(PATIENT, queue=3)) as served:
         hold(served)
         stuck = Crowd(served, [QUESTION])
-        assert served.searcher.entered.wait(10)
+        assert served.searcher.entered.wait(30)
         crowd = Crowd(served, [QUESTION] * 3)
         waiting(served, 3)
         status, answer, headers = served.ask("POST", "/v1/similar", QUESTION)
@@ -140,21 +143,22 @@ def test_how_long_queries_take_is_told_by_the_passes_before() -> None:
 
 
 def test_a_queue_that_would_take_too_long_answers_503_before_it_is_full() -> None:
-    with running(HttpLimits(queue=100, queue_wait_s=0.2, pass_queries=1)) as served:
+    with running(replace(PATIENT, queue=100, queue_wait_s=0.2, pass_queries=1)) as served:
         hold(served)
         first = Crowd(served, [QUESTION])
-        assert served.searcher.entered.wait(10)
+        assert served.searcher.entered.wait(30)
         until(lambda held=time.monotonic(): time.monotonic() > held + 0.3)  # type: ignore[misc]
         served.searcher.gate.set()
         assert first.join()[0][0] == 200  # it took 0.3 s, and another one will as well
         hold(served)
         stuck = Crowd(served, [QUESTION])
-        assert served.searcher.entered.wait(10)
+        assert served.searcher.entered.wait(30)
         crowd = Crowd(served, [QUESTION])
         waiting(served, 1)
         status, answer, headers = served.ask("POST", "/v1/similar", QUESTION)
         assert (status, answer["error"]["code"], headers["retry-after"]) == (503, "queue_full", "1")
-        assert "for about 0." in answer["error"]["message"]
+        (about,) = re.findall(r"for about (\S+) s", answer["error"]["message"])
+        assert float(about) >= 0.3
         assert served.metric("tripletd_http_shed_total", bound="wait") == 1
         served.searcher.gate.set()
         assert [status for status, _ in stuck.join() + crowd.join()] == [200, 200]
@@ -164,17 +168,29 @@ def test_a_queue_that_would_take_too_long_answers_503_before_it_is_full() -> Non
 EACH_S, ASKED_S, ANSWER_S = 0.002, 2.0, 0.3
 
 
-async def surge(queue_wait_s: float) -> tuple[int, list[float]]:
-    """Twice as many questions as there is time for: how many were answered, and after how long each."""
+@dataclass(frozen=True)
+class Surge:
+    """After how long each one was answered that was, and how many there was time for in all."""
+
+    took: list[float]
+    able: float
+
+
+async def surge(queue_wait_s: float) -> Surge:
+    """Twice as many questions as there is time for, or more: a busy machine takes longer for each."""
     loop = asyncio.get_running_loop()
     limits = HttpLimits(queue=100_000, answer_s=ANSWER_S, queue_wait_s=queue_wait_s)
+    spent: list[float] = []
 
     class Slow(ToySearcher):
         def search(self, alias: str, queries: Sequence[Query], between: Callable[[], None]) -> Answers:
+            began = time.monotonic()
             for _ in queries:
                 between()
                 time.sleep(EACH_S)
-            return super().search(alias, queries, between)
+            found = super().search(alias, queries, between)
+            spent.extend([(time.monotonic() - began) / len(queries)] * len(queries))
+            return found
 
     batcher = Batcher(Slow(), limits, HttpMetrics(CollectorRegistry()))
     batcher.start()
@@ -192,23 +208,27 @@ async def surge(queue_wait_s: float) -> tuple[int, list[float]]:
         await asyncio.sleep(0.001)
     await asyncio.gather(*asked)
     batcher.close()
-    return len(asked), took
+    return Surge(took, ASKED_S * len(spent) / sum(spent))
 
 
 def test_of_twice_what_it_can_do_a_server_still_does_what_it_can() -> None:
-    asked, took = asyncio.run(surge(queue_wait_s=0.1))
-    able = asked / 2
-    assert len(took) > 0.6 * able
-    assert max(took) < ANSWER_S
-    _, unbounded = asyncio.run(surge(queue_wait_s=1e9))
-    assert len(unbounded) < 0.5 * able  # it computes for those who have gone: else nothing was tried
+    """In one of three tries: a busy machine may stand still in the others."""
+    tried: list[tuple[float, float, float]] = []
+    for _ in range(3):
+        bounded, unbounded = (asyncio.run(surge(queue_wait_s)) for queue_wait_s in (0.1, 1e9))
+        shares = [len(one.took) / one.able for one in (bounded, unbounded)]
+        tried.append((shares[0], shares[1], max(bounded.took, default=0.0)))
+        # Without a bound it computes for those who have gone: else nothing was tried.
+        if shares[0] > 0.6 and shares[1] < 0.5 and tried[-1][2] < ANSWER_S:
+            return
+    raise AssertionError(tried)
 
 
 def test_a_stuck_search_is_503_and_health_still_answers() -> None:
     with running(HttpLimits(answer_s=1.0)) as served:
         hold(served)
         first = Crowd(served, [QUESTION])
-        assert served.searcher.entered.wait(10)
+        assert served.searcher.entered.wait(30)
         answers = first.join() + Crowd(served, [QUESTION] * 2).join()
         assert [(status, answer["error"]["code"]) for status, answer in answers] == [(503, "too_slow")] * 3
         assert served.ask("GET", "/livez")[0] == 200
@@ -230,7 +250,7 @@ def test_a_failing_search_is_500_with_an_id_and_never_a_trace() -> None:
 
 
 def test_one_question_that_breaks_the_search_spoils_no_other() -> None:
-    with running() as served:
+    with running(PATIENT) as served:
         poison = {"id": "o9"}
 
         def fails(queries: Sequence[Query]) -> Exception | None:
@@ -238,7 +258,7 @@ def test_one_question_that_breaks_the_search_spoils_no_other() -> None:
 
         hold(served)
         first = Crowd(served, [QUESTION])
-        assert served.searcher.entered.wait(10)
+        assert served.searcher.entered.wait(30)
         crowd = Crowd(served, [QUESTION, poison, {"id": "o1"}])
         waiting(served, 3)
         served.searcher.fails = fails
@@ -259,10 +279,10 @@ def test_an_alias_that_cannot_answer_is_503_with_the_reason() -> None:
 
 
 def test_questions_that_wait_when_the_server_ends_are_answered() -> None:
-    with running(HttpLimits(drain_s=10.0, answer_s=10.0)) as served:
+    with running(replace(PATIENT, drain_s=60.0)) as served:
         hold(served)
         first = Crowd(served, [QUESTION])
-        assert served.searcher.entered.wait(10)
+        assert served.searcher.entered.wait(30)
         crowd = Crowd(served, [QUESTION] * 2)
         waiting(served, 2)
         threading.Timer(0.3, served.searcher.gate.set).start()
@@ -296,9 +316,14 @@ def test_a_stuck_search_shows_in_its_pulse() -> None:
             await batcher.ask("latest", [Query(id="o1")])
         assert (pulse.doing, pulse.is_patient) == ("searching", False)
         searcher.gate.set()
-        await batcher.ask("latest", [Query(id="o1")])
+        for _ in range(20):
+            with suppress(Problem):  # too late once more: the machine is busy
+                await batcher.ask("latest", [Query(id="o1")])
+                break
+        else:
+            raise AssertionError("it answers no more")
         batcher.close()
-        assert pulse.is_patient
+        until(lambda: pulse.is_patient)
 
     asyncio.run(use())
 
@@ -325,7 +350,7 @@ def test_a_long_search_shows_life_and_ends_when_nobody_waits() -> None:
 
 
 def test_a_client_that_hangs_up_does_not_hold_the_others() -> None:
-    with running() as served:
+    with running(PATIENT) as served:
         hold(served)
         body = json.dumps(QUESTION).encode()
         request = b"POST /v1/similar HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (
@@ -337,7 +362,7 @@ def test_a_client_that_hangs_up_does_not_hold_the_others() -> None:
             connection.sendall(request)
             connection.close()
         crowd = Crowd(served, [QUESTION] * 2)
-        assert served.searcher.entered.wait(10)
+        assert served.searcher.entered.wait(30)
         served.searcher.gate.set()
         assert [status for status, _ in crowd.join()] == [200, 200]
         with served.connect() as connection:
