@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from structlog.testing import capture_logs
 
 from daemon.exits import EX_OK
@@ -10,6 +11,8 @@ from streams.steps.segment import RankOneSteps
 from tests.daemon.kafka.shop import Shop
 from tests.daemon.learn.steplog.following import bodies, followed, segments, values_of
 from tests.harness.kafka.control import create_topic
+
+pytestmark = pytest.mark.usefixtures("steps_are_waited_for")
 
 
 def assert_every_version_told(shop: Shop) -> None:

@@ -88,6 +88,7 @@ def test_a_version_is_served_in_its_form(algorithm: str, tmp_path: Path) -> None
     assert np.array_equal(after, again), "read back as it was made"
 
 
+@pytest.mark.usefixtures("steps_are_waited_for")
 def test_a_copy_that_takes_the_steps_has_the_bits_of_every_version(algorithm: str, tmp_path: Path) -> None:
     site = site_of(algorithm, tmp_path / "site")
     for start in range(0, 90, 30):

@@ -62,6 +62,7 @@ def assert_replayed(site: Site, first: int, last: int, config: OasisConfig) -> N
         assert W.tobytes() == site.versions.load(number).arrays["W"].tobytes()
 
 
+@pytest.mark.usefixtures("steps_are_waited_for")
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 def test_replaying_the_step_log_gives_every_version(new_site: Sites, kind: str, config: OasisConfig) -> None:
@@ -87,6 +88,7 @@ def test_replaying_the_step_log_gives_every_version(new_site: Sites, kind: str, 
     assert any(body.project for body in steps) == bool(config.psd_every)
 
 
+@pytest.mark.usefixtures("steps_are_waited_for")
 def test_a_restart_is_another_epoch_that_begins_at_the_version_it_goes_on_from(new_site: Sites) -> None:
     site = new_site(log=True)
     site.feed(make_events(40))
@@ -156,6 +158,7 @@ def test_whatever_lies_where_the_step_log_should_be_the_learner_learns(new_site:
     assert site.newest().counters["records"] == (120 if what == "a damaged log" else 60)
 
 
+@pytest.mark.usefixtures("steps_are_waited_for")
 def test_retention_leaves_what_a_replica_of_the_last_version_but_one_needs(new_site: Sites) -> None:
     site = new_site(log=True)
     site.feed(make_events(200))
