@@ -57,10 +57,15 @@ WAYS: tuple[Way, ...] = (silent, half_a_header, idle_after_an_answer, half_a_bod
 def crowd(port: int, way: Way, count: int = CROWD) -> Iterator[None]:
     """So many connections that stay while the block runs, as far as they are let."""
     with ExitStack() as held:
+        asked: list[socket.socket] = []
         for _ in range(count):
             one = held.enter_context(socket.create_connection((HOST, port), timeout=30))
             with suppress(OSError):
                 way(one)
+            asked += [one] if way is does_not_read else []
+        for one in asked:
+            with suppress(OSError):
+                one.recv(1, socket.MSG_PEEK)  # until its answer is there, it does not only stay
         yield
 
 
