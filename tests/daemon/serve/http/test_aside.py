@@ -9,11 +9,12 @@ import pytest
 
 from daemon.serve.http.errors import Problem
 from daemon.serve.http.offload import BoundedThreads
+from tests.harness.waiting import until
 
 
 def test_results_and_errors_come_back() -> None:
     async def use() -> None:
-        aside = BoundedThreads(2, 10.0)
+        aside = BoundedThreads(2, 60.0)
         assert await asyncio.gather(*(aside.run(lambda n=n: n * n) for n in range(20))) == [
             n * n for n in range(20)
         ]
@@ -37,6 +38,7 @@ def test_one_that_never_ends_is_503_and_counts_until_it_ends() -> None:
             with pytest.raises(Problem, match="did not finish within") as told:
                 await aside.run(stuck)
             assert told.value.status == 503
+        until(lambda: running, "its thread has begun")
         assert running == [1]
         release.set()
         for _ in range(100):
@@ -51,18 +53,21 @@ def test_one_that_never_ends_is_503_and_counts_until_it_ends() -> None:
 
 
 def test_no_more_than_so_many_run_at_once() -> None:
-    most, now, lock = [0], [0], threading.Lock()
+    most, now, lock, full = [0], [0], threading.Lock(), threading.Event()
 
     def count() -> None:
         with lock:
             now[0] += 1
             most[0] = max(most[0], now[0])
+            if now[0] == 3:
+                full.set()
+        full.wait(30)  # the first ones for each other, however late their threads begin
         threading.Event().wait(0.005)
         with lock:
             now[0] -= 1
 
     async def use() -> None:
-        aside = BoundedThreads(3, 10.0)
+        aside = BoundedThreads(3, 60.0)
         await asyncio.gather(*(aside.run(count) for _ in range(30)))
 
     asyncio.run(use())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 
 from daemon.serve.http import HttpLimits
 from tests.benchmarks.load import Load, beside, summary
@@ -27,7 +28,13 @@ def test_every_question_is_asked_once_and_kept_with_its_answer(served: Served) -
 def test_a_server_that_stands_still_shows_in_every_question_that_was_due() -> None:
     with running() as served:
         served.searcher.gate.clear()
-        threading.Timer(1.0, served.searcher.gate.set).start()
+
+        def stand_still() -> None:
+            served.searcher.entered.wait(30)  # from the first question on, however late that is
+            time.sleep(1.0)
+            served.searcher.gate.set()
+
+        threading.Thread(target=stand_still).start()
         asked = Load(HOST, served.port, QUESTIONS, rate=50, seconds=0.8, connections=2).run()
     assert len(asked) == 40
     # A load that waits for answers before it asks again would have had two slow ones, one per connection.

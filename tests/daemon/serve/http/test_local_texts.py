@@ -158,4 +158,5 @@ def test_a_model_that_is_too_slow_gives_the_next_a_turn(
         assert (status, answer["error"]["code"]) == (504, "model_slow")
         held.go.set()
         until(lambda: ask(served, model="shop-doc", input="lamp")[0] == 200, "it answers again")
-    assert held.runs == [[0], [0]]
+    # Also "lamp" may have been too slow, and asked again: each of these has one text.
+    assert {tuple(rows) for rows in held.runs} == {(0,)}
