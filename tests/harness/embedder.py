@@ -60,7 +60,9 @@ def embedding(embed: Embed) -> Iterator[Embedder]:
     app = Starlette(routes=[Route("/v1/embeddings", one.embeddings, methods=["POST"])])
     listening = socket.create_server(("127.0.0.1", 0))
     one.url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", http="httptools"))
+    # Whoever stood still for a while finds its connection as it was.
+    config = uvicorn.Config(app, log_config=None, lifespan="off", http="httptools", timeout_keep_alive=600)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     until(lambda: server.started, "the upstream has started")

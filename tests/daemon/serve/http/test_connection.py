@@ -121,7 +121,6 @@ def test_an_endless_chunked_body_is_413(strict: Served) -> None:
 def test_a_large_body_to_a_route_that_needs_a_token_is_not_read(strict: Served) -> None:
     with strict.connect() as connection:
         connection.sendall(post(b"", 9_000).replace(b"/v1/similar", b"/v1/models/gc"))
-        connection.settimeout(5)
         assert connection.recv(100).startswith(b"HTTP/1.1 401")
 
 
