@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -283,6 +284,7 @@ def test_norms_are_made_in_pieces_that_rest_once_somebody_has_asked() -> None:
     searcher, _ = searcher_of(items, view_of(learned(11)))
     slept = list[float]()
     searcher._pace._sleep = slept.append  # type: ignore[method-assign,assignment]
+    searcher._pace._clock = itertools.count(0, 1e-6).__next__  # type: ignore[method-assign]
     searcher.prepare(view_of(learned(12)))
     assert slept == []
     searcher.search("latest", [Query(id="a1", k=1)])
