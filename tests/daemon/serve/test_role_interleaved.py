@@ -38,7 +38,8 @@ def test_from_two_versions_to_the_outcome_of_a_click(place: Place, monkeypatch: 
     role = place.start("serve", "--set", "serve.aliases=stable,latest,own")
     try:
         until(lambda: role.get("/readyz")[0] == 200, role.said)
-        until(lambda: role.get("/v1/similar?id=o1&alias=latest")[0] == 200, role.said)
+        for alias in ("latest", "own"):
+            until(lambda alias=alias: role.get(f"/v1/similar?id=o1&alias={alias}")[0] == 200, role.said)
         wanted: list[dict[str, object]] = []
         expected: dict[str, float] = {}
         for number in range(40):
