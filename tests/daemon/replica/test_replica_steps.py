@@ -204,8 +204,9 @@ def test_nobody_sees_half_a_record_also_when_a_form_is_made_meanwhile(world, sta
     before = world.W_at[20]
     until(lambda: formed_at(replica) == 20, "refined")
     rest = in_two(world)
+    until(lambda: replica._follower._writer.unshown, "the first half is there, and what was made is shown")
+    refined = replica.status().swaps["refine"]
     for _ in range(3):
-        refined = replica.status().swaps["refine"]
         replica.prepare_again()
         time.sleep(0.15)
         W, model = W_of(replica)
