@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ import pytest
 from daemon.exits import EX_OK
 from tests.daemon.serve.test_role import Place, Role
 from tests.harness.balancer import FALL, FILE, INTER_S, Clients, balancer
+from tests.harness.kafka.ports import free_ports
 from tests.harness.s3_server import BUCKET, S3Server
 from tests.harness.waiting import until
 
@@ -35,7 +35,7 @@ class Hosts(Place):
         kept = f'path = "s3://{BUCKET}/{prefix}/shop"\nendpoint = "{s3.url}"'
         text = self.file.read_text().replace("[checkpoints]", f"[checkpoints]\n{kept}")
         self.file.write_text(f"{text}[steps]\nenabled = false\n")
-        self.ports = {name: _free_port() for name in LAGS}
+        self.ports = dict(zip(LAGS, free_ports(len(LAGS)), strict=True))
         self.roles = dict[str, Role]()
         self._seed, self.learned_at = 0, 0.0
 
@@ -64,12 +64,6 @@ class Hosts(Place):
             page = answer.read().decode()
         found = re.findall(r'tripletd_http_requests_total\{route="/v1/similar",status="200"\} (\S+)', page)
         return sum(map(float, found))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
