@@ -19,6 +19,7 @@ from daemon.exits import EX_CANTCREAT, EX_CONFIG, EX_OK, EX_USAGE
 from daemon.look.live import FeedStatus, role_status
 from tests.daemon.test_feed_command import events_of, impressions_of
 from tests.harness import forked
+from tests.harness.log_lines import json_lines
 from tests.harness.waiting import until
 
 COMMAND = [sys.executable, "-m", "daemon"]
@@ -142,11 +143,8 @@ def test_it_runs_and_tells_until_it_is_stopped(site: Path) -> None:
         write(site, *(view(number) for number in range(20)), *(click(number) for number in range(10)))
         write(site, {"event": "scroll"}, view(1))
         until(lambda: len(fed(site)[0]) > 0 if (site / "clicks.log").exists() else False, seconds=60)
-        port = int(url.rpartition(":")[2])
-        status = role_status("127.0.0.1", port)
-        assert isinstance(status, FeedStatus)
+        status = until(lambda: _status(url, records=32), "all records are read")
         assert status.not_ready is None
-        assert status.records == 32
         assert "lists fed" in status.line()
         with urllib.request.urlopen(f"{url}/metrics") as page:
             told = page.read().decode()
@@ -176,15 +174,14 @@ def test_it_tells_how_likely_ranks_are_examined(site: Path) -> None:
     with (site / "said").open("wb") as said:
         process = forked.Popen(command, stderr=said)
     try:
-        port = int(until(lambda: _url(site / "said"), seconds=60).rpartition(":")[2])
+        url = until(lambda: _url(site / "said"), seconds=60)
 
         def examined() -> FeedStatus | None:
-            status = role_status("127.0.0.1", port)
-            assert isinstance(status, FeedStatus)
-            return status if status.examination else None
+            status = _status(url)
+            return status if status is not None and status.examination else None
 
         status = until(examined, seconds=60)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+        with urllib.request.urlopen(f"{url}/metrics") as page:
             told = page.read().decode()
     finally:
         os.kill(process.pid, signal.SIGTERM)
@@ -196,8 +193,14 @@ def test_it_tells_how_likely_ranks_are_examined(site: Path) -> None:
     assert "tripletd_feed_examination_lists" in told
 
 
+def _status(url: str, records: int = 0) -> FeedStatus | None:
+    """What it says once it has read so many records; None also where it takes half a second to answer."""
+    status = role_status("127.0.0.1", int(url.rpartition(":")[2]))
+    return status if isinstance(status, FeedStatus) and status.records >= records else None
+
+
 def _url(said: Path) -> str | None:
-    lines = [json.loads(line) for line in said.read_text().splitlines() if line.startswith("{")]
+    lines = json_lines(said.read_text())
     ready = any(line["event"] == "ready" for line in lines)
     return next((line["url"] for line in lines if ready and "url" in line), None)
 

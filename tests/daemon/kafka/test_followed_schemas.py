@@ -26,6 +26,7 @@ from tests.daemon.test_follow import TS, caught_up, fed, site
 from tests.harness import forked
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import create_topic, fresh_topic
+from tests.harness.log_lines import json_lines
 from tests.harness.schema_registry import RegistryServer
 from tests.harness.waiting import until
 
@@ -207,8 +208,7 @@ def test_protobuf_through_a_mapping_waits_for_a_registry_that_is_away(
         process = forked.Popen(command, stderr=stderr)
 
     def lines(text: str) -> list[dict[str, Any]]:
-        found = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
-        return [line for line in found if text in line["event"]]
+        return [line for line in json_lines(log.read_text()) if text in line["event"]]
 
     try:
         (waits,) = until(lambda: lines("not ready"), log.read_text, 120)

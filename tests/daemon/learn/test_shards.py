@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,7 +15,7 @@ from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from checkpoints.versions import VersionStore
 from daemon.cli import main
-from daemon.config import load_config
+from daemon.config import Config, load_config
 from daemon.exits import EX_CONFIG, EX_OK
 from daemon.look.live import LearnStatus, MergeStatus, status_at, together
 from daemon.look.status import collect
@@ -34,6 +33,7 @@ from tests.harness.kill.events import Feeder, Pace
 from tests.harness.kill.learners import catch_up
 from tests.harness.kill.shards import check_merged, merged_end, sharded, sharded_site
 from tests.harness.kill.site import SPARSE, Site, embedded
+from tests.harness.log_lines import json_lines
 from tests.harness.waiting import until
 
 PARTITIONS = 3
@@ -160,7 +160,10 @@ def test_answers_never_lose_what_was_learned_when_a_merged_version_comes(
         replica = Replica("latest", source, QUICK, Hooks(flipped=flipped), steps)
         replica.start()
         try:
-            written = feed(site, 400, written, Pace(0.02, most=3))
+            for upto in range(400, 4000, 100):
+                written = feed(site, upto, written, Pace(0.02, most=3))
+                if sum(flip.result == "version" for flip in told) > 3:  # a busy machine merges less often
+                    break
             until(lambda: stands_at(replica, written), "all is followed")
         finally:
             replica.close()
@@ -211,28 +214,33 @@ def test_status_and_page_know_each_shard_and_what_they_do_together(tmp_path: Pat
         ports = ports_of(site)
         config = load_config(site.config, {"http.merge_port": ports["merge"]}, {})
         until(lambda: is_merged(site, written), "all is merged")
-        shards = {f"shard {k}": status_at(config.http, ports[f"learn-{k}"]) for k in (0, 1)}
+        shards = {f"shard {k}": answer(config, ports[f"learn-{k}"]) for k in (0, 1)}
         found = together({name: one for name, one in shards.items() if isinstance(one, LearnStatus)})
         assert found is not None
         assert sum(found.events.values()) + sum(found.dead_letters.values()) >= written
         assert found.not_ready is None
-        picture = collect(config)
+        picture = until(lambda: (one := collect(config))["live"]["merge"] is not None and one, "it answers")
         assert picture["live"].keys() == {"merge", "learn-0", "learn-1", "validate", "serve"}
         merge = picture["live"]["merge"]
         assert isinstance(merge, MergeStatus)
         assert merge.merges > 0
         assert "versions merged since its start" in merge.line()
         nothing_waits = {"0": 0, "1": 0}  # which it sees at its next look
-        until(lambda: status_at(config.http, ports["merge"]).unmerged == nothing_waits, "nothing waits")
+        until(lambda: answer(config, ports["merge"]).unmerged == nothing_waits, "nothing waits")
         run.running[1].kill()
         gone = together({"shard 0": shards["shard 0"], "shard 1": status_at(config.http, ports["learn-1"])})
         assert gone is not None
         assert gone.not_ready == "shard 1 does not answer"
 
 
+def answer(config: Config, port: int) -> Any:
+    """The status of a process that is there: on a busy machine it may take longer than is waited for one."""
+    return until(lambda: status_at(config.http, port), "it answers")
+
+
 def ports_of(site: Site) -> dict[str, int]:
     """The port of each process, by the role that its log lines name."""
-    lines = (json.loads(line) for line in site.stderr.read_text().splitlines() if line.startswith("{"))
+    lines = json_lines(site.stderr.read_text())
     return {line["role"]: urlsplit(line["url"]).port or 0 for line in lines if "url" in line}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from checkpoints.manifest import Manifest
 from daemon.exits import EX_OK
 from tests.harness import forked
 from tests.harness.kill.site import Site
+from tests.harness.log_lines import json_lines
 from tests.harness.signals import stands_still
 from tests.harness.waiting import until
 
@@ -71,10 +71,12 @@ class Learner(ABC):
     def url(self) -> str:
         """Where it serves metrics and health, once it has said so."""
         if not self._url:
-            wait_until(lambda: '"url"' in self.said(), self)
-            lines = (json.loads(line) for line in self.said().splitlines() if line.startswith("{"))
-            self._url = next(line["url"] for line in lines if "url" in line)
+            wait_until(self._told_url, self)
+            self._url = self._told_url()
         return self._url
+
+    def _told_url(self) -> str:
+        return next((str(line["url"]) for line in json_lines(self.said()) if "url" in line), "")
 
     def get(self, path: str) -> tuple[int, str]:
         """Status and text of a page."""
