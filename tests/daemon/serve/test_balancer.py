@@ -60,7 +60,7 @@ class Hosts(Place):
 
     def answered(self, name: str) -> float:
         """Questions that a server has answered since it was started."""
-        with urllib.request.urlopen(f"http://{self.address(name)}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{self.address(name)}/metrics", timeout=60) as answer:
             page = answer.read().decode()
         found = re.findall(r'tripletd_http_requests_total\{route="/v1/similar",status="200"\} (\S+)', page)
         return sum(map(float, found))
@@ -99,6 +99,7 @@ def test_a_rolling_restart_and_a_kill_fail_no_question_and_nobody_goes_back(host
         clients, said = Clients(url, QUESTION, PINNED), hosts.folder / "haproxy.log"
         with clients.asking():
             meanwhile(hosts, lambda: all(hosts.answered(name) > 50 for name in LAGS))
+            meanwhile(hosts, lambda: clients.those(pinned=False)[0].went_back > 0)  # else nothing was tried
             for name in LAGS:  # one host after another, the next when the balancer asks this one again
                 role = hosts.roles[name]
                 role.process.send_signal(signal.SIGTERM)
@@ -109,10 +110,11 @@ def test_a_rolling_restart_and_a_kill_fail_no_question_and_nobody_goes_back(host
             killed = hosts.roles["one"].process
             killed.kill()
             killed.wait()
-            meanwhile(hosts, lambda: said.read_text().count("Server servers/one is DOWN") == 2)
+            # A check that a busy machine kept waiting may have told so before.
+            states = re.compile("Server servers/one is (UP|DOWN)")
+            meanwhile(hosts, lambda: states.findall(said.read_text())[-1] == "DOWN")
             asked = clients.answered
             meanwhile(hosts, lambda: clients.answered > asked + 100)
     assert [one.failed for one in clients.each] == [[]] * len(PINNED)
     assert [one.went_back for one in clients.those(pinned=True)] == [0] * sum(PINNED)
-    assert clients.those(pinned=False)[0].went_back > 0  # else nothing was tried
     assert all(one.answers[-1][1] > one.answers[0][1] for one in clients.each)
