@@ -103,7 +103,7 @@ def test_a_clock_that_jumps_changes_nothing_but_timestamps(tmp_path: Path) -> No
         Feeder(site, 4),
         Process(site, program=("-m", "tests.harness.kill.patched", "jumping_clock")) as learner,
     ):
-        wait_until(lambda: len(site.versions.versions()) > 40, learner, seconds=60)
+        wait_until(lambda: len(site.versions.versions()) > 40, learner)
         learner.signal(signal.SIGTERM)
         assert learner.wait() == EX_OK, learner.said()
     versions = [site.versions.manifest(number) for number in site.versions.versions()]
