@@ -21,7 +21,9 @@ MEANWHILE = 500
 
 
 class SlowFiles(Files):
-    """Every fsync waits for `gate`, or `seconds` when that comes first."""
+    """Every fsync waits for `gate`, or `seconds` when that comes first. waiting: one does; not one that found
+    the gate open, which may be on its way still when the gate is closed.
+    """
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -29,9 +31,10 @@ class SlowFiles(Files):
         self.waiting = threading.Event()
 
     def fsync(self, fd: int) -> None:
-        self.waiting.set()
-        self.gate.wait(self.seconds)
-        self.waiting.clear()
+        if not self.gate.is_set():
+            self.waiting.set()
+            self.gate.wait(self.seconds)
+            self.waiting.clear()
         super().fsync(fd)
 
 
