@@ -22,6 +22,7 @@ from tests.harness.kill.events import Pace
 from tests.harness.kill.forks import Forks
 from tests.harness.kill.learners import Learner, catch_up, wait_until
 from tests.harness.kill.letters import Letters
+from tests.harness.kill.points import freeze_while_nobody_writes
 from tests.harness.kill.random_kills import Plan, random_kills, same_effect
 from tests.harness.kill.shards import random_kills_of_shards
 from tests.harness.kill.site import DENSE, KEYED, SPARSE, SYMMETRIC, Site, embedded, make_site
@@ -229,7 +230,7 @@ def _frozen(at: Buckets, site: Site) -> None:
             return held.struck > 0
 
         wait_until(is_held, first)
-        first.signal(signal.SIGSTOP)
+        freeze_while_nobody_writes(first.pid, site.address.path)
         with at.forks(site) as second:
             wait_until(site.versions.listing.claims, second)
             written = site.versions.versions()[-1]

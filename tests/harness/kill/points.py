@@ -74,7 +74,7 @@ class Fuse:
             if self.act != "freeze":
                 os._exit(KILLED)
             if self.log is not None:
-                freeze_while_nobody_writes(self.log)
+                freeze_while_nobody_writes(os.getpid(), self.log)
             else:  # to this thread: sent to the process, another takes it, and this one runs on for a moment
                 signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
@@ -89,15 +89,15 @@ class Fuse:
         return wrapped
 
 
-def freeze_while_nobody_writes(log: str) -> None:
-    """Freeze this process while none of its threads is writing to the embedded log or to that of its steps.
+def freeze_while_nobody_writes(pid: int, log: str) -> None:
+    """Freeze a process while none of its threads is writing to the embedded log or to that of its steps.
 
     Frozen amid a write it would hold a log's lock, and everybody else would wait for it.
 
-    Another process takes the locks, stops this one and lets go: no thread here can begin to write in between.
+    Another process takes the locks, stops it and lets go: none of its threads can begin to write in between.
     """
     logs = [one for one in (log, f"{log}.steps") if Path(one).exists()]
-    subprocess.run([sys.executable, "-S", "-c", FREEZER, str(os.getpid()), *logs], check=True)
+    subprocess.run([sys.executable, "-S", "-c", FREEZER, str(pid), *logs], check=True)
 
 
 class FusedDisk:
