@@ -73,9 +73,8 @@ def newest(site: Site, number: int) -> Manifest:
 
 
 def total_shown(watched: Watched) -> int:
-    """How many records what answers holds."""
-    model = watched.replica.status().model
-    return 0 if model is None else model.total
+    """How many records the newest state holds whose W was seen: the replica tells of it a moment before."""
+    return watched.seen[-1][0].model.total if watched.seen else 0
 
 
 def whole(version: Version) -> np.ndarray:
