@@ -80,6 +80,7 @@ class Feeder:
         self._thread = threading.Thread(target=self._run)
         self._last: Sequence[OutRecord] = ()
         self.written = 0  # distinct events
+        self.in_doubt = 0  # sends that were repeated: some of their events may be there twice
         self.failed: BaseException | None = None
 
     def __enter__(self) -> Feeder:
@@ -128,5 +129,6 @@ class Feeder:
             with suppress(StreamUnavailable):
                 sink.send(records)
                 return True
+            self.in_doubt += 1
             if self._stop.is_set():
                 return False
