@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.benchmarks.places import free_port
 from tests.daemon.serve.test_role import Place
 from tests.deploy.expressions import RULES, expressions, rules
 from tests.deploy.programs import DEPLOY, program
+from tests.harness.kafka.ports import free_ports
 from tests.harness.waiting import until
 
 PROMETHEUS = DEPLOY / "prometheus"
@@ -87,7 +87,7 @@ def prometheus(folder: Path, targets: dict[str, str]) -> Iterator[Running]:
     (folder / "targets").mkdir()
     groups = [{"targets": [place], "labels": {"role": role}} for role, place in targets.items()]
     (folder / "targets" / "here.yml").write_text(yaml.safe_dump(groups))
-    port = free_port()
+    (port,) = free_ports(1)
     options = [
         f"--web.listen-address=127.0.0.1:{port}",
         "--config.file=prometheus.yml",

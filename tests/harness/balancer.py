@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.harness.kafka.lifeline import guard_process, release_process
+from tests.harness.kafka.ports import free_ports
 from tests.harness.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,9 +42,7 @@ def balancer(folder: Path, one: str, two: str) -> Iterator[str]:
     program = haproxy_program()
     if program is None:
         pytest.skip("no haproxy: run deploy/setup_haproxy.sh")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    (port,) = free_ports(1)
     places = {"TRIPLETD_BALANCER": f"127.0.0.1:{port}", "TRIPLETD_ONE": one, "TRIPLETD_TWO": two}
     said = folder / "haproxy.log"
     with said.open("wb") as log:

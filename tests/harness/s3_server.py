@@ -12,6 +12,7 @@ from pathlib import Path
 
 from checkpoints import ObjectSettings, ObjectStore, open_object_store
 from tests.harness.kafka.lifeline import guard_process, release_process
+from tests.harness.kafka.ports import free_ports
 from tests.harness.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,9 +53,7 @@ def s3_server(folder: Path) -> Iterator[S3Server]:
     program = server_program()
     assert program is not None, "versitygw is not there: make buckets"
     (folder / "root" / BUCKET).mkdir(parents=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     command = [program, "--port", f"127.0.0.1:{port}", "--quiet", "posix", folder / "root"]
     keys = {"ROOT_ACCESS_KEY_ID": KEY, "ROOT_SECRET_ACCESS_KEY": SECRET}
     before = {name: os.environ.get(name) for name in KEYS}

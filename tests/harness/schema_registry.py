@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from tests.harness.kafka.ports import free_ports
+
 NOT_FOUND = {"ids": 40403, "guids": 40403, "subjects": 40402}
 
 
@@ -48,7 +50,7 @@ class RegistryServer:
     def __post_init__(self) -> None:
         self._ids: dict[str, Registered] = {}
         self._subjects: dict[tuple[str, str], Registered] = {}
-        self._port = 0
+        (self._port,) = free_ports(1)
         self.start()
 
     @property
@@ -87,7 +89,6 @@ class RegistryServer:
                 pass
 
         self._server = ThreadingHTTPServer(("localhost", self._port), Handler)
-        self._port = self._server.server_address[1]
         if self.context is not None:
             self._server.socket = self.context.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)

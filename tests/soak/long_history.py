@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -34,6 +33,7 @@ from checkpoints.store import folder, ledger_key, manifest_key
 from checkpoints.thinning import by_age
 from tests.daemon.test_up import CONFIG, ROOT, clicks
 from tests.harness import forked
+from tests.harness.kafka.ports import free_ports
 from tests.harness.kill.tally import Tally
 from tests.harness.wakes import wakes_a_second
 
@@ -75,7 +75,8 @@ class Cost:
 def young_folder(root: Path) -> Path:
     """A configuration whose folder holds some learned and judged versions; rests at the end of its topic."""
     config = root / "tripletd.toml"
-    ports = {name: free_port() for name in ("learn_port", "validate_port", "serve_port")}
+    names = ("learn_port", "validate_port", "serve_port")
+    ports = dict(zip(names, free_ports(len(names)), strict=True))
     told = CONFIG + "[checkpoints]\nevery_events = 10\n"
     for name, port in ports.items():
         told = told.replace(f"{name} = 0", f"{name} = {port}")
@@ -252,11 +253,6 @@ def _processor_s(pid: int) -> float:
 def _resident_mb(pid: int) -> float:
     (line,) = (one for one in Path(f"/proc/{pid}/status").read_text().splitlines() if one.startswith("VmRSS"))
     return round(int(line.split()[1]) / 1024, 1)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def long_history(root: Path, count: int, bars: Bars = Bars()) -> Tally:

@@ -36,8 +36,9 @@ from checkpoints import Ledger, LocalStore
 from checkpoints.retention import FOLD_EVERY, LEAVE
 from daemon.cli import main as tripletd
 from tests.daemon.test_up import CONFIG, ROOT
+from tests.harness.kafka.ports import free_ports
 from tests.harness.kill.tally import Tally
-from tests.soak.long_history import command, free_port, is_ready
+from tests.soak.long_history import command, is_ready
 
 FULL_AFTER = 1 / 3
 """Share of the time left out: what is bounded fills, sample by sample, and the allocator finds its level."""
@@ -224,7 +225,7 @@ def look(held: dict[str, Held], up: int, root: Path) -> None:
 
 def steady(root: Path, minutes: float, leak: str = "") -> tuple[dict[str, Held], Users]:
     """Run it; what was held at each look, and what the users saw. leak: a role that is to lose memory."""
-    config, port = root / "tripletd.toml", free_port()
+    config, (port,) = root / "tripletd.toml", free_ports(1)
     told = (
         CONFIG.replace("min_impressions = 5", f"min_impressions = 5\npatience = 1000000\nwindow = {WINDOW}")
         .replace("[stream]\n", f"[stream]\n{RETENTION}")
