@@ -74,7 +74,7 @@ def each_is_answered(port: int, paths: Sequence[str]) -> float:
     slowest = 0.0
     for path in paths:
         began = time.monotonic()
-        connection = http.client.HTTPConnection(HOST, port, timeout=10)
+        connection = http.client.HTTPConnection(HOST, port, timeout=30)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()

@@ -210,7 +210,7 @@ def test_threads_never_see_a_half_swapped_model(shop: Shop, model: Model) -> Non
     try:
         for version in (1, 2, 3, 1, 3, 2, 1, 2, 3, 1):
             shop.promote(version)
-            until(lambda version=version: str(model.model) == str(version))
+            until(lambda version=version: str(model.model) == str(version) and str(version) in seen)
     finally:
         stop.set()
         for thread in threads:

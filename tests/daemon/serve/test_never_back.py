@@ -41,7 +41,7 @@ def test_of_two_servers_a_monotonic_client_never_goes_back(place: Place) -> None
     place.feed(20, seed=1)
     place.learn()
     urls = [server(place, "20ms").url(), server(place, "2s").url()]
-    asking = [AskClient(urls, monotonic=monotonic) for monotonic in (True, False)]
+    asking = [AskClient(urls, monotonic=one, patience_s=60.0, timeout_s=60.0) for one in (True, False)]
     found: list[list[HttpAnswer]] = [[], []]
     over = threading.Event()
 

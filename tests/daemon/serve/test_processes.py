@@ -190,14 +190,14 @@ def test_each_process_says_how_it_is_on_a_port_of_its_own(place: Place) -> None:
     urls = group.own_urls()
     assert len(set(urls.values()) | {group.url()}) == 3
     for name, pid in group.pids().items():
-        with urllib.request.urlopen(urls[name] + "/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(urls[name] + "/metrics", timeout=60) as answer:
             text = answer.read().decode()
         assert 'tripletd_serving{alias="latest"} 1.0' in text
         found = re.search(r"^process_start_time_seconds (\S+)", text, re.MULTILINE)
         assert found is not None, pid
     os.kill(group.pids()["serve-1"], signal.SIGTERM)
     until(lambda: bool(group.those("draining")), group.said)
-    connection = HTTPConnection(urls["serve-1"].removeprefix("http://"), timeout=10)
+    connection = HTTPConnection(urls["serve-1"].removeprefix("http://"), timeout=60)
     connection.request("GET", "/readyz")
     answer = connection.getresponse()
     assert (answer.status, answer.headers["Connection"]) == (503, "close")

@@ -123,7 +123,7 @@ class Role:
     def get(self, path: str) -> tuple[int, Any]:
         """Status and body: JSON as it is meant, else text."""
         try:
-            with urllib.request.urlopen(self.url() + path, timeout=10) as answer:
+            with urllib.request.urlopen(self.url() + path, timeout=PATIENCE_S) as answer:
                 status, body = answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             status, body = error.code, error.read().decode()
