@@ -28,7 +28,7 @@ from streams.catalog import load_catalog
 from streams.event import DenseColumn, SparseColumn
 from streams.items import Display, unpack_display
 from tests.daemon.describe.drawn import encoded, folder_of, picture
-from tests.harness.forked import Popen, run
+from tests.harness.forked import run
 from tests.harness.waiting import until
 
 ROOT = Path(__file__).parents[3]
@@ -177,13 +177,35 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(tmp_path:
     assert not (tmp_path / "killed" / "items.describing").exists()
 
 
+ENDLESS = """
+import sys, time
+from pathlib import Path
+from daemon.cli import main
+from daemon.describe import describing
+from daemon.describe.chunks import do_chunk
+def done_or_not(chunk):
+    if Path(chunk.into).stem > "describe-0000001":
+        time.sleep(1e6)
+    return do_chunk(chunk)
+if __name__ == "__main__":
+    describing.do_chunk = done_or_not
+    sys.exit(main(sys.argv[1:]))
+"""
+"""`tripletd`, which describes two pieces and then never comes to an end."""
+
+
 def test_processes_end_with_a_parent_that_is_killed_and_as_many_as_there_are_make_the_same_bytes(
     tmp_path: Path,
 ) -> None:
     photos = folder_of(tmp_path / "photos", 200)
-    command = [sys.executable, "-m", "daemon", "describe", "photos", "--views", "lbp59,colour81"]
-    parent = Popen(
-        [*command, "--workers", "2"], cwd=tmp_path, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    words = ["photos", "--views", "lbp59,colour81", "--workers", "2"]
+    parent = subprocess.Popen(
+        [sys.executable, "endless.py", "describe", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
     )
     until(lambda: list((tmp_path / "items.describing").glob("describe-*.npz")), "a piece that is done")
     children = _children(parent.pid)
@@ -191,7 +213,7 @@ def test_processes_end_with_a_parent_that_is_killed_and_as_many_as_there_are_mak
     parent.wait()
     assert len(children) >= 2
     until(lambda: not any(_runs(pid) for pid in children), "the end of the processes")
-    assert cli(*command[4:], "--workers", "2", cwd=tmp_path).returncode == 0
+    assert cli(*words, cwd=tmp_path).returncode == 0
     one = tmp_path / "one"
     one.mkdir()
     views = ("colour81", "lbp59")
