@@ -29,6 +29,7 @@ from daemon.serve.items.display import load_display
 from daemon.serve.page.objects import ImageFolder
 from daemon.up import role_process
 from tests.harness import forked
+from tests.harness.kafka.ports import free_ports as unlent_ports
 from tests.harness.waiting import until
 
 ROOT = Path(__file__).parents[3]
@@ -36,12 +37,8 @@ WAIT_SECONDS = 60.0
 
 
 def ports_for_test() -> DemoPorts:
-    """Any free ones: the usual ones may be anybody's."""
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-    numbers = [one.getsockname()[1] for one in taken]
-    for one in taken:
-        one.close()
-    return DemoPorts("127.0.0.1", *numbers)
+    """Free ones that no connection is lent meanwhile: the usual ones may be anybody's."""
+    return DemoPorts("127.0.0.1", *unlent_ports(3))
 
 
 def test_every_photo_can_be_shown(tmp_path: Path) -> None:
