@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
+from daemon.look import live
 from daemon.look.live import LearnStatus, RoleStatus, is_of, role_status
 from daemon.runtime import logs
 from daemon.telemetry import Health, LearnMetrics, ValidateMetrics, serve_http, version
@@ -23,6 +24,12 @@ from daemon.telemetry.server import status_of
 from learners import CompileNotice
 
 HOST = "127.0.0.1"
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statuses are waited for as the other pages are: half a second may be too short on a busy machine."""
+    monkeypatch.setattr(live, "_TIMEOUT_S", 5.0)
 
 
 def samples(registry: CollectorRegistry) -> dict[str, float]:
