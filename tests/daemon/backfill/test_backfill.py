@@ -18,6 +18,8 @@ from tests.harness.forked import Popen
 from tests.harness.waiting import until
 
 SMALL = ("--here", "--merge-events", "300", "--version-events", "1000", "--no-judge")
+SLOW = ("--max-events-per-second", "400")
+"""With it a first version is there after some seconds, and twice as many are left to end the run in."""
 
 
 @pytest.fixture
@@ -65,7 +67,7 @@ def test_what_was_learned_is_better_on_lists_that_were_held_out(
 def test_a_run_that_is_killed_goes_on_to_the_same_bits(place: Place) -> None:
     words = ("--shards", "2", *SMALL)
     assert place.backfill(*words, into="whole") == EX_OK
-    slow = place.words(*words, "--max-events-per-second", "1000", into="killed")
+    slow = place.words(*words, *SLOW, into="killed")
     process = Popen([sys.executable, "-m", "daemon", *slow], stderr=subprocess.DEVNULL)
     until(lambda: len(place.versions("killed").versions()) >= 2)
     process.send_signal(signal.SIGKILL)
@@ -100,7 +102,7 @@ def test_the_learner_goes_on_from_it_and_knows_its_events(place: Place) -> None:
 def test_another_history_does_not_go_on_with_an_unfinished_one(
     place: Place, change: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    slow = place.words(*SMALL, "--max-events-per-second", "1000")
+    slow = place.words(*SMALL, *SLOW)
     process = Popen([sys.executable, "-m", "daemon", *slow], stderr=subprocess.DEVNULL)
     until(lambda: len(place.versions().versions()) >= 2)
     process.kill()

@@ -134,7 +134,7 @@ def test_a_sweep_that_is_killed_goes_on_to_the_same_table(
     assert [row["hash"] for row in whole["settings"]] == [
         row["hash"] for row in table(place, "alone", capfd, *GRID)["settings"]
     ], "versions in between change nothing"
-    slow = words(place, "killed", *often, "--max-events-per-second", "3000")
+    slow = words(place, "killed", *often, "--max-events-per-second", "1000")  # ten seconds are left then
     process = Popen([sys.executable, "-m", "daemon", *slow], stderr=subprocess.DEVNULL)
     settings = place.folder / "killed" / "settings"
     until(lambda: any(len(open_store(one).versions.versions()) >= 2 for one in settings.glob("*")))
