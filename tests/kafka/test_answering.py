@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 
 from streams.kafka.probe import ANSWER_LIMIT_S, answering
@@ -10,6 +9,7 @@ from streams.source import Address, KafkaSettings
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.ports import free_ports
 from tests.harness.kafka.strangers import listener
+from tests.harness.waiting import soon_enough, until
 
 
 def test_only_those_that_answer_are_taken(kafka: Cluster) -> None:
@@ -18,14 +18,15 @@ def test_only_those_that_answer_are_taken(kafka: Cluster) -> None:
         hangs = stack.enter_context(listener(None))
         stranger = stack.enter_context(listener(b"220 mail.test ESMTP\r\n"))
         path = ",".join([hangs, closed, stranger, kafka.servers()])
-        assert answering(Address("kafka", path)) == [kafka.servers()]
+        # a broker that a busy machine keeps from answering within the second is left out: asked again
+        until(lambda: answering(Address("kafka", path)) == [kafka.servers()], "only the broker is taken")
 
 
 def test_where_nobody_answers_all_are_left_and_it_does_not_wait_long(kafka: Cluster) -> None:
     with listener(None) as one, listener(None) as other:
-        began = time.monotonic()
-        assert answering(Address("kafka", f"{one},{other}")) == [one, other]
-        assert time.monotonic() - began < ANSWER_LIMIT_S + 2.0
+        path = f"{one},{other}"
+        found = soon_enough(lambda: answering(Address("kafka", path)), ANSWER_LIMIT_S + 2.0)
+        assert found == [one, other]
 
 
 def test_tls_is_spoken_where_it_is_wanted(kafka: Cluster) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streams.errors import StreamRefused, StreamUnavailable, TopicMissing
-from streams.kafka.preflight import preflight
+from streams.kafka.preflight import Need, preflight
 from streams.source import Address, KafkaSettings
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import create_topic
@@ -32,7 +32,7 @@ def test_a_missing_permission_is_named(
     kafka_secured: Secured,
     topic: str,
     granted: tuple[str, ...],
-    need: str,
+    need: Need,
     missing: str,
 ) -> None:
     if need != "create":
