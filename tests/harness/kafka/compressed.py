@@ -8,10 +8,9 @@ from typing import Protocol
 
 from confluent_kafka import Producer
 from kafka import KafkaProducer
-from kafka.admin import ConfigResource, ConfigResourceType
 
 from tests.harness.kafka.cluster import Cluster
-from tests.harness.kafka.control import create_topic
+from tests.harness.kafka.control import create_topic, set_topic
 
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 """As batches number them."""
@@ -63,9 +62,9 @@ def by_java(
     kafka: Cluster, topic: str, codec: str, values: Sequence[bytes], keys: Sequence[bytes] = ()
 ) -> None:
     """One batch that the broker compresses, as any Java client does; its snappy has Xerial's frame."""
-    _keep_as(kafka, topic, codec)
+    set_topic(kafka, topic, compression_type=codec)
     by_librdkafka(kafka, topic, "none", values, keys)
-    _keep_as(kafka, topic, "producer")
+    set_topic(kafka, topic, compression_type="producer")
 
 
 def by_kafka_python(
@@ -94,8 +93,3 @@ WRITERS: dict[str, Write] = {
     "java": by_java,
     "kafka-python": by_kafka_python,
 }
-
-
-def _keep_as(kafka: Cluster, topic: str, codec: str) -> None:
-    with kafka.admin() as admin:
-        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"compression.type": codec})])

@@ -54,11 +54,20 @@ def add_partitions(cluster: Cluster, topic: str, count: int) -> None:
 
 
 def set_topic(cluster: Cluster, topic: str, **configs: str) -> None:
-    """Change settings of a topic (`_` for `.` in their names) and wait until the broker shows them."""
+    """Change settings of a topic (`_` for `.` in their names) and wait until its log goes by them.
+
+    A broker shows a setting a moment before its log hears of it; by the time that it shows one which was
+    changed afterwards, the log has heard.
+    """
     wanted = {name.replace("_", "."): value for name, value in configs.items()}
+    afterwards = {"delete.retention.ms": str(86_400_000 + next(_numbers))}  # of topics that are compacted
     with cluster.admin() as admin:
-        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=wanted)])
-        _settle(lambda: wanted.items() <= _settings(admin, topic).items(), f"{topic} to be set to {wanted}")
+        for change in (wanted, afterwards):
+            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=change)])
+            _settle(
+                lambda change=change: change.items() <= _settings(admin, topic).items(),
+                f"{topic} to be set to {change}",
+            )
 
 
 def _settings(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
