@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -89,9 +90,10 @@ def test_what_an_open_transaction_holds_back_is_lag_with_a_reason(kafka: Cluster
                 assert "open at offset 100 of partition 0 for " in why
                 assert "51 records wait" in why
                 assert f"abort --topic {topic} --partition 0 --start-offset 100" in why
+                # /readyz looks at the clock, metrics were recorded with the last answer of the log
+                until(lambda it=learner: it.metric("tripletd_held_back_seconds") > 5, learner.said)
                 assert learner.metric("tripletd_lag_events") == 51
                 assert learner.metric("tripletd_held_back_events") == 51
-                assert learner.metric("tripletd_held_back_seconds") > 5
                 assert learner.get("livez")[0] == 200
             told = picture(first)
             assert told["stream"]["lag"] == 51
@@ -104,8 +106,8 @@ def test_what_an_open_transaction_holds_back_is_lag_with_a_reason(kafka: Cluster
         for learner in learners.values():
             await_ready(learner, 200)
             until(lambda learner=learner: learner.metric("tripletd_lag_events") == 0, learner.said)
-            assert learner.metric("tripletd_held_back_events") == 0
-            assert learner.metric("tripletd_held_back_seconds") == 0
+            until(lambda it=learner: it.metric("tripletd_held_back_events") == 0, learner.said)
+            until(lambda it=learner: it.metric("tripletd_held_back_seconds") == 0, learner.said)
     for site in sites.values():
         assert site.newest().counters["records"] == 150
     assert picture(first)["problems"] == []
@@ -139,11 +141,11 @@ def test_what_holds_back_the_holdout_is_said_by_validate(kafka: Cluster, tmp_pat
             for validator in validators:
                 until(lambda it=validator: "open transaction" in reason(it), validator.said, 60.0)
                 why = reason(validator)
-                assert "it has been open at offset 0 of partition 0 for 1" in why
+                assert re.search(r"it has been open at offset 0 of partition 0 for \d+ s, and", why), why
                 assert "4 records wait" in why
                 assert f"abort --topic {topic}.holdout --partition 0 --start-offset 0" in why
+                until(lambda it=validator: it.metric("tripletd_held_back_seconds") > 5, validator.said)
                 assert validator.metric("tripletd_held_back_events") == 4
-                assert validator.metric("tripletd_held_back_seconds") > 5
             batch = tripletd(site, "validate", "--exit-when-caught-up", *SET[:2])
             assert "what an open transaction holds back" in batch.stderr, batch.stderr
             producer.abort_transaction()
