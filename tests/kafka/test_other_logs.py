@@ -31,6 +31,7 @@ from tests.harness.kafka.traffic import event
 from tests.harness.kill.forks import Forks
 from tests.harness.kill.learners import Learner, wait_until
 from tests.harness.kill.site import Site, make_site
+from tests.harness.signals import freeze
 
 pytestmark = ONE_AT_A_TIME
 
@@ -154,7 +155,7 @@ def torn(
             write(one.site, 100, 50)
             has_learned(one.learner, 150)
             wait_until(lambda one=one: one.beside.reached() == 150)
-            one.learner.signal(signal.SIGSTOP)
+            freeze(one.learner.pid)
         first.kill()
         second.start()
         kafka_three.wait_ready()
