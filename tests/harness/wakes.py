@@ -7,9 +7,13 @@ import time
 from pathlib import Path
 
 
-def sleeps(pid: int, thread: int) -> int:
-    """How often a thread of a process has gone to sleep so far."""
-    for line in Path(f"/proc/{pid}/task/{thread}/status").read_text(encoding="ascii").splitlines():
+def sleeps(pid: int, thread: int) -> int | None:
+    """How often a thread of a process has gone to sleep so far; None for one that has ended."""
+    try:
+        status = Path(f"/proc/{pid}/task/{thread}/status").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    for line in status.splitlines():
         if line.startswith("voluntary_ctxt_switches:"):
             return int(line.split()[1])
     raise AssertionError("the kernel does not count")
@@ -21,8 +25,8 @@ def wakes_a_second(pid: int, seconds: float, threads: list[int] | None = None) -
     began = time.monotonic()
     time.sleep(seconds)
     took = time.monotonic() - began
-    alive = set(_threads(pid))
-    return sum(sleeps(pid, one) - count for one, count in before.items() if one in alive) / took
+    both = [(count, sleeps(pid, one)) for one, count in before.items()]
+    return sum(now - then for then, now in both if then is not None and now is not None) / took
 
 
 def _threads(pid: int) -> list[int]:
