@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -87,3 +90,13 @@ def malformed(kind: str, dim: int) -> list[tuple[TripletBatch, Reason]]:
         for bad, reason in faults
         for place in places
     ]
+
+
+def turns_during(work: Callable[[], object]) -> int:
+    """How often this thread had a turn while another one worked."""
+    worker, turns = threading.Thread(target=work), 0
+    worker.start()
+    while worker.is_alive():
+        turns += 1
+    worker.join()
+    return turns

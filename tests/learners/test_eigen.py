@@ -28,6 +28,7 @@ def test_values_and_vectors_are_those_of_scipy(dim: int) -> None:
 
 
 def test_other_threads_run_while_it_works() -> None:
+    """In one of a few tries: a busy machine may not let the other one have its share."""
     matrix, worked, done = symmetric(1200), [0.0], threading.Event()
 
     def work() -> None:
@@ -37,9 +38,12 @@ def test_other_threads_run_while_it_works() -> None:
     other = threading.Thread(target=work)
     other.start()
     try:
-        before, mine = worked[0], time.thread_time()
-        symmetric_eigen(matrix)
-        gained, mine = worked[0] - before, time.thread_time() - mine
+        for _ in range(5):
+            before, mine = worked[0], time.thread_time()
+            symmetric_eigen(matrix)
+            gained, mine = worked[0] - before, time.thread_time() - mine
+            if gained > mine / 4:
+                break
     finally:
         done.set()
         other.join(10)

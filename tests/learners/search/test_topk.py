@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,7 +21,7 @@ from learners.search import (
     topk,
     topk_dense,
 )
-from tests.learners.examples import block, rows
+from tests.learners.examples import block, rows, turns_during
 from tests.learners.search.twin import plain_topk
 
 KINDS = ("dense", "sparse")
@@ -342,13 +340,8 @@ def test_among_some_rows_they_alone_are_looked_at() -> None:
 def test_a_search_releases_the_interpreter(kind: str) -> None:
     rng = np.random.default_rng(11)
     items, folded = as_items(block(rows(rng, 20_000, 200, 0.2), kind)), rows(rng, 1600, 200, 1.0)
-    worker = threading.Thread(target=topk, args=(folded, items, None, None, 10))
-    worker.start()
-    turns = 0
-    while worker.is_alive():
-        turns += 1
-    worker.join()
-    assert turns > 100
+    # on a busy machine this thread may have to wait for a processor meanwhile
+    assert any(turns_during(lambda: topk(folded, items, None, None, 10)) > 100 for _ in range(3))
 
 
 def test_items_refer_to_dense_rows_and_copy_none() -> None:
