@@ -149,7 +149,7 @@ class TestOfFiles:
 
     @pytest.fixture
     def settings(self, proxy: S3Proxy) -> ObjectSettings:
-        return ObjectSettings(proxy.url, timeout_s=3.0)
+        return ObjectSettings(proxy.url, timeout_s=60.0)
 
     def test_a_file_is_fetched_once_and_again_when_it_changes(
         self, s3: S3Server, proxy: S3Proxy, prefix: str, settings: ObjectSettings, tmp_path: Path

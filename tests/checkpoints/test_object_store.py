@@ -35,8 +35,8 @@ ARRAYS = {"W": np.arange(12, dtype=np.float32).reshape(3, 4)}
 
 @pytest.fixture
 def through(s3: S3Server, proxy: S3Proxy, prefix: str) -> ObjectStore:
-    """A store behind the proxy."""
-    return s3.store(prefix, proxy.url, timeout_s=3.0)
+    """A store behind the proxy, patient: an answer that is only late would be asked for again."""
+    return s3.store(prefix, proxy.url, timeout_s=60.0)
 
 
 @pytest.fixture
@@ -336,7 +336,7 @@ class TestOfAccess:
         monkeypatch.setattr("checkpoints.profile.RENEW", timedelta(0))
         profile.write_text("[shop]\naws_access_key_id = old\naws_secret_access_key = x\n")
         proxy.add(Fault(lambda asked: asked.token == "old", times=10**6, answer=EXPIRED))
-        store = s3.store(prefix, proxy.url, timeout_s=2.5)  # a client of its own
+        store = s3.store(prefix, proxy.url, timeout_s=61.0)  # a client of its own
         with pytest.raises(Unreachable, match="ExpiredToken") as told:
             store.get("k")
         assert told.value.retriable

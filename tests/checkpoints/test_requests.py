@@ -130,7 +130,7 @@ class SlowStore(MemoryStore):
 
     def get(self, key: str) -> bytes:
         if self.slow:
-            self.meeting.wait(10.0)
+            self.meeting.wait(100.0)
         return super().get(key)
 
 
