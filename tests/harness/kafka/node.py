@@ -17,7 +17,8 @@ from tests.harness.kafka.lifeline import guard_process, release_process
 from tests.harness.signals import freeze
 
 HEAP = "384m"
-STOP_SECONDS = 30.0
+STOP_SECONDS = 120.0
+"""Only keeps a broken node from hanging its test: on a busy machine Java takes long to leave."""
 
 
 def command(main: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:

@@ -79,7 +79,7 @@ def test_a_poll_keeps_to_its_timeout_when_the_broker_freezes_and_then_says_so(pl
             assert source.poll(1, 0.2) is None
         except StreamUnavailable as error:
             said = error
-        assert time.monotonic() - began < 3.0
+        assert time.monotonic() - began < ENOUGH_S
         if said is not None:
             break
     assert said is not None

@@ -37,10 +37,10 @@ def test_after_silence_it_looks_rarely_and_finds_the_next_record_at_once(tmp_pat
 
         writer = threading.Thread(target=send)
         writer.start()
-        batch = source.poll(10, 30.0)
+        batch = source.poll(10, 120.0)
         found = time.monotonic()
         writer.join()
     assert batch is not None
     assert batch.values == [b"one"]
-    assert found - sent[0] < 5.0, "by its own look, not at the end of the poll"
+    assert found - sent[0] < 60.0, "by its own look, not at the end of the poll"
     source.close()
