@@ -24,6 +24,7 @@ from streams.source import parse_address
 from tests.daemon.kept import Kept
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import fresh_topic
+from tests.harness.kafka.transactions import until_ended
 
 DIM, CLASSES, PER_CLASS = 8, 5, 12
 OBJECTS = CLASSES * PER_CLASS
@@ -119,6 +120,7 @@ class Shop(Kept):
             producer.commit_transaction() if commit else producer.abort_transaction()
         finally:
             producer.close()
+        until_ended(parse_address(self.kafka.address(topic)))
 
     def learn(self, options: LearnOptions | None = None, **changes: Any) -> int:
         """Learn all there is; the exit code."""

@@ -20,6 +20,7 @@ from streams.open import TopicLimits, create_topics, delete_topic, open_source, 
 from tests.daemon.learn.altered import alter_manifest
 from tests.daemon.learn.conftest import Site, make_events
 from tests.harness.kafka.control import delete_records, fresh_topic
+from tests.harness.kafka.transactions import until_ended
 
 LEAVE = LearnOptions(exit_when_caught_up=True)
 
@@ -320,3 +321,4 @@ def in_transactions(site: Site, sizes: list[int]) -> None:
             producer.send(site.address.topic, next(events), partition=0)
         producer.commit_transaction()
     producer.close()
+    until_ended(site.address)
