@@ -28,6 +28,8 @@ from tests.harness.waiting import until
 
 pytestmark = pytest.mark.xdist_group("ray")
 
+START_S = 200.0
+"""A Ray and its workers, which import all there is, have taken a minute to start on a busy machine."""
 TWO = ("--shards", "2", "--merge-events", "300", "--version-events", "1000", "--no-judge")
 
 
@@ -91,7 +93,7 @@ def test_a_driver_or_a_head_that_is_killed_is_gone_on_from(place: Place, which: 
     slow = ("--max-events-per-second", "500")  # so that seconds are left to end it in
     words = place.words(*TWO, *slow, into=which)
     process = subprocess.Popen([sys.executable, "-m", "daemon", *words], stderr=subprocess.DEVNULL)
-    until(lambda: len(place.versions(which).versions()) >= 2, seconds=90)
+    until(lambda: len(place.versions(which).versions()) >= 2, seconds=START_S)
     children = psutil.Process(process.pid).children(recursive=True)
     if which == "driver":
         process.kill()
@@ -153,7 +155,7 @@ def test_a_sweep_on_ray_has_the_numbers_of_one_process_also_after_a_kill(
 
     def kill() -> None:
         folder = place.folder / "sweep-ray" / "settings"
-        until(lambda: list(folder.glob("*/versions/*1")) and one_killed(), seconds=60)
+        until(lambda: list(folder.glob("*/versions/*1")) and one_killed(), seconds=START_S)
         killed.set()
 
     thread = threading.Thread(target=kill)
