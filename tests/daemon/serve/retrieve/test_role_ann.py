@@ -25,9 +25,12 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def test_it_answers_over_a_graph_and_says_so(place: Place) -> None:
-    role = place.start("serve", *ON, "--set", "serve.ann_from=10", "--set", "serve.ann_recall=0.5")
+    paths = {"PYTHONPATH": f"{os.environ['PYTHONPATH']}{os.pathsep}{ROOT}"}  # builds wait for nobody
+    few = ("--set", "serve.ann_from=10", "--set", "serve.ann_recall=0.5")
+    role = place.start("serve", *ON, *few, env=paths)
     until(lambda: role.get("/readyz")[0] == 200, role.said)
-    until(lambda: 'tripletd_ann_graphs_total{result="built"} 1.0' in role.get("/metrics")[1], role.said)
+    built = 'tripletd_ann_graphs_total{result="built"} 1.0'
+    until(lambda: built in role.get("/metrics")[1], role.said, 200.0)
     answer = role.get("/v1/similar?id=o3&k=2")[1]
     assert len(answer["results"]) == 2
     assert answer["exact"] is True  # so few that a walk saves nothing
