@@ -40,6 +40,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return made
 
 
+@pytest.fixture(scope="module", autouse=True)
+def workers_at_once() -> Iterator[None]:
+    """Ray has its workers give way to everybody: among other tests they took minutes to start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_worker_niceness", "0")
+        yield
+
+
 @pytest.fixture(scope="module")
 def running() -> Iterator[None]:
     with ray_running(None, 2):
