@@ -40,7 +40,8 @@ LEAST_LOSSES = 100
 """Of a mean loss over 10 s: the last few events before a pause would make a spike."""
 STANDS_STILL_S = 30.0
 """A newer version that waits longer than this is reported: loading one takes some seconds at most."""
-_TIMEOUT_S = 0.5
+_TIMEOUT_S = 2.0
+"""A role whose port refuses is known not to run at once; one on a busy machine takes a while to answer."""
 
 
 class Distribution(BaseModel):
