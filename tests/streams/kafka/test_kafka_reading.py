@@ -17,6 +17,7 @@ from streams.kafka.clients.python import PythonConsumer
 from streams.open import delete_topic, ensure_topic
 from streams.source import OutRecord
 from tests.harness.kafka.control import delete_records
+from tests.harness.kafka.transactions import until_ended
 from tests.streams.kafka.conftest import PATIENCE_S, drain, poll_in_vain
 
 
@@ -31,6 +32,7 @@ def transaction(place, values, *, commit):
     producer.flush()
     producer.commit_transaction() if commit else producer.abort_transaction()
     producer.close()
+    until_ended(place.address)
 
 
 @pytest.mark.parametrize("poll", [1, 2, 500])
@@ -59,6 +61,7 @@ def test_an_open_transaction_is_not_read_past(place):
     assert source.poll(1, 0.5) is None
     producer.commit_transaction()
     producer.close()
+    until_ended(place.address)
     assert drain(source) == [(1, b"maybe"), (2, b"2")]
 
 
