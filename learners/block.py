@@ -142,8 +142,10 @@ class DenseBlock:
             raise BlockError(
                 f"dense rows must be a 2-d array of numbers, not {values.ndim}-d of {values.dtype}"
             )
-        with np.errstate(over="ignore"):
-            object.__setattr__(self, "values", np.require(values, np.float32, ["C", "A"]))
+        if values.dtype != np.float32 or not (values.flags.c_contiguous and values.flags.aligned):
+            with np.errstate(over="ignore"):
+                values = np.require(values, np.float32, ["C", "A"])
+        object.__setattr__(self, "values", values)
         _check_dim(self.dim)
 
     @property

@@ -415,6 +415,9 @@ def _side_by_side(queries: Float32s, lengths: Float32s) -> tuple[Float32s, Float
     return side_by_side, padded
 
 
+_MOST_16, _MOST_32 = int(np.iinfo(np.int16).max), int(np.iinfo(np.int32).max)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedQueries:
     """Folded queries as dense items are scanned with, and graphs walked.
@@ -434,7 +437,7 @@ class EncodedQueries:
         queries = checked_queries(folded, dim)
         width = -(-dim // STRIDE) * STRIDE
         coded, weights = np.empty((len(queries), width), np.int16), np.empty((len(queries), 3))
-        most = min(np.iinfo(np.int16).max, np.iinfo(np.int32).max // (127 * width))
+        most = min(_MOST_16, _MOST_32 // (127 * width))
         encode_queries(queries, most, SLACK, UP, coded, weights)
         return cls(queries, coded, weights)
 

@@ -113,8 +113,8 @@ class IdColumn(Sequence[str]):
 
     def texts_of(self, rows: Sequence[int]) -> list[str]:
         """The ids of rows, each 0 .. n - 1, in this order."""
-        starts, data = self.packed.bounds[rows].tolist(), self.packed.data.data
-        stops = self.packed.bounds[np.add(rows, 1)].tolist()
+        places, data = np.asarray(rows, np.int64), self.packed.data.data
+        starts, stops = self.packed.bounds[places].tolist(), self.packed.bounds[places + 1].tolist()
         return [str(data[start:stop], "utf-8") for start, stop in zip(starts, stops, strict=True)]
 
     def rows_of(self, wanted: Packed) -> npt.NDArray[np.int64]:
