@@ -49,7 +49,8 @@ def workers_at_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[None]:
+def running(s3: S3Server) -> Iterator[None]:
+    """s3: its keys are in the environment before, which workers of Ray have from their start."""
     with ray_running(None, 2):
         yield
     until(lambda: not rays(), "Ray leaves nothing behind")
