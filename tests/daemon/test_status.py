@@ -30,7 +30,7 @@ from streams.source import OutRecord, parse_address
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Roles are waited for: on a busy machine half a second is soon over."""
+    """Roles are waited for: on a busy machine two seconds are soon over."""
     monkeypatch.setattr("daemon.look.live._TIMEOUT_S", 60.0)
 
 

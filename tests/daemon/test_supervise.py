@@ -357,7 +357,7 @@ def test_the_usual_port_of_up_may_be_taken_one_that_was_chosen_may_not() -> None
 
 
 def test_what_up_says_of_itself_is_read_as_status_and_as_readiness(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daemon.look.live._TIMEOUT_S", 60.0)  # on a busy machine half a second is soon over
+    monkeypatch.setattr("daemon.look.live._TIMEOUT_S", 60.0)  # on a busy machine two seconds are soon over
     log = Recorder()
     with ExitStack() as stack:
         health = UpHealth(stack, HttpConfig(up_port=0), "/here", log)

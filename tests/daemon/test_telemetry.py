@@ -28,7 +28,7 @@ HOST = "127.0.0.1"
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Statuses are waited for as the other pages are: half a second may be too short on a busy machine."""
+    """Statuses are waited for as the other pages are: two seconds may be too short on a busy machine."""
     monkeypatch.setattr(live, "_TIMEOUT_S", 5.0)
 
 

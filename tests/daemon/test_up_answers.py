@@ -21,7 +21,7 @@ pytestmark = pytest.mark.kill
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`status` waits for roles: on a busy machine half a second is soon over."""
+    """`status` waits for roles: on a busy machine two seconds are soon over."""
     monkeypatch.setattr("daemon.look.live._TIMEOUT_S", 60.0)
 
 

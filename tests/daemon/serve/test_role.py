@@ -22,6 +22,7 @@ from daemon.cli import main
 from daemon.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE
 from tests.daemon.kept import Kept
 from tests.harness import forked
+from tests.harness.log_lines import json_lines
 from tests.harness.waiting import until
 
 ROOT = Path(__file__).parents[3]
@@ -103,8 +104,7 @@ class Role:
 
     def lines(self) -> list[dict[str, Any]]:
         """Its log lines; not one that is being written."""
-        whole = self.said().rpartition("\n")[0]
-        return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
+        return json_lines(self.said())
 
     def url(self, scheme: str = "http") -> str:
         def told() -> re.Match[str] | None:

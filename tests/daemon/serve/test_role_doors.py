@@ -61,7 +61,7 @@ def ask(url: str, context: ssl.SSLContext, token: str, body: Any = None) -> tupl
 def test_tls_tokens_and_a_new_certificate_on_a_signal(
     place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daemon.look.live._TIMEOUT_S", 60.0)  # on a busy machine half a second is soon over
+    monkeypatch.setattr("daemon.look.live._TIMEOUT_S", 60.0)  # on a busy machine two seconds are soon over
     ca, path = trustme.CA(), place.folder / "tokens.json"
     issue(ca, place.folder)
     asking = add_token(path, "shop", ["ask"])

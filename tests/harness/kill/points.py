@@ -28,25 +28,20 @@ from streams.kafka.source import KafkaSink, KafkaSource
 from streams.log.source import LogSink, LogSource
 from tests.harness.kill.seams import Seams
 
+ROOT = Path(__file__).resolve().parents[3]
 KILLED = 9
 STEPS_ON_DISK = "create lock allocate write fsync open_append make sync link unlink remove".split()  # noqa: SIM905
 Act = Literal["die", "die late", "freeze"]
 LATE_SECONDS = 0.5
 FREEZER = """
-import os, signal, sqlite3, sys, time
-pid, logs = int(sys.argv[1]), sys.argv[2:]
+import sqlite3, sys
+root, pid, *logs = sys.argv[1:]
+sys.path.insert(0, root)
+from tests.harness.signals import freeze
 connections = [sqlite3.connect(log, timeout=10, isolation_level=None) for log in logs]
 for connection in connections:
     connection.execute("BEGIN IMMEDIATE")
-def stands_still():
-    try:
-        states = [open(f"/proc/{pid}/task/{one}/stat").read() for one in os.listdir(f"/proc/{pid}/task")]
-    except (FileNotFoundError, ProcessLookupError):
-        return False  # a thread has ended meanwhile
-    return all(one.rpartition(")")[2].split()[0] == "T" for one in states)
-os.kill(pid, signal.SIGSTOP)
-while not stands_still():
-    time.sleep(0.001)
+freeze(int(pid))
 for connection in connections:
     connection.execute("ROLLBACK")
     connection.close()
@@ -97,7 +92,7 @@ def freeze_while_nobody_writes(pid: int, log: str) -> None:
     Another process takes the locks, stops it and lets go: none of its threads can begin to write in between.
     """
     logs = [one for one in (log, f"{log}.steps") if Path(one).exists()]
-    subprocess.run([sys.executable, "-S", "-c", FREEZER, str(pid), *logs], check=True)
+    subprocess.run([sys.executable, "-S", "-c", FREEZER, str(ROOT), str(pid), *logs], check=True)
 
 
 class FusedDisk:

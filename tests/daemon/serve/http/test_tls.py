@@ -216,7 +216,7 @@ def test_metrics_and_status_need_a_token_where_there_are_tokens(
 def test_a_role_asks_another_one_by_the_certificate_that_both_have(
     files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daemon.look.live._TIMEOUT_S", 60.0)  # on a busy machine half a second is soon over
+    monkeypatch.setattr("daemon.look.live._TIMEOUT_S", 60.0)  # on a busy machine two seconds are soon over
     ours, others = (
         files.files(),
         Files(tmp_path / "others") if (tmp_path / "others").mkdir() is None else None,
