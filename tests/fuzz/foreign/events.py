@@ -1,0 +1,7 @@
+"""Foreign input: records of the stream."""
+
+from __future__ import annotations
+
+from tests.fuzz.law import ForeignInput
+
+INPUTS: tuple[ForeignInput, ...] = ()
