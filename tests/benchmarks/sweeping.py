@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 
 from daemon.backfill.cluster import Limits
-from daemon.backfill.pool import Workers
+from daemon.work_pool import Workers
 from daemon.backfill.run import BackfillJob, BackfillReport, backfill
 from daemon.config import Config, load_config
 from daemon.judging.run import HistoryOfLists, judge_versions
