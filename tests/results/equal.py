@@ -20,7 +20,6 @@ from tests.results.data import SETS, Space, Task
 from tests.results.systems import Fits, System, best_by_row, trained, validate
 from tests.results.systems_kernels import (
     COMPONENTS,
-    CON,
     MOST,
     OKS_BEST,
     ONE,
@@ -90,7 +89,7 @@ def few(task: Task) -> Fits:
 FEW_SYSTEM = System("few", (FEW, f"{FEW}, served", SAME, f"{SAME}, served"), few)
 KERNEL_SYSTEMS = (
     FEW_SYSTEM,
-    *(one for one in OF_KERNELS if {CON, ONE, OKS_BEST, PRINTED_HEDGE} & set(one.rows)),
+    *(one for one in OF_KERNELS if {ONE, OKS_BEST, PRINTED_HEDGE} & set(one.rows)),
 )
 KERNEL_ROWS = (FEW, SAME, ONE, OKS_BEST, UNIFORM, PRINTED_HEDGE, f"{FEW}, served", f"{SAME}, served")
 

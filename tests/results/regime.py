@@ -115,10 +115,11 @@ def _said(every: Sequence[curves.Found]) -> Iterator[str]:
     counts, never = every[0]["counts"], np.array([one[NEVER] for one in every])
     peaks = sorted(counts[at] for at in never.argmax(axis=1))
     fall = never.max(axis=1) - never[:, -1]
+    spread = f" ± {fall.std(ddof=1):.3f}" if len(every) > 1 else ""
     stops = sorted(one["stop"] for one in every)
     yield (
-        f"Never projected, the splits are highest after {_listed(peaks)} triplets and end {fall.mean():.3f} "
-        f"± {fall.std(ddof=1):.3f} below that; validation stops after {_listed(stops)}. At the end "
+        f"Never projected, the splits are highest after {_listed(peaks)} triplets and end {fall.mean():.3f}"
+        f"{spread} below that; validation stops after {_listed(stops)}. At the end "
         f"projection once after is ahead of every 1,000 in {_ahead(every, ONCE, 'every 1,000')}, "
         f"every 1,000 ahead of never in {_ahead(every, 'every 1,000', NEVER)}."
     )
