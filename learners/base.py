@@ -291,59 +291,54 @@ def checked_weights(batch: TripletBatch, dim: int, weights: Weights) -> Doubles:
     return np.require(scale, np.float64, ["C", "A"])
 
 
-HALF_SPACING = 2.0**-25
-"""Half the distance of 1 to the float32 number below it: what is added to 1 must be more to change it."""
+ROUNDING = 2.0**-24 / 3**0.5
+"""What float32 rounds off a sum near 1, root mean square: half a spacing of 2^-23 above 1 and 2^-24 below."""
+
+MOST_LOST = 0.01
+"""Share of the length of steps that rounding may take; so much of W - I is then lost, by measurement."""
 
 ROWS_CHECKED = 64
 """Steps of a batch by which its vectors are judged."""
 
-LARGE_LOSS = 0.5
-"""Of triplets that a step should move; vectors that are too short have a loss of 1."""
-
 
 class StepsFromIdentity:
-    """Looks whether the steps of W, which starts from I in float32, are large enough to change its diagonal.
+    """Looks how much of its steps W, which starts from I in float32, loses to rounding on its diagonal.
 
-    It looks at the first triplets that update, and again whenever twice as many have come, so that a long
-    stream pays nothing for it; it tells once.
+    ||tau V||, V = q (c - s)^T or the V' of a distance, is about 2 tau r^2 for vectors of length r, and
+    ROUNDING sqrt(n) for n entries beside a 1 is lost of it. It looks at the first triplets that update, and
+    again whenever twice as many have come, so that a long stream pays nothing for it; it tells once.
     """
 
     def __init__(self) -> None:
         self._seen, self._next = 0, 1
 
     def look(self, name: str, batch: TripletBatch, info: StepInfo) -> None:
-        """Warn with a PrecisionNotice where no step of the batch can change the diagonal."""
+        """Warn with a PrecisionNotice where more than `MOST_LOST` of a batch's steps is lost."""
         self._seen += len(batch)
-        if self._seen < self._next:
-            return
-        updated = info.outcome == UPDATED
-        if not updated.any():
+        if self._seen < self._next or not len(rows := np.flatnonzero(info.outcome == UPDATED)[:ROWS_CHECKED]):
             return
         self._next = 2 * self._seen
-        rows = np.flatnonzero(updated & (info.loss > LARGE_LOSS))[:ROWS_CHECKED]  # others need no large step
-        if not len(rows):
-            return
-        part = batch.take(rows)
-        largest = np.max([_largest(block) for block in (part.query, part.clicked, part.skipped)], axis=0)
-        # no entry of V = q (c - s)^T, or of the V' of a distance, is above 8 times the largest squared
-        if (8 * info.tau[rows] * np.square(largest, dtype=np.float64) < HALF_SPACING).all():
+        part, tau = batch.take(rows), info.tau[rows]
+        squared, entries = np.max([_sizes(one) for one in (part.query, part.clicked, part.skipped)], axis=0)
+        cut = tau * np.square(8 * squared) < info.loss[rows]  # others are as small as what is left to learn
+        steps = float(np.square(2 * tau * squared)[cut].sum())
+        lost = ROUNDING * np.sqrt(entries[cut].sum() / steps) if steps else 0.0
+        if lost > MOST_LOST:
             self._next = UNBOUNDED
             warnings.warn(
-                f"{name} updates, but W's diagonal stays 1: float32 loses steps that small. The vectors hold "
-                f"numbers up to {largest.max():.0e}, tau is at most {info.tau[rows].max():.0e}: bring "
-                "them to unit length, as the map unit does, or allow larger steps",
+                f"{name} updates, but float32 rounds off {'most' if lost > 0.5 else f'about {lost:.0%}'} of "
+                "its steps, which it adds to a W that starts with 1 on its diagonal. Vectors are up to "
+                f"{np.sqrt(squared.max()):.0e} long, tau is at most {tau.max():.0e}: bring vectors to unit "
+                "length, as the map unit does, or allow larger steps",
                 PrecisionNotice,
                 stacklevel=4,
             )
 
 
-def _largest(block: Block) -> Doubles:
-    """The largest magnitude of each row, float64 [n]."""
-    if isinstance(block, DenseBlock):
-        return np.asarray(np.abs(block.values).max(axis=1), np.float64)
-    largest = np.zeros(len(block))
-    np.maximum.at(largest, np.repeat(np.arange(len(block)), np.diff(block.indptr)), np.abs(block.values))
-    return largest
+def _sizes(block: Block) -> Doubles:
+    """Squared lengths of rows, and their numbers of entries, float64 [2, n]."""
+    rows = (block.values if isinstance(block, DenseBlock) else block.checked_csr()).astype(np.float64)
+    return np.stack([(rows**2).sum(axis=1), (rows != 0).sum(axis=1)])
 
 
 UNBOUNDED = np.iinfo(np.int64).max

@@ -16,9 +16,9 @@ Kulis, Dhillon, Grauman: Online metric learning and fast similarity search, NIPS
 
 That paper takes the exact gradient (at the new A, not the old one) of a squared loss that pulls the distance
 of one pair to a given number, which has a closed form. Clicks give no such numbers: they say which of two
-distances is the smaller, which is also how the OASIS papers use LEGO. So the same step, exact gradient,
-LogDet divergence, squared loss, is taken on the difference of the two distances, with the margin 1 of the
-hinge that all learners here share; the printed one, of pairs, is `learners.lego_pairs`. Its condition is
+distances is the smaller. So the same step, exact gradient, LogDet divergence, squared loss, is taken on the
+difference of the two distances, with the margin 1 of the hinge that all learners here share; the printed one,
+of pairs, is `learners.lego_pairs`, and the OASIS papers take a threshold on one side. Its condition is
 A'^-1 = A^-1 - g (v v^T - u u^T), g = eta l(A'), u = q - c, v = q - s: one equation in the step size g
 (`learners.kernels.distance`). A stays positive definite without a projection.
 """

@@ -28,6 +28,7 @@ from tests.quality.bench.product import VERSIONS, Product
 from tests.quality.bench.retrieval import judge, nearest
 from tests.quality.bench.sets import RawSet, load, unit
 from tests.quality.bench.static import own_lists
+from tests.quality.bench.tables import table
 from tests.quality.bench.users import LENGTH, NOTHING, Users, cascade, position, split
 from tests.quality.bench.versions import Version
 from tests.quality.clicks import cascade as cascade_of_one
@@ -136,12 +137,26 @@ def test_label_triplets_and_ridge(digits):
     q, c, s = triplets(digits, rows, 20_000, 0)
     assert (digits.labels[q] == digits.labels[c]).all()
     assert (digits.labels[q] != digits.labels[s]).all()
+    assert (q != c).all()
     assert set(s) <= set(rows)
     shares = np.bincount(digits.labels[s]) / len(s)
     np.testing.assert_allclose(shares, 0.1, atol=0.02)
     judged = split(digits).judged[:100]
     own = judge(own_scores(digits.joined()), digits.labels, judged).pair
     assert judge(ridge(digits.joined(), digits, rows, 1.0), digits.labels, judged).pair > own
+
+
+def test_a_cell_of_fewer_seeds_than_its_column_says_so():
+    rows = {"ours": {500: (0.5, 0.6, 3)}, "rival": {500: (0.4, 0.5, 1)}}
+    text = list(table("a set", rows, {500: 3}, {500: "learned"}))
+    assert "| ours | 0.500 / 0.600 |" in text
+    assert "| rival | 0.400 / 0.500 (1 of 3 seeds) |" in text
+
+
+def test_who_is_alone_in_a_class_is_no_query():
+    data = RawSet("few", {"x": np.eye(5, dtype=np.float32)}, np.array([0, 1, 1, 2, 2]))
+    q, c, _ = triplets(data, np.array([0, 1, 3, 4]), 200, 0)
+    assert set(zip(q.tolist(), c.tolist(), strict=True)) == {(3, 4), (4, 3)}
 
 
 @pytest.mark.parametrize(

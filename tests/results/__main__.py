@@ -30,7 +30,7 @@ from tests.results import (
     systems_rivals,
 )
 from tests.results.cells import kept, measure
-from tests.results.data import SETS, WHITENED, given_test, parts_of
+from tests.results.data import SETS, WHITENED, given_test, overlap, parts_of
 from tests.results.systems import System
 from tests.results.tables import BEGIN, lines_of, replaced, table, unfinished
 
@@ -45,7 +45,7 @@ SYSTEMS: tuple[System, ...] = (
 )
 SEEDS = 5
 
-SECTIONS = ("ridge", "landmarks", "freshness", "kernels", "pictures")
+SECTIONS = ("ridge", "landmarks", "freshness", "kernels", "pictures", "regime", "equal")
 """Modules of this package that have a section of the page of their own, between markers of their name. Each
 has `measure(seeds: int) -> None`, resumable, and `lines() -> Iterator[str]`, its Markdown from what is there;
 one that is not there yet is left out."""
@@ -59,7 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         measure_all(asked)
         for module in sections:
             module.measure(asked.seeds)
-    found = {"tables": list(tables(asked.sets))}
+    found = {}
+    if asked.systems:  # who measures a section alone leaves the tables of the sets as they are
+        found["tables"] = list(tables(SETS if asked.write else asked.sets))
     found |= {module.__name__.rpartition(".")[2]: list(module.lines()) for module in sections}
     if not asked.write:
         print("\n".join(line for lines in found.values() for line in lines))
@@ -133,7 +135,7 @@ def tables(names: Sequence[str]) -> Iterator[str]:
         seeds = 1 + max(seed for line in lines for seed in line.rows)
         yield f"By `python -m tests.results --sections --sets {name} --seeds {seeds} --write`."
         yield ""
-        yield from table(lines)
+        yield from table(lines, overlap(name))
         yield ""
         for why in unfinished(name, SYSTEMS):
             yield why

@@ -25,7 +25,7 @@ from tests.results.systems_kernels import Supports, described, learner_of, weigh
 from tests.results.systems_matrix import OF_OASIS, psd_after, raw, served, served_plain
 
 FOLDER = CACHE / "pictures"
-VERSION = 1
+VERSION = 2
 """Of what a study means: one that was kept under another is made again."""
 C = 0.1
 COSINE, RAW, PLAIN, SERVED, SOFTMAX, RIDGE = (
@@ -46,11 +46,11 @@ def kept(study: str, name: str, seed: int) -> Found | None:
     return found if found.pop("version") == VERSION else None
 
 
-def measure(study: str, name: str, seed: int) -> Found:
-    """The study of a set and a seed, kept or measured now."""
+def measure(study: str, name: str, seed: int, make: Study | None = None) -> Found:
+    """The study of a set and a seed, kept or measured now; make: it, None for that of this name here."""
     found = kept(study, name, seed)
     if found is None:
-        found = STUDIES[study](name, seed)
+        found = (make or STUDIES[study])(name, seed)
         FOLDER.mkdir(parents=True, exist_ok=True)
         path = FOLDER / f"{study}-{name}-{seed}.json"
         path.write_text(json.dumps({"version": VERSION, **found}, indent=1), encoding="utf-8")
@@ -73,12 +73,14 @@ def oasis_of(space: Space, **options: Any) -> Oasis:
     return Oasis(space.dim, OasisConfig(C=C, start=space.start, **options))
 
 
-def learned(task: Task, space: Space, learner: Any, counts: Sequence[int]) -> Iterator[int]:
-    """Each of the counts, once the learner has taken so many triplets."""
-    done = 0
+def learned(
+    task: Task, space: Space, learner: Any, counts: Sequence[int], drawn: Ints | None = None
+) -> Iterator[int]:
+    """Each of the counts, once the learner has taken so many triplets: those drawn, or the task's."""
+    done, drawn = 0, task.triplets if drawn is None else drawn
     for count in counts:
         for start in range(done, count, 4_000):
-            part = task.triplets[:, start : min(count, start + 4_000)]
+            part = drawn[:, start : min(count, start + 4_000)]
             learner.learn_many(*(space.rows(rows) for rows in part))
         done = count
         yield count

@@ -68,6 +68,14 @@ def given_test(name: str) -> Ints | None:
     return np.flatnonzero([part_of[one] == "validation" for one in load_pack().catalog.ids]).astype(np.int64)
 
 
+def overlap(name: str) -> float | None:
+    """Objects of a set that are judged over those that are learned from, as the corrected resampled t-test
+    takes it; None where the same ones are judged by every seed."""
+    if given_test(name) is not None:
+        return None
+    return TEST_SHARE / ((1 - TEST_SHARE) * (1 - VALIDATION_SHARE))
+
+
 @dataclass(frozen=True, eq=False)
 class Space:
     """Z: a row for every object, dense float32 [n, d] or CSR. start: the diagonal that learning begins at,

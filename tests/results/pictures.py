@@ -49,7 +49,9 @@ def lines() -> Iterator[str]:
     _draw(found)
     yield "![What the figures of the papers show, on our sets](images/results.svg)"
     yield ""
-    yield f"By `python -m tests.results --systems --sections pictures --seeds {MOST_SEEDS}`; means of seeds."
+    counts = sorted({len(every) for every in found.values()})
+    told = f"By `python -m tests.results --systems --sections pictures --seeds {counts[-1]} --write`"
+    yield f"{told}; means of {' to '.join(map(str, counts))} seeds."
     yield ""
     yield from _steps(found)
     yield from _schedules(found)

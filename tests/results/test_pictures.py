@@ -64,6 +64,7 @@ def test_tables_are_means_of_the_seeds_that_were_kept(
                 path = tmp_path / f"{study}-{name}-{seed}.json"
                 path.write_text(json.dumps({"version": curves.VERSION, **made_up(study, 0.4 + 0.2 * seed)}))
     told = "\n".join(pictures.lines())
+    assert "--sections pictures --seeds 2 --write`; means of 2 seeds." in told
     assert "| photos | 0.500 (0.500) | 0.500 (0.500)" in told
     assert "| OASIS-Con | 0.500 | 0.500 |" in told
     assert "| never | 0.500 |" in told

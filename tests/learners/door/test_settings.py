@@ -46,7 +46,9 @@ from learners import (
     fit_map,
 )
 from learners.maps import ViewConfig
+from tests.learners.oracle_oasis import DissimOracle, OasisOracle
 from tests.learners.under_test import bits
+from tests.quality.bench.sets import unit
 
 from .layouts import DIM, N, exact_rows, refuses
 
@@ -236,6 +238,34 @@ def test_vectors_too_short_to_move_the_diagonal_of_W_are_told_once_with_the_reme
             other.learn_many(*(unit.transform(as_block(values)) for values in (Q, C, S)))
         for learner in (SomlTg(DIM), SomlDa(DIM)):
             learner.learn_many(*rows)  # nothing there starts from 1
+
+
+@pytest.mark.parametrize("dim", [8, 24, 200])
+@pytest.mark.parametrize(
+    ("make", "oracle"), [(Oasis, OasisOracle), (Dissim, DissimOracle)], ids=["oasis", "dissim"]
+)
+def test_rounding_is_told_where_it_takes_a_hundredth_of_what_is_learned(
+    make: Any, oracle: Any, dim: int
+) -> None:
+    """W - I beside that in float64, over lengths from 1 to 1e-3: told wherever 2 % is lost, never where less
+    than half a percent is."""
+    rng = np.random.default_rng(dim)
+    rows = [unit(rng.standard_normal((200, dim))) for _ in range(3)]
+    lost, told = [], []
+    for length in np.logspace(0, -3, 13):
+        triplets = [(length * values).astype(np.float32) for values in rows]
+        learner, exact = make(dim), oracle(dim)
+        with warnings.catch_warnings(record=True) as notices:
+            warnings.simplefilter("always")
+            learner.learn_many(*triplets)
+        for triplet in zip(*(values.astype(np.float64) for values in triplets), strict=True):
+            exact.step(*triplet)
+        lost.append(np.linalg.norm(learner.W - exact.W) / np.linalg.norm(exact.W - np.eye(dim)))
+        told.append(bool(notices))
+    assert lost[0] < 1e-5
+    assert max(lost) > 0.05
+    assert all(one for one, share in zip(told, lost, strict=True) if share > 0.02)
+    assert not any(one for one, share in zip(told, lost, strict=True) if share < 0.005)
 
 
 def test_steps_that_are_small_because_little_is_left_to_learn_are_not_told() -> None:

@@ -9,16 +9,20 @@ from tests.quality.bench.sets import Floats, Ints, RawSet, unit
 
 
 def triplets(data: RawSet, rows: Ints, count: int, seed: int) -> Ints:
-    """q uniform over `rows`, c over those of its class, s over the others (JMLR 11 (2010), section 2.3);
-    int64 [3, count]."""
+    """q uniform over those of `rows` that are not alone in their class, c over the others of its class, s
+    over the other classes (JMLR 11 (2010), section 2.3); int64 [3, count]."""
     rng = np.random.default_rng((seed, 9))
     labels = data.labels[rows]
     order = np.argsort(labels, kind="stable")
     starts = np.searchsorted(labels[order], np.arange(labels.max() + 2))
-    q = rng.integers(len(rows), size=count)
+    place = np.empty(len(rows), np.int64)
+    place[order] = np.arange(len(rows))
+    asked = np.flatnonzero(np.diff(starts)[labels] > 1)
+    q = asked[rng.integers(len(asked), size=count)]
     first, last = starts[labels[q]], starts[labels[q] + 1]
-    c = order[first + (rng.random(count) * (last - first)).astype(np.int64)]
-    # Uniform over what is left when the class, one run of `order`, is cut out.
+    # Uniform over what is left when q, or the class, which is one run of `order`, is cut out.
+    drawn = first + (rng.random(count) * (last - first - 1)).astype(np.int64)
+    c = order[drawn + (drawn >= place[q])]
     drawn = (rng.random(count) * (len(rows) - (last - first))).astype(np.int64)
     s = order[drawn + np.where(drawn >= first, last - first, 0)]
     return rows[np.stack([q, c, s])]

@@ -12,12 +12,12 @@ from tests.quality.bench.sets import load
 
 ROWS = (YOURS, OURS, NEWEST, *RIVALS)
 
-Means = dict[str, dict[int, tuple[float, float]]]
+Means = dict[str, dict[int, tuple[float, float, int]]]
 
 
 def means(cells: Sequence[Cell]) -> tuple[Means, dict[int, int]]:
-    """Rows of one set, model and loop: name -> lists -> mean (mAP, P@10); and over how many seeds. Only seeds
-    that have a number of lists of ours count there; a rival is that of those that have it."""
+    """Rows of one set, model and loop: name -> lists -> mean (mAP, P@10) and of how many seeds; and over how
+    many each number of lists is. Only seeds that have it of ours count; a rival is of those that have it."""
     results = [Result(cell) for cell in cells]
     seeds = {lists: [one for one in results if one.has(OURS, lists)] for lists in LISTS}
     rows: Means = {}
@@ -26,7 +26,7 @@ def means(cells: Sequence[Cell]) -> tuple[Means, dict[int, int]]:
             found = [one.rows[name][lists] for one in done if one.has(name, lists)]
             if found:
                 pair = np.mean(found, axis=0)
-                rows.setdefault(name, {})[lists] = (float(pair[0]), float(pair[1]))
+                rows.setdefault(name, {})[lists] = (float(pair[0]), float(pair[1]), len(found))
     return rows, {lists: len(done) for lists, done in seeds.items() if done}
 
 
@@ -53,9 +53,14 @@ def table(title: str, rows: Means, seeds: dict[int, int], answering: dict[int, s
     yield f"| seeds | {' | '.join(str(count) for count in seeds.values())} |"
     yield f"| what is served | {' | '.join(answering[lists] for lists in seeds)} |"
     for name, row in rows.items():
-        values = (f"{row[lists][0]:.3f} / {row[lists][1]:.3f}" if lists in row else "" for lists in seeds)
+        values = (_value(*row[lists], seeds[lists]) if lists in row else "" for lists in seeds)
         yield f"| {name} | {' | '.join(values)} |"
     yield ""
+
+
+def _value(found: float, precision: float, count: int, seeds: int) -> str:
+    """A cell, which says so where it is of fewer seeds than its column."""
+    return f"{found:.3f} / {precision:.3f}" + (f" ({count} of {seeds} seeds)" if count < seeds else "")
 
 
 def shortfalls(cells: Sequence[Cell]) -> Iterator[str]:
