@@ -375,12 +375,13 @@ def _index(config: Config) -> Iterator[CheckFinding]:
         told = f"{index.name}: exported vectors of version {given.version}; it was not asked"
         yield CheckFinding("index", "ok", told)
         return
+    similarity = "squared_euclidean" if config.space.own_similarity == "euclidean" else "inner_product"
     try:
-        found = index.search(_probe(config), given.candidates)
+        found = index.search(_probe(config), given.candidates, similarity=similarity)
         if given.tags:
             index.search(_probe(config), 1, ["none has this tag"])
     except StoreError as error:
-        yield CheckFinding("index", "error", f"{index.name}: {error.message}", error.remedy)
+        yield CheckFinding("index", "error", str(error), error.remedy)
         return
     finally:
         index.close()
@@ -389,6 +390,8 @@ def _index(config: Config) -> Iterator[CheckFinding]:
     told = f"{index.name} answers: {known:,} of {len(found):,} objects that it found are in the catalog"
     if known:
         yield CheckFinding("index", "ok", told)
+    elif not found:
+        yield CheckFinding("index", "error", f"{index.name} answers, and is empty", "put the vectors in it")
     else:
         remedy = "index.id has to name the column or field of the ids that the catalog has"
         yield CheckFinding("index", "error", told, remedy)

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
 
 from daemon.config.services import IndexConfig
 from daemon.index.pgvector import PgTable, PgVectorIndex
 from daemon.index.protocol import VectorIndex
-from daemon.index.rest import ElasticField, ElasticIndex, QdrantCollection, QdrantIndex, RestStore
+from daemon.index.rest import (
+    AskingStore,
+    ElasticField,
+    ElasticIndex,
+    QdrantCollection,
+    QdrantIndex,
+    RestStore,
+)
+from streams.foreign_http import BlockingClient, ForeignServer
+
+ANSWER_BYTES = 8 << 20
+"""Of a store: ids and scores of 10,000 objects are a tenth of it."""
 
 
-def open_index(config: IndexConfig, transport: Any = None) -> VectorIndex | None:
-    """The configured store, None where none is. It need not be there yet. transport: of httpx, in the place
-    of the network. Raises UserError where a library is missing."""
+def open_index(config: IndexConfig, client: AskingStore | None = None) -> VectorIndex | None:
+    """The configured store, None where none is. It need not be there yet. client: in the place of the
+    network. Raises UserError where a library is missing."""
     if not config.store:
         return None
     if config.store == "pgvector":
@@ -28,14 +38,10 @@ def open_index(config: IndexConfig, transport: Any = None) -> VectorIndex | None
         return PgVectorIndex(
             place, width=config.width, timeout_s=config.timeout, connections=config.connections
         )
-    store = RestStore(
-        config.address,
-        f"{config.store} {config.collection}",
-        headers=_headers(config),
-        timeout_s=config.timeout,
-        connections=config.connections,
-        transport=transport,
+    asked = ForeignServer(
+        config.address, headers_of(config), config.timeout, config.connections, ANSWER_BYTES, tries=2
     )
+    store = RestStore(client or BlockingClient(asked), f"{config.store} {config.collection}")
     if config.store == "qdrant":
         names = config.collection, config.id, config.vector, config.tags
         return QdrantIndex(store, QdrantCollection(*names), config.width)
@@ -45,7 +51,7 @@ def open_index(config: IndexConfig, transport: Any = None) -> VectorIndex | None
     )
 
 
-def _headers(config: IndexConfig) -> dict[str, str]:
+def headers_of(config: IndexConfig) -> dict[str, str]:
     """Who asks: an API key, or a user and a password where `user` is given."""
     secret = config.secret.get_secret_value()
     if not secret:

@@ -290,7 +290,7 @@ class IndexMetrics:
         )
         about = "Questions that the store of [index] did not answer"
         self._failures = Counter("tripletd_index_failures", about, ["kind"], registry=registry)
-        for kind in ("away", "refused"):
+        for kind in ("away", "refused", "malformed"):
             self._failures.labels(kind)
         about = "Share of the store's exact first 10 that it found when last measured; below 0 before"
         self._recall = Gauge("tripletd_index_recall", about, registry=registry)
@@ -301,7 +301,7 @@ class IndexMetrics:
         self._seconds.labels(mode).observe(seconds)
 
     def failed(self, kind: str) -> None:
-        """It did not: `away` or `refused`."""
+        """It did not: `away`, `refused` or `malformed`."""
         self._failures.labels(kind).inc()
 
     def measured(self, recall: float) -> None:
