@@ -320,7 +320,7 @@ def _registry(config: Config) -> Iterator[CheckFinding]:
 
     try:
         kinds = SchemaRegistry(registry.to_settings(), Path()).kinds()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError) as error:  # OSError: of the file of authorities
         text, remedy = f"{registry.url}: {error}", "until it answers, records whose schema is new wait"
         yield CheckFinding("feed.follow.registry", "error", text, remedy)
         return

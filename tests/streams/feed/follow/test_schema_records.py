@@ -274,7 +274,9 @@ NODE = '{"type": "record", "name": "Node", "fields": [{"name": "next", "type": [
 def test_a_schema_that_holds_itself_ends_no_process(registry: RegistryServer, decoder: SchemaDecoder) -> None:
     registry.add(7, "AVRO", NODE)
     assert decoder.decoded(framed(7, b"\x02\x02\x00"), ()) == {"next": {"next": {"next": None}}}
-    with refused(decoder.decoded(framed(7, b"\x02" * 1_000_000), ()), reasons.NOT_AS_SCHEMA, "Recursion"):
+    with refused(decoder.decoded(framed(7, b"\x02" * 30_000), ()), reasons.NOT_AS_SCHEMA, "Recursion"):
+        pass
+    with refused(decoder.decoded(framed(7, b"\x02" * 1_000_000), ()), reasons.TOO_LONG, "32,768 bytes"):
         pass
 
 
