@@ -38,8 +38,14 @@ class ServeMetrics:
             registry,
             alias=aliases,
         )
+        about = "Cosine of one text's vector now to its first one, by model of the upstream"
+        self._upstream_cosine = Gauge("tripletd_upstream_cosine", about, ["model"], registry=registry)
         ProcessCollector(registry=registry)
         add_build_info(registry, "serve")
+
+    def upstream_cosine(self, model: str, cosine: float) -> None:
+        """A model of the upstream was compared with its first vector."""
+        self._upstream_cosine.labels(model).set(cosine)
 
     def record_freshness(
         self, alias: str, seconds: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]

@@ -78,23 +78,12 @@ class UpstreamTexts:
     def _read(self, answer: ForeignAnswer, count: int, body: Mapping[str, Any]) -> EmbeddedTexts:
         """What an answer says, of its other fields those that are known. Raises Problem."""
         try:
-            made = answer.json()
-            data = sorted((one.get("index", place), place) for place, one in enumerate(made["data"]))
-            vectors = [_numbers(made["data"][place]["embedding"]) for _, place in data]
-            usage = {name: _tokens(made.get("usage"), name) for name in ("prompt_tokens", "total_tokens")}
+            vectors, usage = vectors_of(answer, count, body.get("dimensions"))
         except ForeignError as error:
             raise self._upstream.unusable(error.reason, str(error)) from None
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            raise self._upstream.unusable("malformed", "its answer is not of OpenAI's shape") from None
-        if [index for index, _ in data] != list(range(count)):
-            raise self._upstream.unusable("malformed", f"it gives {len(vectors)} vectors for {count} texts")
-        sizes = {len(one) for one in vectors} | {body.get("dimensions") or len(vectors[0])}
-        if len(sizes) > 1 or 0 in sizes:
-            told = f"it gives vectors of {len(vectors[0])} numbers, where {sorted(sizes)} were to be alike"
-            raise self._upstream.unusable("size", told)
         places: list[dict[str, Any]] = [{"object": "embedding", "index": place} for place in range(count)]
-        told_of = {"object": "list", "data": places, "model": body["model"], "usage": usage}
-        return EmbeddedTexts(vectors, told_of)
+        told = {"object": "list", "data": places, "model": body["model"], "usage": usage}
+        return EmbeddedTexts(vectors, told)
 
     async def _asked(self, body: Mapping[str, Any]) -> ForeignAnswer:
         """The answer, in base64 where the upstream knows it. Raises Problem."""
@@ -108,6 +97,28 @@ class UpstreamTexts:
         answer = await self._upstream.embeddings(given)
         self._knows_base64 = False  # it was not the request that it refused
         return answer
+
+
+def vectors_of(
+    answer: ForeignAnswer, count: int, dimensions: int | None = None
+) -> tuple[list[Vector], dict[str, int]]:
+    """The vectors of so many texts in their order, all of one size, and the tokens of all. dimensions: their
+    size where it was asked for. Raises ForeignError, also for `size`."""
+    made = answer.json()
+    try:
+        order = sorted((one.get("index", place), place) for place, one in enumerate(made["data"]))
+        vectors = [_numbers(made["data"][place]["embedding"]) for _, place in order]
+        usage = {name: _tokens(made.get("usage"), name) for name in ("prompt_tokens", "total_tokens")}
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        raise ForeignError("malformed", "its answer is not of OpenAI's shape") from None
+    if [index for index, _ in order] != list(range(count)):
+        raise ForeignError("malformed", f"it gives {len(vectors)} vectors for {count} texts")
+    sizes = {len(one) for one in vectors} | {dimensions or len(vectors[0])}
+    if len(sizes) > 1 or 0 in sizes:
+        raise ForeignError(
+            "size", f"it gives vectors of {len(vectors[0])} numbers among sizes {sorted(sizes)}"
+        )
+    return vectors, usage
 
 
 def _tokens(usage: Any, name: str) -> int:
