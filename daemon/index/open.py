@@ -7,21 +7,14 @@ import base64
 from daemon.config.services import IndexConfig
 from daemon.index.pgvector import PgTable, PgVectorIndex
 from daemon.index.protocol import VectorIndex
-from daemon.index.rest import (
-    AskingStore,
-    ElasticField,
-    ElasticIndex,
-    QdrantCollection,
-    QdrantIndex,
-    RestStore,
-)
+from daemon.index.rest import ElasticIndex, QdrantIndex
 from streams.foreign_http import BlockingClient, ForeignServer
 
 ANSWER_BYTES = 8 << 20
 """Of a store: ids and scores of 10,000 objects are a tenth of it."""
 
 
-def open_index(config: IndexConfig, client: AskingStore | None = None) -> VectorIndex | None:
+def open_index(config: IndexConfig, client: BlockingClient | None = None) -> VectorIndex | None:
     """The configured store, None where none is. It need not be there yet. client: in the place of the
     network. Raises UserError where a library is missing."""
     if not config.store:
@@ -41,14 +34,8 @@ def open_index(config: IndexConfig, client: AskingStore | None = None) -> Vector
     asked = ForeignServer(
         config.address, headers_of(config), config.timeout, config.connections, ANSWER_BYTES, tries=2
     )
-    store = RestStore(client or BlockingClient(asked), f"{config.store} {config.collection}")
-    if config.store == "qdrant":
-        names = config.collection, config.id, config.vector, config.tags
-        return QdrantIndex(store, QdrantCollection(*names), config.width)
-    field = config.vector or "embedding"
-    return ElasticIndex(
-        store, ElasticField(config.store, config.collection, field, config.id, config.tags), config.width
-    )
+    kind = QdrantIndex if config.store == "qdrant" else ElasticIndex
+    return kind(client or BlockingClient(asked), config)
 
 
 def headers_of(config: IndexConfig) -> dict[str, str]:

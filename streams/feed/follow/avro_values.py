@@ -11,12 +11,13 @@ bytes, fixed                                                          base64 tex
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable
 from datetime import date, datetime, time
 from io import BytesIO
 from typing import Any, NamedTuple
 from uuid import UUID
+
+from pydantic_core import from_json
 
 from streams.feed import items as reasons
 from streams.feed.follow.registry import RegisteredSchema, UnknownSchemaError
@@ -48,8 +49,8 @@ def avro_decoder(schema: RegisteredSchema) -> Callable[[bytes], Any]:
     named: dict[str, Any] = {}
     try:
         for _, text in schema.references:
-            fastavro.parse_schema(json.loads(text), named)
-        parsed = fastavro.parse_schema(json.loads(schema.text), named)
+            fastavro.parse_schema(from_json(text), named)
+        parsed = fastavro.parse_schema(from_json(schema.text), named)
         survey = _Survey(named)
         depth = survey.shape(parsed).depth
     except Exception as error:

@@ -49,7 +49,7 @@ class InMemory:
 def opened(store: str, answer: Callable[[httpx.Request], httpx.Response], **more: Any) -> VectorIndex:
     given = {"store": store, "address": "http://store:1", "collection": "items", "timeout": "1s", **more}
     config = IndexConfig.model_validate(given)
-    index = open_index(config, InMemory(answer, headers_of(config)))
+    index = open_index(config, InMemory(answer, headers_of(config)))  # type: ignore[arg-type]
     assert index is not None
     return index
 
@@ -115,7 +115,7 @@ def test_qdrant_is_asked_as_its_own_client_reads_it(named: str) -> None:
     assert store.keys == ["key"] * 3
     plain = opened("qdrant", store, vector=named)
     assert [one.id for one in plain.search(QUERY.tolist(), 1)] == ["5"]
-    with pytest.raises(StoreRefused, match="no key of tags"):
+    with pytest.raises(StoreRefused, match="nothing that holds tags"):
         plain.search(QUERY.tolist(), 1, ["a"])
 
 
