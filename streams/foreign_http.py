@@ -197,7 +197,10 @@ class _Connection(asyncio.Protocol):
         """It has ended, which may be the end of an answer."""
         self.is_open = False
         if self._whole is not None and not self._whole.done():
-            self.data_received(b"")
+            if exc is None:
+                self.data_received(b"")
+            else:
+                self._whole.set_exception(ForeignError("unreachable", f"the connection was lost: {exc}"))
 
 
 class ForeignClient:

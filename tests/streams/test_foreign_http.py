@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ import pytest
 from streams.foreign_http import HEAD_BYTES, BlockingClient, ForeignAnswer, ForeignError, ForeignServer
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-ENDLESS = 64
+ENDLESS = 1024
 """Pieces of 64 KiB, where a sender would go on for ever."""
 
 
@@ -96,6 +97,7 @@ def test_a_kept_connection_that_has_ended_or_said_more_is_made_anew() -> None:
         (b"Content-Encoding: gzip\r\n\r\n", b"\x1f\x8b" * 512, "encoded"),
         (b"\x00", b"x" * 1024, "malformed"),
     ],
+    ids=["fields", "one field", "length", "no length", "chunks", "trailers", "compressed", "no HTTP"],
 )
 def test_an_answer_without_an_end_is_left_soon(head: bytes, piece: bytes, expected: str) -> None:
     sent = 0
@@ -161,6 +163,16 @@ def test_another_try_where_that_may_help() -> None:
         kinds[3] = busy
         assert asked(url, tries=2).status == 503
         assert tries == 5
+
+
+def test_an_answer_that_is_cut_by_a_reset_is_not_whole() -> None:
+    def answer(connection: socket.socket, number: int) -> None:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n[]")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    with serving(answer) as url:
+        assert reason(url) == "unreachable"
 
 
 def test_nobody_there() -> None:

@@ -173,6 +173,7 @@ class SchemaRegistry:
             self._tried[key] += 1
             if not passing or self._tried[key] >= TRIES:
                 self.reject(key, told)
+                self._pause_s = FIRST_PAUSE_S
                 raise UnknownSchemaError(told) from error
         self._trouble = f"the schema registry {self.url}: {told}"
         self._again_at = self._clock() + self._pause_s * (0.75 + 0.5 * self._chance())
