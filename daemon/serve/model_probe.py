@@ -3,13 +3,12 @@ compared with its first vector, which is kept. Another model of the same size sh
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import structlog
@@ -37,7 +36,7 @@ class ModelProbe:
 
     def __init__(self, settings: UpstreamSettings, models: Sequence[str], file: Path | None) -> None:
         self._settings, self._models, self._file = settings, tuple(dict.fromkeys(models)), file
-        self._first: dict[str, str] = {}
+        self._first: dict[str, Any] = {}
 
     def compare(self, *, keep: bool = True) -> dict[str, tuple[float, int]]:
         """By model: the cosine to its first vector, 0 for one of another size, and how many numbers it has
@@ -61,35 +60,29 @@ class ModelProbe:
         return vectors_of(answer, 1)[0][0]
 
     def _compared(self, model: str, vector: Vector, keep: bool) -> tuple[float, int]:
-        kept = self._kept()
-        key = f"{self._settings.url} {model}"
+        kept, key = self._kept(), f"{self._settings.url} {model}"
         try:
-            first = np.frombuffer(base64.b64decode(kept[key], validate=True), "<f4")
+            first, now = np.array(kept[key], np.float64), vector.astype(np.float64)
         except (KeyError, TypeError, ValueError):
             if keep:
-                self._keep(kept | {key: base64.b64encode(vector.astype("<f4").tobytes()).decode()})
+                self._keep(kept | {key: vector.tolist()})
             return 1.0, len(vector)
-        if len(first) != len(vector):
+        if first.shape != now.shape:
             return 0.0, len(vector)
-        a, b = first.astype(np.float64), vector.astype(np.float64)
-        lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
-        return (float(a @ b) / lengths if lengths else float(lengths == 0)), len(vector)
+        lengths = float(np.linalg.norm(first) * np.linalg.norm(now))
+        return float(first @ now) / max(lengths, 1e-300), len(vector)
 
-    def _kept(self) -> dict[str, str]:
-        if self._file is None:
-            return self._first
-        try:
-            read = from_json(self._file.read_bytes())
-        except (OSError, ValueError):
-            return self._first
-        return read if isinstance(read, dict) else {}
+    def _kept(self) -> dict[str, Any]:
+        with suppress(OSError, ValueError, TypeError):
+            return dict(from_json(self._file.read_bytes())) if self._file else self._first
+        return self._first
 
-    def _keep(self, vectors: dict[str, str]) -> None:
+    def _keep(self, vectors: dict[str, Any]) -> None:
         self._first = vectors
         if self._file is not None:
             with suppress(OSError):  # where serve may not write, it remembers until it ends
                 temporary = self._file.with_name(f"{FILE}.{os.getpid()}.tmp")
-                temporary.write_text(json.dumps(vectors), encoding="utf-8")
+                temporary.write_bytes(to_json(vectors))
                 os.replace(temporary, self._file)
 
 
