@@ -289,18 +289,21 @@ class BlockingClient:
     """`ForeignClient` for any thread: one loop in a thread of its own does the asking of them all."""
 
     def __init__(self, server: ForeignServer) -> None:
-        self._client, self._loop = ForeignClient(server), _loop()
+        self._made = ForeignClient(server), _loop()
 
     def ask(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> ForeignAnswer:
         """As `ForeignClient.ask`; it waits."""
-        asked = self._client.ask(method, path, body, headers)
-        return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
+        client, loop = self._made
+        if loop is not _loop():  # that of the process which this one was forked from
+            client, loop = self._made = ForeignClient(client.server), _loop()
+        return asyncio.run_coroutine_threadsafe(client.ask(method, path, body, headers), loop).result()
 
     def close(self) -> None:
         """Hang up; another question connects again."""
-        self._loop.call_soon_threadsafe(self._client.close)
+        client, loop = self._made
+        loop.call_soon_threadsafe(client.close)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import threading
@@ -173,6 +174,19 @@ def test_an_answer_that_is_cut_by_a_reset_is_not_whole() -> None:
 
     with serving(answer) as url:
         assert reason(url) == "unreachable"
+
+
+def test_a_process_that_is_forked_asks_as_well() -> None:
+    def answer(connection: socket.socket, number: int) -> None:
+        while connection.recv(65536):
+            connection.sendall(OK)
+
+    with serving(answer) as url, closing(BlockingClient(ForeignServer(url))) as client:
+        client.ask("GET", "/")
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if client.ask("GET", "/").body == b"{}" else 1)
+        assert os.waitpid(child, 0)[1] == 0
 
 
 def test_nobody_there() -> None:
