@@ -41,6 +41,7 @@ from daemon.versions.algorithms import as_made
 from daemon.versions.forms import AS_LEARNED
 from daemon.versions.storage import open_store
 
+_UPSTREAM_S = 10.0
 _REMEDIES = {"stream.address": "correct stream.address, or see that what it names can be used from here"}
 """Where an error's own words name no remedy apart."""
 
@@ -320,7 +321,7 @@ def _registry(config: Config) -> Iterator[CheckFinding]:
 
     try:
         kinds = SchemaRegistry(registry.to_settings(), Path()).kinds()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError) as error:  # OSError: of the file of authorities
         text, remedy = f"{registry.url}: {error}", "until it answers, records whose schema is new wait"
         yield CheckFinding("feed.follow.registry", "error", text, remedy)
         return
@@ -342,8 +343,7 @@ def _embeddings(config: Config) -> Iterator[CheckFinding]:
     given = config.embeddings
     if not given.folder:
         if given.upstream:
-            given.key()
-            yield CheckFinding("embeddings", "ok", f"texts go to {given.upstream}, which was not asked")
+            yield from _upstream(config)
         return
     from daemon.serve.text_model import TextModel
 
@@ -362,6 +362,30 @@ def _embeddings(config: Config) -> Iterator[CheckFinding]:
         yield CheckFinding("embeddings", "error", text, "take the model that embedded the catalog")
 
 
+def _upstream(config: Config) -> Iterator[CheckFinding]:
+    """What the upstream gives for a text of each model; without names, whether it answers."""
+    from daemon.serve.http.upstream import UpstreamSettings
+    from daemon.serve.model_probe import FILE, LEAST_COSINE, probe_of
+    from streams.foreign_http import ForeignError
+
+    given = config.embeddings
+    settings = UpstreamSettings(given.upstream, given.key(), min(given.timeout, _UPSTREAM_S))
+    probe = probe_of(config, settings)
+    try:
+        models = probe.compare(keep=False) if given.models else probe.reach()
+    except ForeignError as error:
+        remedy = "see embeddings.upstream, key_env and models: texts are answered 502 until it answers"
+        yield CheckFinding("embeddings", "error", f"{given.upstream}: {error}", remedy)
+        return
+    told = ", ".join(f"{name} gives {size:,} numbers" for name, (_, size) in models.items())
+    yield CheckFinding("embeddings", "ok", f"texts go to {given.upstream}{': ' if told else ''}{told}")
+    for name, (cosine, _) in models.items():
+        if cosine < LEAST_COSINE:
+            text = f"{name} gives other vectors than before: the cosine of one text's is {cosine:.2f}"
+            remedy = f"embed the objects by it as well, and remove {FILE} in the folder of checkpoints"
+            yield CheckFinding("embeddings", "error", text, remedy)
+
+
 def _index(config: Config) -> Iterator[CheckFinding]:
     given = config.index
     if not given.store:
@@ -375,12 +399,13 @@ def _index(config: Config) -> Iterator[CheckFinding]:
         told = f"{index.name}: exported vectors of version {given.version}; it was not asked"
         yield CheckFinding("index", "ok", told)
         return
+    similarity = "squared_euclidean" if config.space.own_similarity == "euclidean" else "inner_product"
     try:
-        found = index.search(_probe(config), given.candidates)
+        found = index.search(_probe(config), given.candidates, similarity=similarity)
         if given.tags:
             index.search(_probe(config), 1, ["none has this tag"])
     except StoreError as error:
-        yield CheckFinding("index", "error", f"{index.name}: {error.message}", error.remedy)
+        yield CheckFinding("index", "error", str(error), error.remedy)
         return
     finally:
         index.close()
@@ -389,6 +414,8 @@ def _index(config: Config) -> Iterator[CheckFinding]:
     told = f"{index.name} answers: {known:,} of {len(found):,} objects that it found are in the catalog"
     if known:
         yield CheckFinding("index", "ok", told)
+    elif not found:
+        yield CheckFinding("index", "error", f"{index.name} answers, and is empty", "put the vectors in it")
     else:
         remedy = "index.id has to name the column or field of the ids that the catalog has"
         yield CheckFinding("index", "error", told, remedy)

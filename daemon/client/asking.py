@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
-from daemon.client.writing import connection_to
+from daemon.client.writing import client_of
+from streams.foreign_http import BlockingClient, ForeignError
 
 AT_LEAST = "X-Tripletd-At-Least"
 LONGEST_REST_S = 0.1
@@ -63,10 +64,7 @@ class AskClient:
         names = [urls] if isinstance(urls, str) else list(urls)
         if not names:
             raise ValueError("expected the address of a server at least")
-        self._servers = [(name, connection_to(name, cafile, timeout_s)) for name in names]
-        self._headers = {"Content-Type": "application/json"}
-        if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+        self._servers = [(name, client_of(name, token, cafile, timeout_s)) for name in names]
         self._monotonic, self._patience_s = monotonic, patience_s
         self._pins: dict[str | None, tuple[str, int]] = {}
         self._next = 0
@@ -95,23 +93,22 @@ class AskClient:
     def close(self) -> None:
         """Hang up; another question connects again."""
         with self._lock:
-            for _, connection in self._servers:
-                connection.close()
+            for _, client in self._servers:
+                client.close()
 
     def _asked(self, body: bytes, alias: str | None) -> HttpAnswer:
-        headers, pin = dict(self._headers), self._pins.get(alias)
-        if pin is not None:
-            headers[AT_LEAST] = f"{pin[0]}@{pin[1]}"
+        pin = self._pins.get(alias)
+        headers = {} if pin is None else {AT_LEAST: f"{pin[0]}@{pin[1]}"}
         deadline, tried = time.monotonic() + self._patience_s, 0
         while True:
-            server, connection = self._servers[self._next % len(self._servers)]
+            server, client = self._servers[self._next % len(self._servers)]
             self._next += 1
-            status, said = _sent(connection, body, headers)
-            if status == http.client.OK:
+            status, said = _sent(client, body, headers)
+            if status == HTTPStatus.OK:
                 return self._taken(server, alias, said)
             tried += 1
             error = NotAnsweredError(status, str(said.get("code", "")), str(said.get("message", "")))
-            if status not in (0, http.client.SERVICE_UNAVAILABLE) or time.monotonic() >= deadline:
+            if status not in (0, HTTPStatus.SERVICE_UNAVAILABLE) or time.monotonic() >= deadline:
                 raise error
             if tried % len(self._servers) == 0:
                 time.sleep(LONGEST_REST_S)
@@ -124,23 +121,13 @@ class AskClient:
         return HttpAnswer(hits, body["version"], line, records, server, body)
 
 
-def _sent(
-    connection: http.client.HTTPConnection, body: bytes, headers: Mapping[str, str]
-) -> tuple[int, dict[str, Any]]:
+def _sent(client: BlockingClient, body: bytes, headers: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
     """Status, and the answer or what its error says."""
-    for _ in range(2):  # a server that ends, or a quiet connection, may have hung up: once more on a new one
-        is_new = connection.sock is None
-        try:
-            connection.request("POST", "/v1/similar", body, dict(headers))
-            answer = connection.getresponse()
-            read = json.loads(answer.read())
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            connection.close()
-            failed = {"message": str(error) or type(error).__name__}
-            if is_new:
-                break
-            continue
-        if answer.status == http.client.OK:
-            return answer.status, read
-        return answer.status, read.get("error", {}) if isinstance(read, dict) else {}
-    return 0, failed
+    try:
+        answer = client.ask("POST", "/v1/similar", body, headers)
+        read = answer.json()
+    except ForeignError as error:
+        return 0, {"message": str(error)}
+    if answer.status == HTTPStatus.OK:
+        return answer.status, read
+    return answer.status, read.get("error", {}) if isinstance(read, dict) else {}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import secrets
 import ssl
 import threading
 import time
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
+
+from streams.foreign_http import BlockingClient, ForeignAnswer, ForeignError, ForeignServer
 
 TRIES = 3
 """How often a write is sent before it fails: with the same ids, so that twice is once."""
@@ -26,15 +28,14 @@ class NotKeptError(Exception):
         self.status = status
 
 
-def connection_to(url: str, cafile: str, timeout_s: float) -> http.client.HTTPConnection:
-    """A connection to a server, not made yet; cafile: as of `WriteClient`. Raises ValueError."""
+def client_of(url: str, token: str, cafile: str, timeout_s: float) -> BlockingClient:
+    """What asks a server; arguments as of `WriteClient`. Raises ValueError."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
         raise ValueError(f"{url!r} is not the address of a server, such as http://127.0.0.1:9103")
-    if parts.scheme == "http":
-        return http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
-    context = ssl.create_default_context(cafile=cafile or None)
-    return http.client.HTTPSConnection(parts.hostname, parts.port, timeout=timeout_s, context=context)
+    tls = ssl.create_default_context(cafile=cafile or None) if parts.scheme == "https" else None
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return BlockingClient(ForeignServer(url, headers, timeout_s, tls=tls))
 
 
 class WriteClient:
@@ -45,10 +46,7 @@ class WriteClient:
     """
 
     def __init__(self, url: str, *, token: str = "", cafile: str = "", timeout_s: float = 5.0) -> None:
-        self._headers = {"Content-Type": "application/json"}
-        if token:
-            self._headers["Authorization"] = f"Bearer {token}"
-        self._connection = connection_to(url, cafile, timeout_s)
+        self._client = client_of(url, token, cafile, timeout_s)
         self._lock = threading.Lock()
 
     def impression(
@@ -87,35 +85,31 @@ class WriteClient:
 
     def close(self) -> None:
         """Hang up; another call connects again."""
-        with self._lock:
-            self._connection.close()
+        self._client.close()
 
     def _post(self, path: str, said: dict[str, Any]) -> None:
         body = json.dumps({name: value for name, value in said.items() if value is not None}).encode()
         with self._lock:
             for left in reversed(range(TRIES)):
                 status, message, rest_s = self._sent(path, body)
-                if status == http.client.ACCEPTED:
+                if status == HTTPStatus.ACCEPTED:
                     return
-                if left == 0 or status not in (0, http.client.SERVICE_UNAVAILABLE):
+                if left == 0 or status not in (0, HTTPStatus.SERVICE_UNAVAILABLE):
                     raise NotKeptError(status, message)
                 time.sleep(min(rest_s, LONGEST_REST_S))
 
     def _sent(self, path: str, body: bytes) -> tuple[int, str, float]:
         """Status, what is said of it, and after how many seconds to try again."""
         try:
-            self._connection.request("POST", path, body, self._headers)
-            answer = self._connection.getresponse()
-            said = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            self._connection.close()
-            return 0, str(error) or type(error).__name__, 0.1
-        wait = answer.headers.get("Retry-After", "")
-        return answer.status, _message(said), float(wait) if wait.isdecimal() else 0.1
+            answer = self._client.ask("POST", path, body)
+        except ForeignError as error:
+            return 0, str(error), 0.1
+        wait = answer.headers.get("retry-after", "")
+        return answer.status, _message(answer), float(wait) if wait.isdecimal() else 0.1
 
 
-def _message(body: bytes) -> str:
+def _message(answer: ForeignAnswer) -> str:
     try:
-        return str(json.loads(body)["error"]["message"])
-    except (ValueError, KeyError, TypeError):
+        return str(answer.json()["error"]["message"])
+    except (ForeignError, KeyError, TypeError):
         return "the answer is not that of tripletd"

@@ -3,7 +3,6 @@ it."""
 
 from __future__ import annotations
 
-import http.client
 import json
 import random
 import socket
@@ -20,6 +19,7 @@ from daemon.demo.pack_files import load_pack, load_thumbnails
 from daemon.exits import EX_CANTCREAT, EX_SOFTWARE, UserError
 from daemon.runtime.runtime import Signals
 from daemon.up.role_process import RoleProcess
+from streams.foreign_http import BlockingClient, ForeignError, ForeignServer
 
 EVERY_SECONDS = 0.1
 TIMEOUT_SECONDS = 5.0
@@ -42,16 +42,13 @@ def visitor(host: str, port: int, ids: Sequence[str], seed: int) -> Iterator[Non
 
 def _ask(host: str, port: int, ids: Sequence[str], seed: int, stop: threading.Event) -> None:
     drawn, turn = random.Random(seed), 0
-    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+    client = BlockingClient(ForeignServer(f"http://{host}:{port}", timeout_s=TIMEOUT_SECONDS))
     while not stop.wait(EVERY_SECONDS):
         turn += 1
         body = json.dumps({"id": drawn.choice(ids), "k": 10, "alias": ASKED[turn % len(ASKED)]})
-        try:
-            connection.request("POST", "/v1/similar", body, {"Content-Type": "application/json"})
-            connection.getresponse().read()
-        except (OSError, http.client.HTTPException):
-            connection.close()  # it is not there yet, or busy: the next question opens it again
-    connection.close()
+        with suppress(ForeignError):  # it is not there yet, or busy
+            client.ask("POST", "/v1/similar", body.encode())
+    client.close()
 
 
 DISPLAY = "display.jsonl"

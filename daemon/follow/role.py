@@ -6,6 +6,7 @@ import gc
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -180,7 +181,9 @@ def _schemas(config: Config, folder: Path, failed: Callable[[], None]) -> Schema
     if not registry.url:
         return None
     try:
-        return SchemaDecoder(SchemaRegistry(registry.to_settings(), folder, failed))
+        bounded = min(registry.timeout, config.stream.stuck_after / 6)  # a schema takes four of it at most
+        settings = replace(registry.to_settings(), timeout_s=bounded)
+        return SchemaDecoder(SchemaRegistry(settings, folder, failed))
     except OSError as error:
         message = f"feed.follow.registry.cafile: {registry.cafile}: {error.strerror or error}"
         raise UserError(message, "name a PEM file of authorities", EX_CONFIG) from None

@@ -4,6 +4,7 @@ One adapter per store behind one protocol. None of them holds a model, knows HTT
 """
 
 from daemon.index.open import open_index
-from daemon.index.protocol import IndexHit, StoreAway, StoreError, StoreRefused, VectorIndex
+from daemon.index.protocol import IndexHit, StoreAway, StoreError, StoreMalformed, StoreRefused, VectorIndex
 
-__all__ = ["IndexHit", "StoreAway", "StoreError", "StoreRefused", "VectorIndex", "open_index"]
+__all__ = ["IndexHit", "StoreAway", "StoreError", "StoreMalformed", "StoreRefused", "VectorIndex"]
+__all__ += ["open_index"]

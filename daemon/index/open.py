@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
 
 from daemon.config.services import IndexConfig
 from daemon.index.pgvector import PgTable, PgVectorIndex
 from daemon.index.protocol import VectorIndex
-from daemon.index.rest import ElasticField, ElasticIndex, QdrantCollection, QdrantIndex, RestStore
+from daemon.index.rest import ElasticIndex, QdrantIndex
+from streams.foreign_http import BlockingClient, ForeignServer
+
+ANSWER_BYTES = 8 << 20
+"""Of a store: ids and scores of 10,000 objects are a tenth of it."""
 
 
-def open_index(config: IndexConfig, transport: Any = None) -> VectorIndex | None:
-    """The configured store, None where none is. It need not be there yet. transport: of httpx, in the place
-    of the network. Raises UserError where a library is missing."""
+def open_index(config: IndexConfig, client: BlockingClient | None = None) -> VectorIndex | None:
+    """The configured store, None where none is. It need not be there yet. client: in the place of the
+    network. Raises UserError where a library is missing."""
     if not config.store:
         return None
     if config.store == "pgvector":
@@ -28,24 +31,14 @@ def open_index(config: IndexConfig, transport: Any = None) -> VectorIndex | None
         return PgVectorIndex(
             place, width=config.width, timeout_s=config.timeout, connections=config.connections
         )
-    store = RestStore(
-        config.address,
-        f"{config.store} {config.collection}",
-        headers=_headers(config),
-        timeout_s=config.timeout,
-        connections=config.connections,
-        transport=transport,
+    asked = ForeignServer(
+        config.address, headers_of(config), config.timeout, config.connections, ANSWER_BYTES, tries=2
     )
-    if config.store == "qdrant":
-        names = config.collection, config.id, config.vector, config.tags
-        return QdrantIndex(store, QdrantCollection(*names), config.width)
-    field = config.vector or "embedding"
-    return ElasticIndex(
-        store, ElasticField(config.store, config.collection, field, config.id, config.tags), config.width
-    )
+    kind = QdrantIndex if config.store == "qdrant" else ElasticIndex
+    return kind(client or BlockingClient(asked), config)
 
 
-def _headers(config: IndexConfig) -> dict[str, str]:
+def headers_of(config: IndexConfig) -> dict[str, str]:
     """Who asks: an API key, or a user and a password where `user` is given."""
     secret = config.secret.get_secret_value()
     if not secret:

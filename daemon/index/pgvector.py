@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from daemon.exits import EX_UNAVAILABLE, UserError
-from daemon.index.protocol import AskedVector, IndexHit, StoreAway, StoreRefused
+from daemon.index.protocol import AskedVector, IndexHit, StoreAway, StoreRefused, StoreSpace, hit_of
 
 if TYPE_CHECKING:
     from psycopg import Connection, sql
@@ -62,11 +62,13 @@ class PgTable:
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What was found of a table. kind: the type of its vectors. operator: of its index, or the inner product
-    where it has none. iterative: whether scans can continue."""
+    where it has none. iterative: whether scans can continue.
+    space: size of its vectors, and distance of its index."""
 
     kind: str
     operator: str
     iterative: bool
+    space: StoreSpace
 
 
 class PgVectorIndex:
@@ -115,7 +117,13 @@ class PgVectorIndex:
         logging.getLogger("psycopg.pool").removeHandler(self._pool_warnings)
 
     def search(
-        self, vector: AskedVector, k: int, tags: Sequence[str] = (), *, exact: bool = False
+        self,
+        vector: AskedVector,
+        k: int,
+        tags: Sequence[str] = (),
+        *,
+        exact: bool = False,
+        similarity: str = "",
     ) -> list[IndexHit]:
         """As `VectorIndex.search`. A lost connection is opened again, once."""
         import psycopg
@@ -127,7 +135,10 @@ class PgVectorIndex:
         for left in reversed(range(TRIES)):
             try:
                 with self._pool.connection() as connection:
-                    return self._asked(connection, vector, k, tags, exact)
+                    shape = self._shape or self._look(connection)
+                    shape.space.require(self.name, vector, similarity)
+                    self._shape = shape  # one that does not fit is looked at again: it may be mended
+                    return self._asked(connection, vector, k, tags, exact=exact)
             except (PoolTimeout, PoolClosed) as error:
                 raise self._away(self._pool_warnings.last or str(error)) from error
             except psycopg.errors.QueryCanceled as error:
@@ -140,8 +151,8 @@ class PgVectorIndex:
                     self._pool.check()
             except psycopg.Error as error:
                 self._shape = None  # after the table is mended no restart is needed
-                message = f"{self.name}: {_first_line(error)}"
-                raise StoreRefused(message, "compare [index] with the table") from error
+                message, remedy = f"{self.name} refuses the question", "compare [index] with the table"
+                raise StoreRefused(message, remedy, _first_line(error)) from error
         raise AssertionError("the last try returns or raises")
 
     def _opened(self) -> None:
@@ -150,16 +161,17 @@ class PgVectorIndex:
                 self._pool.open()
 
     def _asked(
-        self, connection: Connection[Any], vector: AskedVector, k: int, tags: Sequence[str], exact: bool
+        self, connection: Connection[Any], vector: AskedVector, k: int, tags: Sequence[str], *, exact: bool
     ) -> list[IndexHit]:
-        shape = self._shape = self._shape or self._look(connection)
+        shape = self._shape
+        assert shape is not None, "looked at before"
         question, given = self._question(shape, vector, k, tags)
         with connection.pipeline(), connection.transaction():
             for name, value in self._settings(shape, k, exact).items():
                 connection.execute("SELECT set_config(%s, %s, true)", (name, value))
             rows = connection.execute(question, given, prepare=True).fetchall()
         rows.sort(key=lambda row: row[1])  # continued scans return a few rows out of order
-        return [IndexHit(row[0], -float(row[1])) for row in rows]
+        return [hit_of(self.name, row[0], -float(row[1])) for row in rows]
 
     def _settings(self, shape: Shape, k: int, exact: bool) -> dict[str, str]:
         """Of the transaction of one question."""
@@ -205,13 +217,15 @@ class PgVectorIndex:
             message = f"{self.name}: the column {place.vector} is of the type {column[0]}"
             raise StoreRefused(message, "name one of vector, halfvec or sparsevec in index.vector")
         classes = connection.execute(_INDEXES, (table, place.vector))
-        known = [OPERATORS.get(name.split("_")[1]) for (name,) in classes]
-        operator = next((one for one in known if one is not None), OPERATORS["ip"])
-        return Shape(column[0], operator, _numbers(version[0]) >= ITERATIVE)
+        known = [one for (name,) in classes if (one := name.split("_")[1]) in OPERATORS]
+        distance = known[0] if known else ""
+        size = column[0].partition("(")[2].rstrip(")")
+        space = StoreSpace(int(size) if size else None, distance)
+        return Shape(column[0], OPERATORS[distance or "ip"], _numbers(version[0]) >= ITERATIVE, space)
 
     def _away(self, why: str) -> StoreAway:
         remedy = "look after the database, or see index.address"
-        return StoreAway(f"{self.name} does not answer: {why}", remedy)
+        return StoreAway(f"{self.name} does not answer", remedy, why)
 
 
 def text_of(vector: AskedVector, kind: str) -> str:

@@ -1,237 +1,183 @@
 """Stores that are asked in JSON over HTTP: Elasticsearch, OpenSearch and Qdrant.
 
-Connections are kept and bounded in time, with another try where that can help. Questions to Elasticsearch
-have unit length: its `dot_product` refuses any other, and no order depends on it.
+Questions to Elasticsearch have unit length: its `dot_product` refuses any other, and no order depends on it.
 """
 
 from __future__ import annotations
 
-import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+from pydantic_core import to_json
 
-from daemon.exits import EX_UNAVAILABLE, UserError
-from daemon.index.protocol import AskedVector, IndexHit, StoreAway, StoreRefused, dense_of
+from daemon.config.services import IndexConfig
+from daemon.index.protocol import (
+    AskedVector,
+    IndexHit,
+    StoreAway,
+    StoreMalformed,
+    StoreRefused,
+    StoreSpace,
+    dense_of,
+    hit_of,
+    inside,
+)
+from streams.foreign_http import LATER, BlockingClient, ForeignAnswer, ForeignError
 
-if TYPE_CHECKING:
-    import httpx
 
-TRIES = 2
-REST_S = 0.05
-"""Between two tries."""
-LATER = frozenset((408, 425, 429, 500, 502, 503, 504))
-"""Statuses of a store that may answer the same question later."""
-_LONGEST = 300
+class RestIndex(ABC):
+    """A store that is asked through a client, for what [index] names. Any thread."""
 
+    def __init__(self, client: BlockingClient, config: IndexConfig) -> None:
+        self._client, self._config = client, config
+        self.name = f"{config.store} {config.collection}"
+        self.close = client.close
+        self._path = quote(config.collection, safe="")
+        self._space: StoreSpace | None = None
 
-class RestStore:
-    """A store at an address. name: for messages. transport: in the place of the network. timeout_s: of each
-    try, to connect and to answer.
+    @abstractmethod
+    def _look(self) -> StoreSpace:
+        """What it says of its vectors. Raises StoreError."""
 
-    Raises UserError where httpx is not installed.
-    """
+    def _fitting(self, vector: AskedVector, tags: Sequence[str], similarity: str) -> StoreSpace:
+        """What its vectors are, which this one can be compared with. Raises StoreError."""
+        if tags and not self._config.tags:
+            raise StoreRefused(f"{self.name}: nothing that holds tags is named", "name it in index.tags")
+        space = self._space or self._look()
+        space.require(self.name, vector, similarity)
+        self._space = space  # one that does not fit is looked at again: it may be mended
+        return space
 
-    def __init__(
-        self,
-        address: str,
-        name: str,
-        *,
-        headers: Mapping[str, str],
-        timeout_s: float,
-        connections: int,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        self._httpx = load_httpx()
-        self.name = name
-        limits = self._httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
-        self._client: httpx.Client = self._httpx.Client(
-            base_url=address.rstrip("/") + "/",
-            headers=dict(headers),
-            timeout=timeout_s,
-            limits=limits,
-            transport=transport,
-            trust_env=False,  # a proxy of the environment stands between us and the world, not the store
-        )
-
-    def close(self) -> None:
-        """Let go of the connections."""
-        self._client.close()
-
-    def get(self, path: str) -> Any:
-        """The JSON of an answer. Raises StoreAway and StoreRefused."""
-        return self._asked("GET", path, None)
-
-    def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The same of a question with a body."""
-        return self._asked("POST", path, body)
-
-    def _asked(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        for left in reversed(range(TRIES)):
-            try:
-                answer = self._client.request(method, path, json=body)
-            except self._httpx.TimeoutException as error:
-                raise self._away("it took too long") from error
-            except self._httpx.TransportError as error:
-                if not left:
-                    raise self._away(str(error) or type(error).__name__) from error
-            else:
-                if answer.status_code not in LATER:
-                    return self._read(answer)
-                if not left:
-                    raise self._away(f"{answer.status_code}: {_reason(answer)}")
-            time.sleep(REST_S)
-        raise AssertionError("the last try returns or raises")
-
-    def _read(self, answer: httpx.Response) -> Any:
-        if answer.status_code >= 300:
-            message = f"{self.name}: {answer.status_code}: {_reason(answer)}"
-            raise StoreRefused(message, "compare [index] with the store")
+    def _asked(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """The JSON of the answer to a question, without a body None of a store that does not say that to us.
+        Raises StoreError."""
+        method, sent = ("GET", None) if body is None else ("POST", to_json(body))
         try:
+            answer = self._client.ask(method, f"/{path}", sent)
+            if answer.status in (401, 403) and body is None:
+                return None
+            if answer.status in LATER:
+                raise self._away(f"it answers {answer.status}", _reason(answer))
+            if answer.status != 200:
+                message, remedy = f"{self.name} answers {answer.status}", "compare [index] with the store"
+                raise StoreRefused(message, remedy, _reason(answer))
             return answer.json()
-        except ValueError as error:
-            raise StoreRefused(
-                f"{self.name}: what answers speaks no JSON", "see index.address: is it the store's own?"
-            ) from error
+        except ForeignError as error:
+            if error.reason in ("unreachable", "timeout"):
+                raise self._away(str(error)) from error
+            raise StoreMalformed(f"{self.name}: {error}", "see index.address: is it the store's?") from error
 
-    def _away(self, why: str) -> StoreAway:
-        return StoreAway(f"{self.name} does not answer: {why}", "look after the store, or see index.address")
+    def _hits(self, answer: Any, *path: str) -> list[Any]:
+        """The list at a path of an answer. Raises StoreMalformed."""
+        found = inside(answer, *path)
+        if not isinstance(found, list):
+            message = f"{self.name}: an answer without {'.'.join(path)}"
+            raise StoreMalformed(message, "see index.address: is it the store's?")
+        return found
+
+    def _away(self, why: str, detail: str = "") -> StoreAway:
+        remedy = "look after the store, or see index.address"
+        return StoreAway(f"{self.name} does not answer: {why}", remedy, detail)
 
 
-def _reason(answer: httpx.Response) -> str:
+def _reason(answer: ForeignAnswer) -> str:
     """What a store says is wrong, in one line."""
     try:
-        said: Any = answer.json()
-        for name in ("error", "status"):
-            said = said.get(name, said) if isinstance(said, dict) else said
-        if isinstance(said, dict):
-            causes = [*(said.get("root_cause") or []), said]
-            reason = next((one["reason"] for one in causes if one.get("reason")), None)
-            said = reason or said.get("error", said)
-    except ValueError:
-        said = answer.text
-    return " ".join(str(said).split())[:_LONGEST]
-
-
-def load_httpx() -> Any:
-    """The library. Raises UserError where it is not installed."""
-    try:
-        import httpx
-    except ImportError as error:
-        raise UserError(
-            f"a store over HTTP is configured, but httpx cannot be imported: {error}",
-            "pip install 'tripletd[index]'",
-            EX_UNAVAILABLE,
-        ) from error
-    return httpx
+        said = answer.json()
+    except ForeignError:
+        return answer.text
+    causes = inside(said, "error", "root_cause")
+    first = causes[0] if isinstance(causes, list) and causes else None
+    for path in (("error", "reason"), ("status", "error"), ("error",)):
+        first = inside(first, "reason") or inside(said, *path) if not isinstance(first, str) else first
+    return " ".join(str(first or said).split())[:300]
 
 
 WIDEST = 10_000
 """The largest `num_candidates` of Elasticsearch, and `k` of both."""
 
 
-@dataclass(frozen=True, slots=True)
-class ElasticField:
-    """Where the vectors are. id: a field, "" for the documents' own ids (`_id`). tags: a keyword field, ""
-    without one."""
-
-    kind: Literal["elasticsearch", "opensearch"]
-    index: str
-    vector: str
-    id: str = ""
-    tags: str = ""
-
-
-class ElasticIndex:
-    """Asks one index. width: `num_candidates` or `ef_search`, how far a search looks at least."""
-
-    def __init__(self, store: RestStore, place: ElasticField, width: int) -> None:
-        self._store, self._place, self._width = store, place, width
-        self._similarity: str | None = None
+class ElasticIndex(RestIndex):
+    """Asks one index. `index.width` is `num_candidates` or `ef_search`, how far a search looks at least."""
 
     @property
-    def name(self) -> str:
-        """The store and what is asked of it, for people."""
-        return self._store.name
-
-    def close(self) -> None:
-        """Let go of the connections."""
-        self._store.close()
+    def _field(self) -> str:
+        return self._config.vector or "embedding"
 
     def search(
-        self, vector: AskedVector, k: int, tags: Sequence[str] = (), *, exact: bool = False
+        self,
+        vector: AskedVector,
+        k: int,
+        tags: Sequence[str] = (),
+        *,
+        exact: bool = False,
+        similarity: str = "",
     ) -> list[IndexHit]:
         """As `VectorIndex.search`."""
-        place = self._place
-        if tags and not place.tags:
-            raise StoreRefused(f"{self.name}: no field of tags is named", "name it in index.tags")
-        values = dense_of(vector, self.name)
+        config, values = self._config, dense_of(vector, self.name)
+        space = self._fitting(vector, tags, similarity)
         length = float(np.linalg.norm(values))
         unit = (values / length if length else values).tolist()
         k = min(k, WIDEST)
         body: dict[str, Any] = {"size": k, "_source": False}
-        if place.id:
-            body["fields"] = [place.id]
-        terms = [{"term": {place.tags: tag}} for tag in tags]
+        if config.id:
+            body["fields"] = [config.id]
+        terms = [{"term": {config.tags: tag}} for tag in tags]
         if exact:
-            body["query"] = self._exact(unit, terms)
-        elif place.kind == "elasticsearch":
+            body["query"] = self._exact(unit, terms, space.distance)
+        elif config.store == "elasticsearch":
             body["knn"] = self._knn(unit, k, terms)
         else:
-            body["query"] = {"knn": {place.vector: self._neural(unit, k, terms)}}
-        answer = self._store.post(f"{quote(place.index, safe='')}/_search", body)
-        try:
-            return [self._candidate(hit) for hit in answer["hits"]["hits"]]
-        except (KeyError, TypeError, IndexError) as error:
-            message = f"{self.name}: an answer without {error}"
-            raise StoreRefused(message, "see index.id and index.address") from error
+            body["query"] = {"knn": {self._field: self._neural(unit, k, terms)}}
+        answer = self._asked(f"{self._path}/_search", body)
+        return [self._candidate(hit) for hit in self._hits(answer, "hits", "hits")]
 
     def _knn(self, unit: list[float], k: int, terms: list[dict[str, Any]]) -> dict[str, Any]:
         """The `knn` part of Elasticsearch."""
-        width = min(WIDEST, max(k, self._width))
-        asked = {"field": self._place.vector, "query_vector": unit, "k": k, "num_candidates": width}
+        width = min(WIDEST, max(k, self._config.width))
+        asked = {"field": self._field, "query_vector": unit, "k": k, "num_candidates": width}
         return asked | ({"filter": terms} if terms else {})
 
     def _neural(self, unit: list[float], k: int, terms: list[dict[str, Any]]) -> dict[str, Any]:
         """The `knn` query of OpenSearch."""
-        asked = {"vector": unit, "k": k, "method_parameters": {"ef_search": max(k, self._width)}}
+        asked = {"vector": unit, "k": k, "method_parameters": {"ef_search": max(k, self._config.width)}}
         return asked | ({"filter": {"bool": {"must": terms}}} if terms else {})
 
-    def _exact(self, unit: list[float], terms: list[dict[str, Any]]) -> dict[str, Any]:
-        """A query that scores every document, by the similarity of the field."""
-        field = self._place.vector
-        inside = {"bool": {"filter": [{"exists": {"field": field}}, *terms]}}
-        if self._similarity is None:
-            self._similarity = self._look()
-        if self._place.kind == "opensearch":
-            params = {"field": field, "query_value": unit, "space_type": self._similarity}
+    def _exact(self, unit: list[float], terms: list[dict[str, Any]], distance: str) -> dict[str, Any]:
+        """A query that scores every document, by the distance of the field."""
+        field = self._field
+        inner = {"bool": {"filter": [{"exists": {"field": field}}, *terms]}}
+        if self._config.store == "opensearch":
+            params = {"field": field, "query_value": unit, "space_type": distance or "l2"}
             script = {"source": "knn_score", "lang": "knn", "params": params}
         else:
-            source = _SCRIPTS[self._similarity].replace("FIELD", field.replace("'", ""))
+            source = _SCRIPTS.get(distance, _COSINE).replace("FIELD", field.replace("'", ""))
             script = {"source": source, "params": {"q": unit}}
-        return {"script_score": {"query": inside, "script": script}}
+        return {"script_score": {"query": inner, "script": script}}
 
-    def _look(self) -> str:
-        """The similarity of the field, from its mapping."""
-        place = self._place
-        index, field = quote(place.index, safe=""), quote(place.vector, safe="")
-        found = self._store.get(f"{index}/_mapping/field/{field}")
-        leaf = place.vector.rpartition(".")[2]
-        fields = (one.get("mappings", {}).get(place.vector) for one in found.values())
-        mapping = next((one["mapping"][leaf] for one in fields if one), None)
+    def _look(self) -> StoreSpace:
+        """What the field is, from its mapping; who may only search is not told."""
+        name = self._field
+        found = self._asked(f"{self._path}/_mapping/field/{quote(name, safe='')}")
+        if found is None:
+            return StoreSpace(None, "")
+        of_indexes = found.values() if isinstance(found, dict) else ()
+        fields = (inside(one, "mappings", name, "mapping") for one in of_indexes)
+        mapping = next((inside(one, name.rpartition(".")[2]) for one in fields if one), None)
         if mapping is None:
-            raise StoreRefused(f"{self.name}: there is no field {place.vector}", "name it in index.vector")
-        if place.kind == "opensearch":
-            return str(mapping.get("method", {}).get("space_type", mapping.get("space_type", "l2")))
-        similarity = str(mapping.get("similarity", "cosine"))
-        return similarity if similarity in _SCRIPTS else "cosine"
+            raise StoreRefused(f"{self.name}: there is no field {name}", "name it in index.vector")
+        if self._config.store == "opensearch":
+            named = inside(mapping, "method", "space_type") or inside(mapping, "space_type") or "l2"
+            return StoreSpace.read(inside(mapping, "dimension"), named)
+        return StoreSpace.read(inside(mapping, "dims"), inside(mapping, "similarity") or "cosine")
 
-    def _candidate(self, hit: Mapping[str, Any]) -> IndexHit:
-        name = hit["fields"][self._place.id][0] if self._place.id else hit["_id"]
-        return IndexHit(str(name), float(hit["_score"]))
+    def _candidate(self, hit: Any) -> IndexHit:
+        name = inside(hit, "fields", self._config.id) if self._config.id else inside(hit, "_id")
+        name = name[0] if isinstance(name, list) and name else name
+        return hit_of(self.name, name, inside(hit, "_score"))
 
 
 _COSINE = "cosineSimilarity(params.q, 'FIELD') + 1.0"
@@ -244,59 +190,47 @@ _SCRIPTS = {
 """Scores that rank as the field's similarity does; none may be negative."""
 
 
-@dataclass(frozen=True, slots=True)
-class QdrantCollection:
-    """Where the vectors are. id: a key of the payload, "" for the points' own ids. vector: a named vector,
-    "" for the unnamed one. tags: a key of the payload, "" without one."""
-
-    collection: str
-    id: str = ""
-    vector: str = ""
-    tags: str = ""
-
-
-class QdrantIndex:
-    """Asks one collection. width: `hnsw_ef`, how far an approximate search looks at least."""
-
-    def __init__(self, store: RestStore, place: QdrantCollection, width: int) -> None:
-        self._store, self._place, self._width = store, place, width
-
-    @property
-    def name(self) -> str:
-        """The store and what is asked of it, for people."""
-        return self._store.name
-
-    def close(self) -> None:
-        """Let go of the connections."""
-        self._store.close()
+class QdrantIndex(RestIndex):
+    """Asks one collection. `index.width` is `hnsw_ef`, how far an approximate search looks at least."""
 
     def search(
-        self, vector: AskedVector, k: int, tags: Sequence[str] = (), *, exact: bool = False
+        self,
+        vector: AskedVector,
+        k: int,
+        tags: Sequence[str] = (),
+        *,
+        exact: bool = False,
+        similarity: str = "",
     ) -> list[IndexHit]:
         """As `VectorIndex.search`."""
-        place = self._place
-        if tags and not place.tags:
-            raise StoreRefused(f"{self.name}: no key of tags is named", "name it in index.tags")
+        config, space = self._config, self._fitting(vector, tags, similarity)
         body: dict[str, Any] = {
             "query": {"indices": vector["indices"], "values": vector["values"]}
             if isinstance(vector, Mapping)
             else vector,
             "limit": k,
-            "params": {"exact": True} if exact else {"hnsw_ef": max(k, self._width)},
-            "with_payload": [place.id] if place.id else False,
+            "params": {"exact": True} if exact else {"hnsw_ef": max(k, self._config.width)},
+            "with_payload": [config.id] if config.id else False,
             "with_vector": False,
         }
-        if place.vector:
-            body["using"] = place.vector
+        if config.vector:
+            body["using"] = config.vector
         if tags:
-            body["filter"] = {"must": [{"key": place.tags, "match": {"value": tag}} for tag in tags]}
-        answer = self._store.post(f"collections/{quote(place.collection, safe='')}/points/query", body)
-        try:
-            return [self._candidate(point) for point in answer["result"]["points"]]
-        except (KeyError, TypeError) as error:
-            message = f"{self.name}: an answer without {error}"
-            raise StoreRefused(message, "see index.id and index.address") from error
+            body["filter"] = {"must": [{"key": config.tags, "match": {"value": tag}} for tag in tags]}
+        answer = self._asked(f"collections/{self._path}/points/query", body)
+        sign = -1.0 if space.distance in _DISTANCES else 1.0  # Qdrant's own distances: smaller is nearer
+        return [self._candidate(point, sign) for point in self._hits(answer, "result", "points")]
 
-    def _candidate(self, point: Mapping[str, Any]) -> IndexHit:
-        name = point["payload"][self._place.id] if self._place.id else point["id"]
-        return IndexHit(str(name), float(point["score"]))
+    def _look(self) -> StoreSpace:
+        """What the vectors of the collection are; a sparse one has neither size nor distance."""
+        found = inside(self._asked(f"collections/{self._path}"), "result", "config", "params", "vectors")
+        one = inside(found, self._config.vector) if self._config.vector else found
+        return StoreSpace.read(inside(one, "size"), inside(one, "distance"))
+
+    def _candidate(self, point: Any, sign: float) -> IndexHit:
+        name = inside(point, "payload", self._config.id) if self._config.id else inside(point, "id")
+        hit = hit_of(self.name, name, inside(point, "score"))
+        return IndexHit(hit.id, sign * hit.score)
+
+
+_DISTANCES = ("Euclid", "Manhattan")

@@ -18,11 +18,11 @@ A number that nothing is known of is left out. Statuses are of one process, olde
 
 from __future__ import annotations
 
-import http.client
 import ssl
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from http import HTTPStatus
 from typing import Annotated, Literal, Self, TypeAlias
 
@@ -33,6 +33,7 @@ from daemon.config.schema import HttpConfig
 from daemon.exits import UserError
 from daemon.runtime.doors import context_to_ask
 from daemon.text import span
+from streams.foreign_http import BlockingClient, ForeignError, ForeignServer
 
 RATE_SECONDS = 10.0
 QUANTILE_SECONDS = 60.0
@@ -374,19 +375,14 @@ def _answer(host: str, port: int, context: ssl.SSLContext | None, token: str) ->
     """Status and body of what is at /status there; None where nobody answers as HTTP does."""
     if port == 0:
         return None
-    connection = (
-        http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
-        if context is None
-        else http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=context)
-    )
-    try:
-        connection.request("GET", "/status", headers={"Authorization": f"Bearer {token}"} if token else {})
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-    except (OSError, http.client.HTTPException):
-        return None
-    finally:
-        connection.close()
+    url = f"{'https' if context else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    with closing(BlockingClient(ForeignServer(url, headers, _TIMEOUT_S, tls=context))) as client:
+        try:
+            answer = client.ask("GET", "/status")
+        except ForeignError:
+            return None
+    return answer.status, answer.body
 
 
 def status_at(http: HttpConfig, port: int) -> RoleStatus | None:

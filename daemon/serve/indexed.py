@@ -21,7 +21,7 @@ from typing import Literal, Protocol, TypeAlias
 import structlog
 
 from daemon.config.services import IndexConfig
-from daemon.index import StoreAway, StoreError, VectorIndex
+from daemon.index import StoreAway, StoreError, StoreMalformed, VectorIndex
 from daemon.index.protocol import AskedVector
 from daemon.index.verdicts import ModeChoice
 from daemon.runtime.watchdog import BackgroundThread
@@ -32,6 +32,7 @@ log = structlog.get_logger("tripletd.index")
 ModeOf: TypeAlias = Callable[[int], ModeChoice]
 """Takes the number of the version that answers."""
 _SAY_AGAIN_S = 60.0
+_KINDS: dict[type[StoreError], str] = {StoreAway: "away", StoreMalformed: "malformed"}
 MOST_LEFT_OUT = 1000
 """Excluded ids that are made up for by asking for more."""
 
@@ -53,7 +54,7 @@ class ObservingIndex(Protocol):
         """It answered."""
 
     def failed(self, kind: str) -> None:
-        """It did not: `away` or `refused`."""
+        """It did not: `away`, `refused` or `malformed`."""
 
 
 class IndexSearch:
@@ -92,7 +93,9 @@ class IndexSearch:
         wanted = query.k if choice.mode != "rescored" else max(query.k, self._config.candidates)
         began = time.perf_counter()
         try:
-            found = self._index.search(vector, wanted + left_out, sorted(query.tags))
+            found = self._index.search(
+                vector, wanted + left_out, sorted(query.tags), similarity=asked.similarity
+            )
         except StoreError as error:
             use = self._without(error)
             return IndexFound(asked.model, asked.formed, use)
@@ -144,17 +147,17 @@ class IndexSearch:
 
     def _without(self, error: StoreError) -> IndexUse:
         """What is used in the place of a store that does not answer. Raises QueryError where nothing is."""
-        away = isinstance(error, StoreAway)
+        kind = _KINDS.get(type(error), "refused")
         if self._observe is not None:
-            self._observe.failed("away" if away else "refused")
+            self._observe.failed(kind)
         now = time.monotonic()
         if now - self._said_at > _SAY_AGAIN_S:
             self._said_at = now
-            log.warning("the store does not answer", index=self._index.name, why=error.message)
-        if away and self._config.fallback == "catalog":
+            log.warning("the store does not answer", index=self._index.name, why=str(error))
+        if kind == "away" and self._config.fallback == "catalog":
             return IndexUse(self._index.name, "catalog", 0, error.message)
-        code = "index_away" if away else "index_refused"
-        raise QueryError(code, error.message, "", error.remedy, 503) from error
+        status = 503 if kind == "away" else 502
+        raise QueryError(f"index_{kind}", error.message, "", error.remedy, status) from error
 
 
 TOP = 10
@@ -230,7 +233,7 @@ class StoreRecall(BackgroundThread):
             try:
                 rest_s = min(FIRST_S, every) if self.measure() is None else every
             except StoreError as error:
-                log.warning("recall of the store was not measured", index=self._index.name, why=error.message)
+                log.warning("recall of the store was not measured", index=self._index.name, why=str(error))
                 rest_s = every
             except Exception:
                 log.exception("recall of the store was not measured")

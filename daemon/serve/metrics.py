@@ -38,8 +38,14 @@ class ServeMetrics:
             registry,
             alias=aliases,
         )
+        about = "Cosine of one text's vector now to its first one, by model of the upstream"
+        self._upstream_cosine = Gauge("tripletd_upstream_cosine", about, ["model"], registry=registry)
         ProcessCollector(registry=registry)
         add_build_info(registry, "serve")
+
+    def upstream_cosine(self, model: str, cosine: float) -> None:
+        """A model of the upstream was compared with its first vector."""
+        self._upstream_cosine.labels(model).set(cosine)
 
     def record_freshness(
         self, alias: str, seconds: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]
@@ -290,7 +296,7 @@ class IndexMetrics:
         )
         about = "Questions that the store of [index] did not answer"
         self._failures = Counter("tripletd_index_failures", about, ["kind"], registry=registry)
-        for kind in ("away", "refused"):
+        for kind in ("away", "refused", "malformed"):
             self._failures.labels(kind)
         about = "Share of the store's exact first 10 that it found when last measured; below 0 before"
         self._recall = Gauge("tripletd_index_recall", about, registry=registry)
@@ -301,7 +307,7 @@ class IndexMetrics:
         self._seconds.labels(mode).observe(seconds)
 
     def failed(self, kind: str) -> None:
-        """It did not: `away` or `refused`."""
+        """It did not: `away`, `refused` or `malformed`."""
         self._failures.labels(kind).inc()
 
     def measured(self, recall: float) -> None:

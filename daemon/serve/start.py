@@ -39,6 +39,7 @@ from daemon.serve.metrics import (
     KeyAnswerMetrics,
     ServeMetrics,
 )
+from daemon.serve.model_probe import ModelWatch, probe_of
 from daemon.serve.page.routes import page_routes
 from daemon.serve.page.sources import live_series, page_sources
 from daemon.serve.page.study import rating_sources
@@ -166,6 +167,11 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
     page = replace(page, ratings=rating_sources(config, live, page.explorer))
     GraphMetrics(metrics.registry, live.graphs)
     metrics.follow(live.statuses, live.items, watcher.waiting)
+    embedding = _embedding(config)
+    if isinstance(embedding, UpstreamSettings):
+        watch = ModelWatch(probe_of(config, embedding), metrics.upstream_cosine)
+        stack.callback(watch.close)
+        watch.start()
     parts = Parts(
         searcher=live,
         vectors=live,
@@ -184,7 +190,7 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
         writes=_writes(stack, config, metrics),
         index=index,
         index_threads=config.index.connections,
-        embedding=_embedding(config),
+        embedding=embedding,
         models=config.embeddings.names,
         current=live.current,
         behind_s=config.serve.behind_wait,

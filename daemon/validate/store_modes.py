@@ -126,7 +126,7 @@ def _asked(index: VectorIndex, k: int, ids: Sequence[str | None], vectors: Block
             for own, vector in zip(ids, _as_asked(vectors), strict=True)
         ]
     except StoreError as error:
-        raise UserError(error.message, error.remedy, EX_UNAVAILABLE) from error
+        raise UserError(str(error), error.remedy, EX_UNAVAILABLE) from error
 
 
 def _as_asked(rows: Block) -> Iterator[list[float] | dict[str, list[float]]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from starlette.responses import JSONResponse
 
 from daemon import checks
 from daemon.checks import run_checks
@@ -24,10 +25,13 @@ from daemon.memory.needs import (
     serving_bytes,
 )
 from daemon.memory.room import MemoryBound
+from daemon.serve.http.upstream import UpstreamSettings
+from daemon.serve.model_probe import FILE, ModelProbe
 from daemon.versions.algorithms import SLOT_BYTES, algorithm_of, untrained
 from learners.block import TripletBatch, as_block
 from learners.multikernel.form import MOST_OBJECTS
 from learners.pending import pending_bytes
+from tests.harness.embedder import embedding
 from tests.harness.schema_registry import RegistryServer
 from tests.harness.text_model import write_folder
 from tests.learners.examples import triplets
@@ -272,12 +276,26 @@ def test_weights_by_position_are_read(tmp_path: Path) -> None:
     assert "feed.position_weights" not in found(told)
 
 
-def test_an_upstream_is_not_asked_but_its_key_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upstream_is_asked_and_its_key_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     told = {"embeddings.upstream": "http://127.0.0.1:1/v1"}
-    assert "embeddings" not in found(told)
+    assert found(told)["embeddings"][0] == "error"
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     grade, text = found(told | {"embeddings.key_env": "NO_SUCH_KEY"})["embeddings"]
     assert (grade, "NO_SUCH_KEY, which is not set" in text) == ("error", True)
+    with embedding(lambda text: [1.0, 0.0]) as upstream:
+        told = {"embeddings.upstream": upstream.url, "checkpoints.path": str(tmp_path)}
+        assert "embeddings" not in found(told)
+        named = told | {"embeddings.models": {"shop": "texts"}}
+        assert "embeddings" not in found(named)
+        assert [body["model"] for body, _ in upstream.asked] == ["texts"]
+        upstream.answers.append(JSONResponse({"error": "bad key"}, 401))
+        assert found(named)["embeddings"][0] == "error"
+        ModelProbe(UpstreamSettings(upstream.url), ["texts"], tmp_path / FILE).compare()
+        upstream.embed = lambda text: [0.0, 1.0]
+        grade, text = found(named)["embeddings"]
+        assert (grade, "texts gives other vectors than before" in text) == ("error", True)
 
 
 def test_a_schema_registry_that_answers_and_one_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

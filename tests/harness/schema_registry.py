@@ -40,12 +40,13 @@ class Registered:
 @dataclass
 class RegistryServer:
     """`url` stays the same over `stop` and `start`. asked: paths, in their order. failing: a status that it
-    answers everything with; wanted: what `Authorization` has to be."""
+    answers everything with; wanted: what `Authorization` has to be. raw: status and body of some paths."""
 
     context: ssl.SSLContext | None = None
     asked: list[str] = field(default_factory=list)
     failing: int = 0
     wanted: str = ""
+    raw: dict[str, tuple[int, bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._ids: dict[str, Registered] = {}
@@ -78,7 +79,7 @@ class RegistryServer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 status, said = registry.answer(self.path, self.headers.get("Authorization", ""))
-                body = json.dumps(said).encode()
+                body = said if isinstance(said, bytes) else json.dumps(said).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
                 self.send_header("Content-Length", str(len(body)))
@@ -103,6 +104,8 @@ class RegistryServer:
     def answer(self, path: str, credentials: str) -> tuple[int, Any]:
         """Status and JSON."""
         self.asked.append(path)
+        if path in self.raw:
+            return self.raw[path]
         if self.failing:
             return self.failing, {"error_code": self.failing, "message": "told to fail"}
         if self.wanted and credentials != self.wanted:

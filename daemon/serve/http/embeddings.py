@@ -112,12 +112,10 @@ class EmbeddingEndpoints:
             asked = asked_model(wanted.model, self._models, None)
             body = wanted.model_dump(exclude_unset=True) | {"model": asked.name}
             if asked.side == "doc":
-                return await texts.documents(body)
+                return await texts.documents(body, wanted.count)
             alias = known_alias(asked.alias, self._aliases, "model")
             require_few("input", wanted.count, self._limits)
             embedded = await texts.vectors(body, ["query"] * wanted.count)
-        if isinstance(embedded, Response):
-            return embedded
         made = embedded.told
         model, rows = await self._folded(alias, embedded.vectors, asked.name, wanted.dimensions)
         for place, row in zip(made["data"], rows, strict=True):
@@ -154,8 +152,6 @@ class EmbeddingEndpoints:
             sides: list[Side] = ["query"]
             sides += ["doc"] * (len(texts) - 1)
             embedded = await embedder.vectors({"model": asked.name, "input": texts}, sides)
-        if isinstance(embedded, Response):
-            return embedded
         query, *rest = (Query(only=vector) for vector in embedded.vectors)
         given = iter(rest)
         asking = [Query(id=one.id) if one.text is None else next(given) for one in documents]
@@ -185,13 +181,15 @@ class EmbeddingEndpoints:
         return self._texts
 
     def _fits(self, row: Any, model: str, dimensions: int | None) -> Any:
-        """The row. Raises Problem for a refusal; for a vector of another size 422 with what to do."""
+        """The row. Raises Problem for a refusal; a vector of another size is the client's fault only where it
+        asked for that size."""
         if isinstance(row, QueryError):
             if row.code != "wrong_dim":
                 raise from_refusal(row)
             message = f"a vector of the model {model} {row.message}"
-            remedy = "take the model that embedded the catalog, or ask it for as many: see [embeddings]"
-            raise Problem(422, row.code, message, "model" if dimensions is None else "dimensions", remedy)
+            if dimensions is None:
+                raise self._configured().another_size(message)
+            raise Problem(422, row.code, message, "dimensions", "ask for as many as the view has")
         return row
 
     def _score(self, found: float | QueryError, model: str, place: int) -> float:

@@ -60,6 +60,8 @@ class HttpMetrics:
         self._upstream = Histogram(
             "tripletd_http_upstream_seconds", about, ["status"], buckets=_SECONDS, registry=registry
         )
+        about = "Answers of the upstream that were of no use, by reason"
+        self.upstream_failures = counter("tripletd_http_upstream_failures", about, ["reason"])
         about = "From texts to their vectors by the model of embeddings.folder"
         self.text_model = Histogram(
             "tripletd_http_text_model_seconds", about, buckets=_SECONDS, registry=registry

@@ -692,7 +692,7 @@ class TextEmbedding(Answer):
 
 
 class EmbeddingsAnswer(Answer):
-    """One vector per text; the upstream's other fields, such as `usage`, are passed on unchanged."""
+    """One vector per text, and `usage`; an answer of documents is the upstream's, byte for byte."""
 
     model_config = ConfigDict(extra="allow")
 

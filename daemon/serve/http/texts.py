@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,22 +12,18 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from daemon.serve.http.errors import JSON, Problem
 from daemon.serve.http.limits import HttpLimits, HttpMetrics
 from daemon.serve.http.offload import BoundedThreads
-from daemon.serve.http.upstream import Upstream, UpstreamAnswer
+from daemon.serve.http.upstream import Upstream
+from streams.foreign_http import ForeignAnswer, ForeignError
 
 Side: TypeAlias = Literal["query", "doc"]
 """What a text is."""
 Vector: TypeAlias = np.ndarray[tuple[int], np.dtype[np.float32]]
-_PASSED_ON = ("content-type", "content-encoding", "retry-after", "retry-after-ms", "x-request-id")
-_RATES = "x-ratelimit-"
-_REFUSED = (400, 422)
-"""What an upstream answers to a request that it does not take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +37,21 @@ class EmbeddedTexts:
 class TextEmbedder(Protocol):
     """Makes vectors of the texts of a body in OpenAI's shape. Belongs to the event loop."""
 
-    async def documents(self, body: Mapping[str, Any]) -> Response:
-        """Answer with the vectors of documents. Raises Problem."""
+    async def documents(self, body: Mapping[str, Any], count: int) -> Response:
+        """Answer with the vectors of so many documents. Raises Problem."""
         ...
 
-    async def vectors(self, body: Mapping[str, Any], sides: Sequence[Side]) -> EmbeddedTexts | Response:
-        """The vectors of texts of these sides, or an answer that says why there are none. Raises Problem."""
+    async def vectors(self, body: Mapping[str, Any], sides: Sequence[Side]) -> EmbeddedTexts:
+        """The vectors of texts of these sides. Raises Problem."""
+        ...
+
+    def another_size(self, message: str) -> Problem:
+        """The error of vectors whose size nobody asked for, and which fit no model here."""
         ...
 
 
 class UpstreamTexts:
-    """Texts go to an upstream, whose faults are passed on as they come.
+    """Texts go to an upstream; an answer that is not one vector of finite numbers for each is no answer.
 
     Vectors that are folded or compared here are asked for in base64, whatever the client wants: the same
     float32 in a quarter of the bytes, read in a fifth of the time. Not so of an upstream that refuses it.
@@ -62,78 +61,83 @@ class UpstreamTexts:
         self._upstream = upstream
         self._knows_base64 = True
 
-    async def documents(self, body: Mapping[str, Any]) -> Response:
+    async def documents(self, body: Mapping[str, Any], count: int) -> Response:
         """As `TextEmbedder`: the upstream's answer, byte for byte."""
-        return _PassedOn(await self._upstream.post("/embeddings", to_json(body)))
+        answer = await self._upstream.embeddings(to_json(body))
+        self._read(answer, count, body)
+        return Response(answer.body, media_type=JSON)
 
-    async def vectors(self, body: Mapping[str, Any], sides: Sequence[Side]) -> EmbeddedTexts | Response:
+    async def vectors(self, body: Mapping[str, Any], sides: Sequence[Side]) -> EmbeddedTexts:
         """As `TextEmbedder`; an upstream knows no sides."""
-        answer = await self._asked(body)
-        if answer.status != 200:
-            return _PassedOn(answer)
-        async with answer:
-            raw = await answer.read()
-        try:
-            made = from_json(raw)
-            places = sorted(made["data"], key=lambda one: one.get("index", 0))
-            vectors = [_numbers(one["embedding"]) for one in places]
-        except (KeyError, TypeError, ValueError, AttributeError, binascii.Error):
-            raise _malformed("is not of OpenAI's shape") from None
-        if len(vectors) != len(sides):
-            raise _malformed(f"has {len(vectors)} vectors for {len(sides)} texts")
-        made["data"] = places
-        return EmbeddedTexts(vectors, made)
+        return self._read(await self._asked(body), len(sides), body)
 
-    async def _asked(self, body: Mapping[str, Any]) -> UpstreamAnswer:
+    def another_size(self, message: str) -> Problem:
+        """As `TextEmbedder`."""
+        return self._upstream.unusable("size", message)
+
+    def _read(self, answer: ForeignAnswer, count: int, body: Mapping[str, Any]) -> EmbeddedTexts:
+        """What an answer says, of its other fields those that are known. Raises Problem."""
+        try:
+            vectors, usage = vectors_of(answer, count, body.get("dimensions"))
+        except ForeignError as error:
+            raise self._upstream.unusable(error.reason, str(error)) from None
+        places: list[dict[str, Any]] = [{"object": "embedding", "index": place} for place in range(count)]
+        told = {"object": "list", "data": places, "model": body["model"], "usage": usage}
+        return EmbeddedTexts(vectors, told)
+
+    async def _asked(self, body: Mapping[str, Any]) -> ForeignAnswer:
         """The answer, in base64 where the upstream knows it. Raises Problem."""
         given = to_json(body)
         if not self._knows_base64 or body.get("encoding_format") == "base64":
-            return await self._upstream.post("/embeddings", given)
-        answer = await self._upstream.post("/embeddings", to_json({**body, "encoding_format": "base64"}))
-        if answer.status not in _REFUSED:
+            return await self._upstream.embeddings(given)
+        in_base64 = to_json({**body, "encoding_format": "base64"})
+        answer = await self._upstream.embeddings(in_base64, last=False)
+        if answer.status == 200:
             return answer
-        async with answer:
-            await answer.read()
-        answer = await self._upstream.post("/embeddings", given)
-        self._knows_base64 = answer.status != 200  # else it was not the request that it refused
+        answer = await self._upstream.embeddings(given)
+        self._knows_base64 = False  # it was not the request that it refused
         return answer
 
 
-class _PassedOn(Response):
-    """The upstream's answer, its status, its body as it comes, and those of its fields that concern it."""
+def vectors_of(
+    answer: ForeignAnswer, count: int, dimensions: int | None = None
+) -> tuple[list[Vector], dict[str, int]]:
+    """The vectors of so many texts in their order, all of one size, and the tokens of all. dimensions: their
+    size where it was asked for. Raises ForeignError, also for `size`."""
+    made = answer.json()
+    try:
+        order = sorted((one.get("index", place), place) for place, one in enumerate(made["data"]))
+        vectors = [_numbers(made["data"][place]["embedding"]) for _, place in order]
+        usage = {name: _tokens(made.get("usage"), name) for name in ("prompt_tokens", "total_tokens")}
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        raise ForeignError("malformed", "its answer is not of OpenAI's shape") from None
+    if [index for index, _ in order] != list(range(count)):
+        raise ForeignError("malformed", f"it gives {len(vectors)} vectors for {count} texts")
+    sizes = {len(one) for one in vectors} | {dimensions or len(vectors[0])}
+    if len(sizes) > 1 or 0 in sizes:
+        raise ForeignError(
+            "size", f"it gives vectors of {len(vectors[0])} numbers among sizes {sorted(sizes)}"
+        )
+    return vectors, usage
 
-    def __init__(self, answer: UpstreamAnswer) -> None:
-        super().__init__(status_code=answer.status)
-        kept = {
-            name: value
-            for name, value in answer.headers.items()
-            if name in _PASSED_ON or name.startswith(_RATES)
-        }
-        self.raw_headers = [(name.encode(), value.encode("latin-1")) for name, value in kept.items()]
-        self._answer = answer
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._answer:
-            status, headers = self.status_code, self.raw_headers
-            await send({"type": "http.response.start", "status": status, "headers": headers})
-            async for piece in self._answer.chunks():
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
+def _tokens(usage: Any, name: str) -> int:
+    given = usage.get(name) if isinstance(usage, dict) else None
+    return given if type(given) is int and 0 <= given < 1 << 53 else 0
 
 
 def _numbers(given: Any) -> Vector:
-    """A vector, however it was written. Raises ValueError or TypeError for what is none."""
+    """A vector, however it was written. Raises ValueError, TypeError or OverflowError for what is none."""
     if isinstance(given, str):
-        return np.frombuffer(base64.b64decode(given, validate=True), "<f4")
-    if not isinstance(given, list) or not {int, float}.issuperset(map(type, given)):
-        raise ValueError("not a list of numbers")
-    return np.array(given, np.float32)
-
-
-def _malformed(how: str) -> Problem:
-    message = f"the upstream's answer {how}"
-    remedy = "look whether embeddings.upstream is the base of a route /embeddings of OpenAI's shape"
-    return Problem(502, "upstream_malformed", message, None, remedy)
+        found = np.frombuffer(base64.b64decode(given, validate=True), "<f4")
+    elif isinstance(given, list) and {int, float}.issuperset(map(type, given)):
+        with np.errstate(over="ignore"):
+            found = np.array(given, np.float32)
+    else:
+        raise TypeError("not a list of numbers")
+    if not np.isfinite(found).all():
+        raise ValueError("not finite")
+    return found
 
 
 def written(row: Sequence[float] | Vector, encoding: str) -> list[float] | str:
@@ -182,14 +186,18 @@ class LocalTexts:
         self._metrics = metrics
         self._threads = BoundedThreads(1, timeout_s, limits.queue)
 
-    async def documents(self, body: Mapping[str, Any]) -> Response:
+    async def documents(self, body: Mapping[str, Any], count: int) -> Response:
         """As `TextEmbedder`."""
-        count = 1 if isinstance(body["input"], str) else len(body["input"])
         made = await self.vectors(body, ["doc"] * count)
         encoding = body.get("encoding_format", "float")
         for place, row in zip(made.told["data"], made.vectors, strict=True):
             place["embedding"] = written(row, encoding)
         return Response(to_json(made.told), media_type=JSON)
+
+    def another_size(self, message: str) -> Problem:
+        """As `TextEmbedder`."""
+        remedy = "the operator of this server: have embeddings.folder be the model of the catalog"
+        return Problem(502, "model_size", message, None, remedy)
 
     async def vectors(self, body: Mapping[str, Any], sides: Sequence[Side]) -> EmbeddedTexts:
         """As `TextEmbedder`. Raises Problem: 422 for what the model does not take, 503 where it takes longer

@@ -11,14 +11,13 @@ bytes, fixed                                                          base64 tex
 from __future__ import annotations
 
 import base64
-import json
-import struct
 from collections.abc import Callable
 from datetime import date, datetime, time
-from decimal import Decimal
 from io import BytesIO
 from typing import Any, NamedTuple
 from uuid import UUID
+
+from pydantic_core import from_json
 
 from streams.feed import items as reasons
 from streams.feed.follow.registry import RegisteredSchema, UnknownSchemaError
@@ -28,61 +27,78 @@ DEEPEST = 100
 """Levels of a schema that the compiled reader is trusted with."""
 MOST_FREE = 16
 """Values of one record that take no bytes, nested ones included."""
-MOST_DIGITS = 40
-"""Of a decimal; its precision would allow any number."""
-
-_BROKEN = (ArithmeticError, EOFError, LookupError, TypeError, ValueError, RecursionError, struct.error)
+MOST_DECIMAL_BYTES, MOST_DIGITS = 17, 40
+"""Of a decimal, which are as many: its schema would allow any number, and reading takes their square."""
+MOST_MEMORY = 24_000_000
+"""Bytes that the values of one record may take. A record may be as long as this holds the densest of its
+entries; _PLAIN of them per byte are what texts and numbers take."""
+MOST_DEEP_BYTES = 32 << 10
+"""Of a record whose schema holds itself: the reader in Python takes the square of a number's bytes."""
+_PLAIN = 24.0
 
 
 def avro_decoder(schema: RegisteredSchema) -> Callable[[bytes], Any]:
-    """Reads values of a schema; what it gives raises BadItemError for bytes that are none.
+    """Reads values of a schema; what it gives raises BadItemError or anything else for bytes that are none.
 
     Raises ImportError without fastavro, UnknownSchemaError for what is no schema, or none that is safe.
     """
     import fastavro
     from fastavro._read_py import schemaless_reader as bounded_reader  # fastavro has no public name for it
 
+    fastavro.read.LOGICAL_READERS.update({"bytes-decimal": _decimal, "fixed-decimal": _decimal})
     named: dict[str, Any] = {}
     try:
         for _, text in schema.references:
-            fastavro.parse_schema(json.loads(text), named)
-        parsed = fastavro.parse_schema(json.loads(schema.text), named)
+            fastavro.parse_schema(from_json(text), named)
+        parsed = fastavro.parse_schema(from_json(schema.text), named)
         survey = _Survey(named)
         depth = survey.shape(parsed).depth
-    except (*_BROKEN, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
+    except Exception as error:
         raise UnknownSchemaError(f"it is no Avro schema: {type(error).__name__}: {error}"[:300]) from error
     # The compiled reader recurses without a bound: some thousand bytes of a schema that holds itself would
     # end the process. The one in Python raises RecursionError.
-    read = bounded_reader if survey.recursive or depth > DEEPEST else fastavro.schemaless_reader
+    deep = survey.recursive or depth > DEEPEST
+    read = bounded_reader if deep else fastavro.schemaless_reader
+    most = min(MOST_DEEP_BYTES if deep else MOST_MEMORY, int(MOST_MEMORY / survey.densest))
 
     def decode(body: bytes) -> Any:
+        if len(body) > most:
+            raise BadItemError(reasons.TOO_LONG, f"by its schema a record has at most {most:,} bytes")
         stream = BytesIO(body)
-        try:
-            value = read(stream, parsed, None)
-            if stream.tell() != len(body):
-                raise ValueError(f"{len(body) - stream.tell()} bytes are left over")
-            return _plain(value) if survey.special else value
-        except _BROKEN as error:
-            detail = f"the bytes are not what the schema says: {type(error).__name__}: {error}"
-            raise BadItemError(reasons.NOT_AS_SCHEMA, detail[:200]) from None
+        value = read(stream, parsed, None)
+        if stream.tell() != len(body):
+            raise ValueError(f"{len(body) - stream.tell()} bytes are left over")
+        return _plain(value) if survey.special else value
 
     return decode
 
 
+def _decimal(data: bytes, schema: Any, _: Any = None) -> Any:
+    """A decimal: whole where it is, else the nearest float64. Raises ValueError beyond its bounds."""
+    scale = schema.get("scale", 0)
+    if len(data) > MOST_DECIMAL_BYTES or type(scale) is not int or not 0 <= scale <= MOST_DIGITS:
+        raise ValueError(f"a decimal of more than {MOST_DIGITS} digits")
+    whole, rest = divmod(int.from_bytes(data, "big", signed=True), 10**scale)
+    return whole if not rest else (whole * 10**scale + rest) / 10**scale
+
+
 class _Shape(NamedTuple):
-    """What a type is like: its levels, how many of its values take no bytes, and whether it takes any."""
+    """What a type is like: its levels, how many of its values take no bytes, the fewest bytes that it takes,
+    and the most memory of so few."""
 
     depth: int = 1
     free: int = 0
-    takes: bool = True
+    least: int = 1
+    memory: float = _PLAIN
 
 
 class _Survey:
     """What a schema could do to who reads by it. `recursive`: a type holds itself; `special`: it has values
-    that JSON has not."""
+    that JSON has not; `densest`: bytes of memory for a byte of what may come any number of times."""
 
     def __init__(self, named: dict[str, Any]) -> None:
         self.recursive = self.special = False
+        self.densest = _PLAIN
         self._named = named
         self._open: set[str] = set()
         self._shapes: dict[str, _Shape] = {}
@@ -93,23 +109,30 @@ class _Survey:
             return self._of_name(schema) if schema in self._named else self._of_primitive(schema)
         if isinstance(schema, list):
             inner = [self.shape(one) for one in schema]
-            return _Shape(1 + max((one.depth for one in inner), default=0))
+            least = 1 + min((one.least for one in inner), default=0)
+            densest = max((one.memory / (1 + one.least) for one in inner), default=0.0)
+            return _Shape(1 + max((one.depth for one in inner), default=0), 0, least, least * densest)
         kind = schema["type"]
         self.special |= "logicalType" in schema
         if kind == "array":
             entries = self.shape(schema["items"])
-            if not entries.takes:
+            if not entries.least:
                 raise ValueError("it has a list whose entries take no bytes")
-            return _Shape(1 + entries.depth)
+            return self._of_many(entries)
         if kind == "map":
-            return _Shape(1 + self.shape(schema["values"]).depth)
+            values = self.shape(schema["values"])
+            return self._of_many(values._replace(least=values.least + 2, memory=values.memory + 100))
         if "name" in schema:
             return self._of_name(schema["name"])
         return self._of_primitive(kind) if isinstance(kind, str) else self.shape(kind)
 
+    def _of_many(self, entry: _Shape) -> _Shape:
+        self.densest = max(self.densest, entry.memory / entry.least)
+        return _Shape(1 + entry.depth, memory=72)
+
     def _of_primitive(self, kind: str) -> _Shape:
         self.special |= kind == "bytes"
-        return _Shape(1, 1, False) if kind == "null" else _Shape()
+        return _Shape(1, 1, 0, 0) if kind == "null" else _Shape()
 
     def _of_name(self, name: str) -> _Shape:
         if name in self._open:
@@ -124,7 +147,7 @@ class _Survey:
     def _of_named(self, schema: Any) -> _Shape:
         if schema["type"] == "fixed":
             self.special = True
-            return _Shape() if schema["size"] else _Shape(1, 1, False)
+            return _Shape(1, int(not schema["size"]), schema["size"])
         if schema["type"] == "enum":
             return _Shape()
         fields = [self.shape(one["type"]) for one in schema["fields"]]
@@ -132,7 +155,8 @@ class _Survey:
         if free > MOST_FREE:
             raise ValueError(f"it has a record of more than {MOST_FREE} values that take no bytes")
         depth = 1 + max((one.depth for one in fields), default=0)
-        return _Shape(depth, free or (0 if fields else 1), any(one.takes for one in fields))
+        memory = 64 + sum(48 + one.memory for one in fields)
+        return _Shape(depth, free or (0 if fields else 1), sum(one.least for one in fields), memory)
 
 
 def _plain(value: Any) -> Any:
@@ -145,12 +169,4 @@ def _plain(value: Any) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, datetime | date | time):
         return value.isoformat()
-    if kind is UUID:
-        return str(value)
-    return _number(value) if kind is Decimal else value
-
-
-def _number(value: Decimal) -> int | float:
-    if not value.is_finite() or abs(value.adjusted()) > MOST_DIGITS:
-        raise ValueError(f"a decimal of more than {MOST_DIGITS} digits")
-    return int(value) if value == value.to_integral_value() else float(value)
+    return str(value) if kind is UUID else value

@@ -30,9 +30,12 @@ from streams.feed import items as reasons
 from streams.feed.follow.registry import RegisteredSchema, UnknownSchemaError
 from streams.feed.items import BadItemError
 
-MOST_VALUES = 1_000_000
+MOST_VALUES = 250_000
 """Of one record: two bytes can be a message of any number of fields without presence."""
-COMPILE_SECONDS = 60.0
+MOST_MEMORY = 48_000_000
+"""Bytes that the messages of one record may take, each as many as its type has fields, set or not."""
+COMPILE_SECONDS = 10.0
+"""Well below `stream.stuck_after`, after which a turn of the loop is taken for a bug."""
 _MAIN = "main-schema.proto"
 _OF_GOOGLE = re.compile(r"google/protobuf/[a-z_]+\.proto")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -62,31 +65,29 @@ class ProtobufDecoders:
 
     def decoder(self, indexes: Sequence[int]) -> Callable[[bytes], Any]:
         """Of the message type that these indexes lead to, each into the types of the one before. Raises
-        BadItemError where there is none, as the decoder does for bytes that are no such message."""
+        BadItemError where there is none; the decoder raises it, or anything else, for bytes that are none."""
         found = self._readers.get(tuple(indexes))
         if found is None:
             found = self._readers[tuple(indexes)] = self._reader(indexes)
         return found
 
     def _reader(self, indexes: Sequence[int]) -> Callable[[bytes], Any]:
-        from google.protobuf.message import DecodeError
-
         types, names = self._main.message_type, [self._main.package] if self._main.package else []
         for index in indexes:
             if not 0 <= index < len(types):
                 raise BadItemError(reasons.NOT_AS_SCHEMA, f"the schema has no message {list(indexes)[:10]}")
             names.append(types[index].name)
             types = types[index].nested_type
-        message_class = self._class_of(self._pool.FindMessageTypeByName(".".join(names)))
+        descriptor = self._pool.FindMessageTypeByName(".".join(names))
+        message_class = self._class_of(descriptor)
+        most = 2 * MOST_MEMORY // (48 + 12 * max(_fields_of_repeated(descriptor), default=0))
 
         def decode(body: bytes) -> Any:
+            if len(body) > most:
+                raise BadItemError(reasons.TOO_LONG, f"by its schema a record has at most {most:,} bytes")
             message = message_class()
-            try:
-                message.ParseFromString(body)
-                return MessageValues(MOST_VALUES).of(message)
-            except (DecodeError, OverflowError, RecursionError, ValueError) as error:
-                detail = f"the bytes are not what the schema says: {type(error).__name__}: {error}"
-                raise BadItemError(reasons.NOT_AS_SCHEMA, detail[:200]) from None
+            message.ParseFromString(body)
+            return MessageValues(MOST_VALUES).of(message)
 
         return decode
 
@@ -107,6 +108,21 @@ class ProtobufDecoders:
         self._pool.AddSerializedFile(file.SerializeToString())
 
 
+def _fields_of_repeated(descriptor: Any) -> Iterator[int]:
+    """How many fields each type has of which a message may hold any number."""
+    seen: set[tuple[str, bool]] = set()
+    left = [(descriptor, False)]
+    while left:
+        one, many = left.pop()
+        if (one.full_name, many) in seen:
+            continue
+        seen.add((one.full_name, many))
+        if many:
+            yield len(one.fields)
+        inner = [field for field in one.fields if field.message_type is not None]
+        left += [(field.message_type, many or field.is_repeated) for field in inner]
+
+
 class MessageValues:
     """Messages as plain values, at most `most` of them."""
 
@@ -117,12 +133,12 @@ class MessageValues:
         """One message. Raises ValueError for too many values."""
         descriptor = message.DESCRIPTOR
         known = _WELL_KNOWN.get(descriptor.full_name)
-        if known is not None:
-            return known(message)
         fields = descriptor.fields
-        self._left -= len(fields)
+        self._left -= 2 * message.ByteSize() if known is _json_value else len(fields)
         if self._left < 0:
             raise ValueError(f"it holds more than {MOST_VALUES:,} values")
+        if known is not None:
+            return known(message)
         return dict(self._set_fields(message, fields))
 
     def _set_fields(self, message: Any, fields: Any) -> Iterator[tuple[str, Any]]:
@@ -239,7 +255,7 @@ def _compiled(texts: Sequence[tuple[str, str]]) -> list[Any]:
         words = ["-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports", f"--descriptor_set_out={out}"]
         try:
             done = subprocess.run(  # noqa: PLW1510
-                [sys.executable, *words, _MAIN], capture_output=True, timeout=COMPILE_SECONDS
+                [sys.executable, "-P", *words, _MAIN], capture_output=True, timeout=COMPILE_SECONDS
             )
         except subprocess.TimeoutExpired:
             raise UnknownSchemaError("protoc took too long") from None

@@ -2,26 +2,31 @@
 
 A schema under an id never changes, so what was fetched once is read from the folder ever after, also while
 the registry is away. Whoever asks while it is away is told so at once, and the registry is asked again after
-a pause that grows.
+a pause that grows. Whatever goes wrong with one schema while the registry answers is the trouble of the
+records that name it alone.
 """
 
 from __future__ import annotations
 
 import base64
-import http.client
 import json
 import os
+import random
 import ssl
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, urlsplit
+from typing import Any, NoReturn
+from urllib.parse import quote
+
+from pydantic_core import from_json
 
 from streams.errors import StreamUnavailable
+from streams.foreign_http import LATER, BlockingClient, ForeignError, ForeignServer
 
 SchemaKey = int | str
 """An id, or a GUID in its usual writing."""
@@ -33,11 +38,17 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 UNKNOWN_FOR_S = 60.0
 """For so long a schema that the registry does not have is not asked for again."""
 UNKNOWN_REMEMBERED = 10_000
-MOST_BYTES = 4 << 20
-"""Of one answer."""
+MOST_BYTES = 1 << 20
+"""Of one schema with all that it refers to: as much as a registry takes of one."""
 MOST_REFERENCES = 200
+SCHEMA_TIMEOUTS = 3
+"""So many times the longest wait for one answer may all answers take that make one schema."""
+TRIES = 3
+"""So often a schema is asked for, pauses between, that the registry does not give while it answers."""
 _NOT_FOUND = (40401, 40402, 40403)
 """`error_code` of a subject, version or schema that is not there; another 404 is of another server."""
+_DENIED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_PASSING = ("unreachable", "timeout")
 _SERIALIZED = "format=serialized"
 """Protobuf as a descriptor instead of its source: nothing has to be compiled then."""
 
@@ -72,7 +83,7 @@ class SchemaRegistry:
     """Raises OSError for an unreadable `cafile`.
 
     folder: where schemas are kept; made when the first one is. failed: called for each attempt that failed.
-    clock: monotonic, in seconds.
+    clock: monotonic, in seconds. chance: from 0 to 1, so that many who wait do not ask at once.
     """
 
     def __init__(
@@ -81,21 +92,27 @@ class SchemaRegistry:
         folder: Path,
         failed: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self.url = settings.url.rstrip("/")
-        self._timeout_s, self._folder, self._failed, self._clock = settings.timeout_s, folder, failed, clock
-        self._parts = urlsplit(self.url)
-        self._tls = None
-        if self._parts.scheme == "https":
-            self._tls = ssl.create_default_context(cafile=settings.cafile or None)
-        self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        self._timeout_s, self._folder, self._failed = settings.timeout_s, folder, failed
+        self._clock, self._chance = clock, chance
+        tls = None
+        if self.url.startswith("https://"):
+            tls = ssl.create_default_context(cafile=settings.cafile or None)
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if settings.user:
             pair = base64.b64encode(f"{settings.user}:{settings.secret}".encode()).decode()
-            self._headers["Authorization"] = f"Basic {pair}"
+            headers["Authorization"] = f"Basic {pair}"
         elif settings.secret:
-            self._headers["Authorization"] = f"Bearer {settings.secret}"
+            headers["Authorization"] = f"Bearer {settings.secret}"
+        self._client = BlockingClient(
+            ForeignServer(self.url, headers, settings.timeout_s, body_bytes=MOST_BYTES, tls=tls)
+        )
         self._unknown: OrderedDict[SchemaKey, tuple[float, str]] = OrderedDict()
+        self._tried: Counter[SchemaKey] = Counter()
         self._trouble, self._again_at, self._pause_s = "", float("-inf"), FIRST_PAUSE_S
+        self._left, self._until, self._gave = MOST_BYTES, float("inf"), False
 
     def schema(self, key: SchemaKey) -> RegisteredSchema:
         """The schema of this id. Raises UnknownSchemaError; StreamUnavailable while the registry is away."""
@@ -107,27 +124,68 @@ class SchemaRegistry:
             return kept
         if self._clock() < self._again_at:
             raise StreamUnavailable(self._trouble)
+        self._begin()
         try:
             found = self._fetched(key)
         except UnknownSchemaError as error:
-            self._note_unknown(key, str(error))
+            self.reject(key, str(error))
             raise
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            self._failed()
-            self._trouble = f"the schema registry {self.url}: {str(error) or type(error).__name__}"
-            self._again_at = self._clock() + self._pause_s
-            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
-            raise StreamUnavailable(self._trouble) from error
-        self._pause_s = FIRST_PAUSE_S
+        except Exception as error:  # noqa: BLE001  # whatever an answer of a stranger does to its reader
+            self._missed(key, error)
+        del self._tried[key]
+        self._pause_s, self._gave = FIRST_PAUSE_S, True
         self._keep(key, found)
         return found
 
+    def reject(self, key: SchemaKey, why: str) -> None:
+        """A schema is of no use: nothing is kept of it, and for a while it is not asked for again."""
+        self._unknown[key] = self._clock() + UNKNOWN_FOR_S, why
+        self._unknown.move_to_end(key)
+        if len(self._unknown) > UNKNOWN_REMEMBERED:
+            self._unknown.popitem(last=False)
+        del self._tried[key]
+        with suppress(OSError):
+            self._file(key).unlink(missing_ok=True)
+
     def kinds(self) -> list[str]:
-        """What kinds of schemas it has, asked now: whether it can be reached. Raises OSError, ValueError."""
+        """What kinds of schemas it has, asked now: whether it can be reached. Raises ValueError."""
+        self._begin()
         try:
-            return [str(one) for one in self._get("/schemas/types")]
-        except (UnknownSchemaError, http.client.HTTPException) as error:
-            raise ValueError(str(error) or type(error).__name__) from error
+            kinds = self._get("/schemas/types")
+        except (UnknownSchemaError, ForeignError, _AnswerError) as error:
+            raise ValueError(str(error)) from error
+        if not isinstance(kinds, list):
+            raise ValueError("it does not answer as a registry does; see feed.follow.registry.url")
+        return [str(one)[:40] for one in kinds[:20]]
+
+    def _begin(self) -> None:
+        """Another schema: with all that it refers to it has its bounds."""
+        self._left, self._until = MOST_BYTES, self._clock() + SCHEMA_TIMEOUTS * self._timeout_s
+
+    def _missed(self, key: SchemaKey, error: Exception) -> NoReturn:
+        """Whether this schema is to blame, which is unknown then, or the registry, which is away. Credentials
+        are to blame where they never opened anything."""
+        self._failed()
+        told = str(error) or type(error).__name__
+        status = error.status if isinstance(error, _AnswerError) else 0
+        passing = status in LATER or (isinstance(error, ForeignError) and error.reason in _PASSING)
+        if (self._gave or status not in _DENIED) and self._answers():
+            self._tried[key] += 1
+            if not passing or self._tried[key] >= TRIES:
+                self.reject(key, told)
+                self._pause_s = FIRST_PAUSE_S
+                raise UnknownSchemaError(told) from error
+        self._trouble = f"the schema registry {self.url}: {told}"
+        self._again_at = self._clock() + self._pause_s * (0.75 + 0.5 * self._chance())
+        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        raise StreamUnavailable(self._trouble) from error
+
+    def _answers(self) -> bool:
+        """Whether it answers what is no matter of one schema."""
+        try:
+            return bool(self.kinds())
+        except ValueError:
+            return False
 
     def _fetched(self, key: SchemaKey) -> RegisteredSchema:
         path = f"/schemas/ids/{key}" if isinstance(key, int) else f"/schemas/guids/{key}"
@@ -158,52 +216,34 @@ class SchemaRegistry:
             yield str(one["name"]), _text(inner)
 
     def _get(self, path: str) -> Any:
-        """The JSON of an answer. Raises UnknownSchemaError, OSError, HTTPException, ValueError."""
-        parts = self._parts
-        host = parts.hostname or ""
-        connection = (
-            http.client.HTTPSConnection(host, parts.port, timeout=self._timeout_s, context=self._tls)
-            if self._tls is not None
-            else http.client.HTTPConnection(host, parts.port, timeout=self._timeout_s)
-        )
-        with closing(connection):
-            connection.request("GET", parts.path + path, headers=self._headers)
-            answer = connection.getresponse()
-            body = self._body(answer)
+        """The JSON of an answer. Raises UnknownSchemaError, ForeignError, _AnswerError."""
+        if self._clock() > self._until:
+            raise ForeignError("timeout", "what the schema refers to did not come in time")
+        answer = self._client.ask("GET", path)
+        self._left -= len(answer.body)
+        if self._left < 0:
+            raise UnknownSchemaError(f"it is longer than {MOST_BYTES} bytes")
+        status, said = answer.status, None
         try:
-            said = json.loads(body)
-        except (ValueError, RecursionError):
-            said = None
-        if answer.status == http.client.NOT_FOUND and _field(said, "error_code") in _NOT_FOUND:
-            raise UnknownSchemaError(str(_field(said, "message"))[:200])
-        if answer.status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
-            raise _AnswerError(f"it answers {answer.status}; see feed.follow.registry.user and secret")
-        if answer.status != http.client.OK or not isinstance(said, dict | list):
-            told = str(_field(said, "message") or answer.reason)[:200]
-            raise _AnswerError(f"it answers {answer.status}: {told}; see feed.follow.registry.url")
+            said = answer.json()
+        except ForeignError:
+            if status == HTTPStatus.OK:
+                raise
+        told = str(_field(said, "message") or answer.text)[:200]
+        if status == HTTPStatus.NOT_FOUND and _field(said, "error_code") in _NOT_FOUND:
+            raise UnknownSchemaError(told)
+        if status != HTTPStatus.OK:
+            keys = "user and secret" if status in _DENIED else "url"
+            about = f"; see feed.follow.registry.{keys}"
+            raise _AnswerError(
+                f"it answers {status}{about if status in _DENIED else f': {told}{about}'}", status
+            )
         return said
-
-    def _body(self, answer: http.client.HTTPResponse) -> bytes:
-        """All of an answer, of bounded size and in bounded time."""
-        until, body = self._clock() + self._timeout_s, b""
-        while part := answer.read1(1 << 16):
-            body += part
-            if len(body) > MOST_BYTES:
-                raise _AnswerError(f"its answer is longer than {MOST_BYTES} bytes")
-            if self._clock() > until:
-                raise TimeoutError("timed out")
-        return body
-
-    def _note_unknown(self, key: SchemaKey, why: str) -> None:
-        self._unknown[key] = self._clock() + UNKNOWN_FOR_S, why
-        self._unknown.move_to_end(key)
-        if len(self._unknown) > UNKNOWN_REMEMBERED:
-            self._unknown.popitem(last=False)
 
     def _kept(self, key: SchemaKey) -> RegisteredSchema | None:
         """A schema of the folder, None without a whole one of this registry: ids are those of a registry."""
         try:
-            said = json.loads((self._folder / f"{key}.json").read_bytes())
+            said = from_json(self._file(key).read_bytes())
             if said["registry"] != self.url:
                 return None
             references = tuple((str(name), str(text)) for name, text in said["references"])
@@ -222,11 +262,18 @@ class SchemaRegistry:
             self._folder.mkdir(parents=True, exist_ok=True)
             temporary = self._folder / "new.tmp"
             temporary.write_text(json.dumps(said), encoding="utf-8")
-            os.replace(temporary, self._folder / f"{key}.json")
+            os.replace(temporary, self._file(key))
+
+    def _file(self, key: SchemaKey) -> Path:
+        return self._folder / f"{key}.json"
 
 
-class _AnswerError(ValueError):
-    """The registry answered something else than what was asked for."""
+class _AnswerError(Exception):
+    """The registry answered something else than what was asked for. status: of HTTP."""
+
+    def __init__(self, message: str, status: int = HTTPStatus.OK) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 def _field(said: Any, name: str) -> Any:

@@ -10,6 +10,7 @@ first message. Anything else is JSON, and passes as it is.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
@@ -36,6 +37,8 @@ MOST_BYTES = 2 << 20
 DEEPEST_MESSAGE = 100
 """Message indexes of one record: how deep types may be nested."""
 
+_OURS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+"""What ails this machine and no schema."""
 MOST_TOLD = 100
 """Schemas that are told of as unknown; made-up ids would fill the log."""
 
@@ -49,7 +52,7 @@ class SchemaDecoder:
     def __init__(self, registry: SchemaRegistry) -> None:
         self.notes: list[str] = []
         self._registry = registry
-        self._decoders: dict[SchemaKey, Decode | BadItemError] = {}
+        self._decoders: dict[SchemaKey, Decode] = {}
         self._told: set[SchemaKey] = set()
 
     def decoded(self, value: bytes, headers: Headers) -> Any:
@@ -64,14 +67,17 @@ class SchemaDecoder:
             if len(value) > MOST_BYTES:
                 raise BadItemError(reasons.TOO_LONG, f"the record is longer than {MOST_BYTES} bytes")
             key, indexes, data = named
-            decode = self._decoders.get(key)
-            if decode is None:
-                decode = self._known(key)
+            decode = self._decoders.get(key) or self._known(key)
             if isinstance(decode, BadItemError):
                 return decode
             return decode(indexes, data)
         except BadItemError as bad:
             return bad
+        except StreamUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever bytes of a stranger do to a decoder
+            detail = f"the bytes are not what the schema says: {type(error).__name__}: {error}"
+            return BadItemError(reasons.NOT_AS_SCHEMA, detail[:200])
 
     def _known(self, key: SchemaKey) -> Decode | BadItemError:
         """How records of a schema are read, or what is wrong with all of them."""
@@ -80,14 +86,18 @@ class SchemaDecoder:
         except UnknownSchemaError as error:
             return self._unusable(key, error)  # the registry may have it later
         try:
-            found: Decode | BadItemError = _decoder(schema)
-        except UnknownSchemaError as error:
-            found = self._unusable(key, error)
+            found = _decoder(schema)
         except ImportError as error:
             raise StreamUnavailable(
                 f"schema {key} is {schema.kind}, whose library is not installed ({error}):"
                 f" pip install 'tripletd[{schema.kind.lower()}]'"
             ) from error
+        except Exception as error:  # whatever a schema does to its parser
+            if isinstance(error, OSError) and error.errno in _OURS:
+                raise StreamUnavailable(f"schema {key} cannot be compiled: {error.strerror}") from error
+            told = str(error) if isinstance(error, UnknownSchemaError) else f"{type(error).__name__}: {error}"
+            self._registry.reject(key, told[:300])
+            return self._unusable(key, UnknownSchemaError(told[:300]))
         self._decoders[key] = found
         return found
 

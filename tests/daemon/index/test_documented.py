@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-import httpx
 import numpy as np
 import psycopg
 import pytest
@@ -20,6 +19,7 @@ from daemon.config import load_config
 from daemon.config.services import IndexConfig
 from daemon.exits import EX_OK
 from daemon.index import open_index
+from streams.foreign_http import ForeignAnswer
 from streams.items import Display, unpack_display
 from tests.daemon.index.test_served import hits, ranked, units
 from tests.daemon.models.test_vectors import Shop, post
@@ -83,23 +83,30 @@ def test_pgvector_in_python_and_in_sql(tmp_path: Path, roles: Roles, postgres: P
 
 @pytest.mark.parametrize("store", ["qdrant", "elasticsearch", "opensearch"])
 def test_the_requests_are_those_that_the_server_sends(store: str) -> None:
-    sent: list[httpx.Request] = []
+    sent: list[tuple[str, str, bytes | None]] = []
 
-    def answer(request: httpx.Request) -> httpx.Response:
-        sent.append(request)
-        return httpx.Response(200, json={"result": {"points": []}, "hits": {"hits": []}})
+    class Recording:
+        def ask(self, method: str, path: str, body: bytes | None = None) -> ForeignAnswer:
+            sent.append((method, path, body))
+            about = {"mappings": {"embedding": {"mapping": {"embedding": {"similarity": "cosine"}}}}}
+            told = {"result": {"points": []}, "hits": {"hits": []} if body else about}
+            return ForeignAnswer(200, {}, json.dumps(told).encode())
+
+        def close(self) -> None:
+            """Nothing is open."""
 
     given_settings = {"store": store, "address": "http://store:1", "collection": "items", "tags": "tags"}
     index = open_index(
         IndexConfig.model_validate(given_settings | ({"id": "sku"} if store == "qdrant" else {})),
-        httpx.MockTransport(answer),
+        Recording(),
     )
     assert index is not None
     index.search([3.0, 4.0], 200, ["red"])
     place = ["qdrant", "elasticsearch", "opensearch"].index(store)
     written = blocks("json")[place].replace("FOLDED", "[3.0, 4.0]").replace("UNIT", "[0.6, 0.8]")
-    assert json.loads(written) == json.loads(sent[0].content)
-    assert f"`POST {sent[0].url.path}`" in SECTION
+    method, path, body = sent[-1]
+    assert json.loads(written) == json.loads(body or b"")
+    assert f"`{method} {path}`" in SECTION
 
 
 @pytest.mark.parametrize("asked", ["public.items", "SELECT * FROM items WHERE embedding IS NOT NULL"])

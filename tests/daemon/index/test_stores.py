@@ -5,7 +5,8 @@ interfaces: a store in memory that checks requests as the real one does.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -13,7 +14,9 @@ import numpy as np
 import pytest
 
 from daemon.config.services import IndexConfig
-from daemon.index import StoreAway, StoreRefused, VectorIndex, open_index
+from daemon.index import StoreAway, StoreMalformed, StoreRefused, VectorIndex, open_index
+from daemon.index.open import headers_of
+from streams.foreign_http import ForeignAnswer, ForeignError
 
 ROWS, DIM = 300, 8
 DRAWN = np.random.default_rng(1).standard_normal((ROWS, DIM)).astype(np.float32)
@@ -27,9 +30,26 @@ def nearest(k: int, tag: str = "") -> list[str]:
     return [f"o{row}" for row in np.argsort(-scores) if not tag or tag in TAGS[row]][:k]
 
 
+@dataclass
+class InMemory:
+    """A client whose server is a function."""
+
+    server: Callable[[httpx.Request], httpx.Response]
+    headers: Mapping[str, str]
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> ForeignAnswer:
+        request = httpx.Request(method, f"http://store:1{path}", headers=self.headers, content=body)
+        answer = self.server(request)
+        return ForeignAnswer(answer.status_code, dict(answer.headers), answer.content)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 def opened(store: str, answer: Callable[[httpx.Request], httpx.Response], **more: Any) -> VectorIndex:
     given = {"store": store, "address": "http://store:1", "collection": "items", "timeout": "1s", **more}
-    index = open_index(IndexConfig.model_validate(given), httpx.MockTransport(answer))
+    config = IndexConfig.model_validate(given)
+    index = open_index(config, InMemory(answer, headers_of(config)))  # type: ignore[arg-type]
     assert index is not None
     return index
 
@@ -57,6 +77,10 @@ class Qdrant:
         self.client.upsert("items", points)
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
+        if (request.method, request.url.path) == ("GET", "/collections/items"):
+            return httpx.Response(
+                200, json={"result": json.loads(self.client.get_collection("items").model_dump_json())}
+            )
         assert (request.method, request.url.path) == ("POST", "/collections/items/points/query")
         self.keys.append(request.headers.get("api-key"))
         body = self.read(request.content)
@@ -91,7 +115,7 @@ def test_qdrant_is_asked_as_its_own_client_reads_it(named: str) -> None:
     assert store.keys == ["key"] * 3
     plain = opened("qdrant", store, vector=named)
     assert [one.id for one in plain.search(QUERY.tolist(), 1)] == ["5"]
-    with pytest.raises(StoreRefused, match="no key of tags"):
+    with pytest.raises(StoreRefused, match="nothing that holds tags"):
         plain.search(QUERY.tolist(), 1, ["a"])
 
 
@@ -106,9 +130,10 @@ class Elastic:
         self.headers = request.headers
         if request.method == "GET":
             assert request.url.path == "/items/_mapping/field/embedding"
-            about: dict[str, Any] = {"type": "dense_vector", "similarity": self.similarity}
+            about: dict[str, Any] = {"type": "dense_vector", "dims": DIM, "similarity": self.similarity}
             if self.kind == "opensearch":
-                about = {"type": "knn_vector", "method": {"name": "hnsw", "space_type": self.similarity}}
+                method = {"name": "hnsw", "space_type": self.similarity}
+                about = {"type": "knn_vector", "dimension": DIM, "method": method}
             mapping = {"embedding": {"full_name": "embedding", "mapping": {"embedding": about}}}
             return httpx.Response(200, json={"items": {"mappings": mapping}})
         assert request.url.path == "/items/_search"
@@ -210,54 +235,112 @@ def test_a_request_of_opensearch_to_the_letter() -> None:
 
 @pytest.mark.parametrize("store", ["qdrant", "elasticsearch"])
 def test_what_a_store_cannot_answer(store: str) -> None:
-    tries = 0
+    def search(answer: Callable[[httpx.Request], httpx.Response]) -> None:
+        opened(store, answer).search([1.0], 1)
 
-    def overloaded(request: httpx.Request) -> httpx.Response:
-        nonlocal tries
-        tries += 1
-        return httpx.Response(429, text="slow down")
-
-    with pytest.raises(StoreAway, match="items does not answer: 429: slow down"):
-        opened(store, overloaded).search([1.0], 1)
-    assert tries == 2
-
-    def slow(request: httpx.Request) -> httpx.Response:
-        nonlocal tries
-        tries += 1
-        raise httpx.ReadTimeout("too slow", request=request)
-
-    with pytest.raises(StoreAway, match="it took too long"):
-        opened(store, slow).search([1.0], 1)
-    assert tries == 3  # one that is slow is not asked twice
+    with pytest.raises(StoreAway, match="items does not answer: it answers 429: slow down") as away:
+        search(lambda request: httpx.Response(429, text="slow down"))
+    assert "slow down" not in away.value.message
 
     def gone(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("Connection refused", request=request)
+        raise ForeignError("unreachable", "Connection refused")
 
     with pytest.raises(StoreAway, match="Connection refused"):
-        opened(store, gone).search([1.0], 1)
+        search(gone)
     missing: dict[str, Any] = {"status": {"error": "Collection `items` doesn't exist!"}}
     if store == "elasticsearch":
         missing = {"error": {"root_cause": [{"reason": "no such index [items]"}], "reason": "x"}}
-    with pytest.raises(StoreRefused, match=r"items: 404: (Collection `items` doesn't exist|no such index)"):
-        opened(store, lambda request: httpx.Response(404, json=missing)).search([1.0], 1)
-    with pytest.raises(StoreRefused, match="speaks no JSON"):
-        opened(store, lambda request: httpx.Response(200, text="<html>")).search([1.0], 1)
-    with pytest.raises(StoreRefused, match="an answer without"):
-        opened(store, lambda request: httpx.Response(200, json={})).search([1.0], 1)
+    with pytest.raises(StoreRefused, match=r"answers 404: (Collection `items` doesn't exist|no such index)"):
+        search(lambda request: httpx.Response(404, json=missing))
+    for status in (307, 401, 403, 600):
+        with pytest.raises(StoreRefused, match=f"answers {status}: bad key") as refused:
+            search(lambda request, status=status: httpx.Response(status, text="bad key"))  # type: ignore[misc]
+        assert "bad key" not in refused.value.message
+    with pytest.raises(StoreMalformed, match="no JSON"):
+        search(lambda request: httpx.Response(200, text="<html>"))
+    with pytest.raises((StoreMalformed, StoreRefused), match=r"an answer without|there is no field"):
+        search(lambda request: httpx.Response(200, json={}))
 
 
-@pytest.mark.filterwarnings("ignore:Local mode performs exact")
-def test_an_answer_after_another_try() -> None:
-    store, failed = Qdrant(), False
+FIELD = {"items": {"mappings": {"embedding": {"mapping": {"embedding": {}}}}}}
 
-    def once(request: httpx.Request) -> httpx.Response:
-        nonlocal failed
-        if not failed:
-            failed = True
-            raise httpx.ReadError("connection reset", request=request)
-        return store(request)
 
-    assert [one.id for one in opened("qdrant", once, id="sku").search(QUERY.tolist(), 3)] == nearest(3)
+@pytest.mark.parametrize(
+    ("identity", "score"),
+    [
+        ('{"a": 1}', "1.0"),
+        ("null", "1.0"),
+        ("true", "1.0"),
+        ('"\\ud800"', "1.0"),
+        ('"a"', '"1.0"'),
+        ('"a"', "null"),
+        ('"a"', "1e999"),
+        ('"a"', "Infinity"),
+        ('"a"', "NaN"),
+        ('"a"', "9" * 4_000),
+        ('"a"', "[" * 9_000 + "]" * 9_000),
+    ],
+)
+@pytest.mark.parametrize("store", ["qdrant", "elasticsearch"])
+def test_a_hit_that_is_none(store: str, identity: str, score: str) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, json=FIELD)
+        hits = f'[{{"id": {identity}, "_id": {identity}, "score": {score}, "_score": {score}}}]'
+        return httpx.Response(200, text=f'{{"result": {{"points": {hits}}}, "hits": {{"hits": {hits}}}}}')
+
+    with pytest.raises(StoreMalformed):
+        opened(store, answer).search([1.0], 1)
+
+
+OTHERS = {
+    "qdrant": [("Euclid", "inner_product"), ("Manhattan", "inner_product"), ("Dot", "squared_euclidean")],
+    "elasticsearch": [("l2_norm", "inner_product"), ("cosine", "squared_euclidean")],
+    "opensearch": [("l2", "inner_product"), ("linf", "squared_euclidean")],
+}
+
+
+@pytest.mark.parametrize(
+    ("store", "distance", "similarity"), [(store, *one) for store, of in OTHERS.items() for one in of]
+)
+def test_a_store_that_compares_otherwise_is_not_asked(store: str, distance: str, similarity: str) -> None:
+    size = DIM
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.method == "GET", "it was asked"
+        vectors = {"size": size, "distance": distance}
+        about = {"dims": size, "dimension": size, "similarity": distance, "space_type": distance}
+        mapping = {"embedding": {"mapping": {"embedding": about}}}
+        told = {"result": {"config": {"params": {"vectors": vectors}}}, "items": {"mappings": mapping}}
+        return httpx.Response(200, json=told)
+
+    with pytest.raises(StoreRefused, match=f"compares by {distance}, and this ranking is by"):
+        opened(store, answer).search(QUERY.tolist(), 3, similarity=similarity)
+    size = 3
+    with pytest.raises(StoreRefused, match="holds vectors of 3 numbers, and those of this space have 8"):
+        opened(store, answer).search(QUERY.tolist(), 3)
+
+
+@pytest.mark.parametrize("store", ["qdrant", "elasticsearch"])
+def test_who_may_only_search_is_answered(store: str) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(403, text="action [indices:admin/mappings/fields/get] is unauthorized")
+        hits = [{"id": "a", "_id": "a", "score": 1, "_score": 1}]
+        return httpx.Response(200, json={"result": {"points": hits}, "hits": {"hits": hits}})
+
+    assert opened(store, answer).search([1.0], 1, similarity="inner_product")[0].id == "a"
+
+
+def test_distances_of_qdrant_are_scores_of_which_more_is_nearer() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        vectors = {"size": 1, "distance": "Euclid"}
+        points = [{"id": 1, "score": 0.5}, {"id": 2, "score": 1.5}]
+        told = {"config": {"params": {"vectors": vectors}}, "points": points}
+        return httpx.Response(200, json={"result": told})
+
+    found = opened("qdrant", answer).search([1.0], 2, similarity="squared_euclidean")
+    assert [(one.id, one.score) for one in found] == [("1", -0.5), ("2", -1.5)]
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,8 @@ def test_a_refused_request_is_refused_however_it_is_asked_and_nothing_is_learned
         told = {"error": {"message": "the text is too long"}}
         for second in (400, 429):
             upstream.answers += [JSONResponse(told, 400), JSONResponse(told, second)]
-            assert ask(served, model="shop-query", input="a")[:2] == (second, told)
+            status, answer, _ = ask(served, model="shop-query", input="a")
+            assert (status, answer["error"]["code"]) == (second, "upstream_refused")
         assert ask(served, model="shop-query", input="a")[0] == 200
         forms = [body.get("encoding_format") for body, _ in upstream.asked]
         assert forms == ["base64", None, "base64", None, "base64"]
@@ -160,23 +161,84 @@ def test_a_vector_of_another_size_is_refused_with_both_sizes(server: Served, ask
     assert "text-large has 3 numbers, the view 4" in answer["error"]["message"]
 
 
-def test_faults_of_the_upstream_are_passed_on_whole(server: Served, asked: Embedder) -> None:
+def openai_answer(*rows: Any) -> Response:
+    """As an upstream writes it, with what numpy and Python write and JSON has not."""
+    data = [{"index": place, "embedding": row} for place, row in enumerate(rows)]
+    return Response(json.dumps({"object": "list", "data": data, "model": "m"}))
+
+
+def failures(served: Served, reason: str) -> float:
+    name, labels = "tripletd_http_upstream_failures_total", {"reason": reason}
+    return served.registry.get_sample_value(name, labels) or 0.0
+
+
+@pytest.mark.parametrize("model", ["shop-query", "shop-doc"])
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (401, "credentials"),
+        (403, "credentials"),
+        (307, "redirect"),
+        (500, "status"),
+    ],
+)
+def test_a_refusal_of_ours_is_a_bad_gateway_and_its_words_stay_in_the_log(
+    server: Served, asked: Embedder, capsys: pytest.CaptureFixture[str], model: str, status: int, reason: str
+) -> None:
+    before = failures(server, reason)
+    told = {"error": {"message": f"bad key sk-{status}-{model}"}}
+    asked.answers.append(
+        JSONResponse(told, status, headers={"Location": "http://elsewhere/", "Retry-After": "7"})
+    )
+    found, answer, headers = ask(server, model=model, input="a")
+    assert (found, answer["error"]["code"]) == (502, f"upstream_{reason}")
+    assert "sk-" not in json.dumps(answer)
+    assert "retry-after" not in headers
+    assert failures(server, reason) == before + 1
+    assert ask(server, model=model, input="a")[0] == 200
+
+
+def test_what_concerns_the_request_keeps_its_status_and_when_to_ask_again(
+    server: Served, asked: Embedder
+) -> None:
     import openai
 
-    told = {"error": {"message": "slow down", "type": "requests", "param": None, "code": "rate_limit"}}
-    for model in ("shop-query", "shop-doc"):
-        asked.answers.append(
-            JSONResponse(told, 429, headers={"Retry-After": "7", "x-ratelimit-remaining-requests": "0"})
+    told = {"error": {"message": "organisation org-1 is over its limit", "code": "rate_limit"}}
+    for status, after, kept in ((429, "7", "7"), (503, "7", "7"), (404, "soon", None), (413, "9" * 9, None)):
+        asked.answers.append(JSONResponse(told, status, headers={"Retry-After": after}))
+        found, answer, headers = ask(server, model="shop-doc", input="a")
+        assert (found, answer["error"]["code"], headers.get("retry-after")) == (
+            status,
+            "upstream_refused",
+            kept,
         )
-        status, answer, headers = ask(server, model=model, input="a")
-        assert (status, answer, headers["retry-after"]) == (429, told, "7")
-        assert headers["x-ratelimit-remaining-requests"] == "0"
-    asked.answers.append(JSONResponse(told, 401))
-    assert ask(server, "/v1/rerank", model="shop", query="a", documents=["b"])[:2] == (401, told)
+        assert "org-1" not in json.dumps(answer)
     with openai.OpenAI(api_key="k", base_url=f"http://{HOST}:{server.port}/v1", max_retries=0) as client:
         asked.answers.append(JSONResponse(told, 429))
-        with pytest.raises(openai.RateLimitError, match="slow down"):
+        with pytest.raises(openai.RateLimitError, match="asked too often"):
             client.embeddings.create(model="shop-query", input="a")
+
+
+@pytest.mark.parametrize("model", ["shop-query", "shop-doc"])
+def test_vectors_of_a_size_that_nobody_asked_for_are_the_upstreams_fault(
+    server: Served, asked: Embedder, model: str
+) -> None:
+    before = failures(server, "size")
+    rows: list[Any] = [[1.0] * DIM, [1.0] * (DIM + 1)]
+    asked.answers.append(openai_answer(*rows))
+    assert ask(server, model=model, input=["a", "b"])[0] == 502
+    asked.answers.append(openai_answer(rows[1]))
+    assert ask(server, model=model, input="a", dimensions=DIM)[0] == 502
+    asked.answers.append(openai_answer(rows[1]))
+    status, answer, _ = ask(server, model=model, input="a")
+    if model == "shop-query":
+        assert (status, answer["error"]["code"]) == (502, "upstream_size")
+        assert "has 5 numbers, the view 4" in answer["error"]["message"]
+    else:
+        assert status == 200, "which size documents have is known to nobody here"
+    assert failures(server, "size") == before + (3 if model == "shop-query" else 2)
+    asked.answers.append(openai_answer(rows[1], rows[1]))
+    assert ask(server, "/v1/rerank", model="shop", query="a", documents=["b"])[0] == 502
 
 
 @pytest.mark.parametrize(
@@ -189,25 +251,47 @@ def test_faults_of_the_upstream_are_passed_on_whole(server: Served, asked: Embed
         b'{"data": [{"index": 0, "embedding": "no base64"}]}',
         b'{"data": [{"index": 0, "embedding": "AAA="}]}',
         b'{"data": []}',
+        b'{"data": [{"index": 1, "embedding": [1, 2, 3, 4]}]}',
+        b'{"data": [{"embedding": [1, 2, 3, 4]}, {"embedding": [1, 2, 3, 4]}]}',
+        b'{"data": [{"index": 0, "embedding": [1, 2, 3, %s]}]}' % (b"9" * 4_000),
+        b'{"data": [{"index": 0, "embedding": [1, 2, 3, 1e39]}]}',
+        b'{"data": [{"index": 0, "embedding": [1, 2, 3, NaN]}]}',
+        b'{"data": [{"index": 0, "embedding": [1, 2, 3, true]}]}',
+        b'{"data": ' + b"[" * 100_000,
         b"[1]",
     ],
 )
-def test_what_is_no_answer_of_openai_is_a_bad_gateway(server: Served, asked: Embedder, body: bytes) -> None:
+@pytest.mark.parametrize("model", ["shop-query", "shop-doc"])
+def test_what_is_no_answer_of_openai_is_a_bad_gateway(
+    server: Served, asked: Embedder, model: str, body: bytes
+) -> None:
+    before = failures(server, "malformed")
     asked.answers.append(Response(body))
-    status, answer, _ = ask(server, model="shop-query", input="a")
+    status, answer, _ = ask(server, model=model, input="a")
     assert (status, answer["error"]["code"]) == (502, "upstream_malformed")
+    assert failures(server, "malformed") == before + 1
+
+
+def test_other_words_of_an_answer_are_not_told(server: Served, asked: Embedder) -> None:
+    data = [{"index": 0, "embedding": [1.0] * DIM, "told": "secret"}]
+    usage = {"prompt_tokens": 10**300, "total_tokens": 3, "told": "secret"}
+    asked.answers.append(JSONResponse({"data": data, "told": "secret", "usage": usage}))
+    status, answer, _ = ask(server, model="shop-query", input="a")
+    assert (status, answer["usage"]) == (200, {"prompt_tokens": 0, "total_tokens": 3})
+    assert "secret" not in json.dumps(answer)
 
 
 def test_a_connection_is_kept_and_one_that_was_closed_is_made_anew(server: Served, asked: Embedder) -> None:
     asked.answers.append(JSONResponse({"error": {}}, 500, headers={"Connection": "close"}))
-    assert ask(server, model="shop-doc", input="a")[0] == 500
+    assert ask(server, model="shop-doc", input="a")[0] == 502
     assert [ask(server, model="shop-query", input="a")[0] for _ in range(5)] == [200] * 5
     closed, *kept = asked.ports
     assert {*kept} == {kept[0]} != {closed}
 
 
 def test_documents_come_in_pieces_and_are_bounded(upstream: Embedder) -> None:
-    whole = {"object": "list", "data": [], "model": "m", "padding": "x" * 1_000_000}
+    data = [{"index": 0, "embedding": [0.5, 1.0]}]
+    whole = {"object": "list", "data": data, "model": "m", "padding": "x" * 1_000_000}
     raw = json.dumps(whole).encode()
 
     def streamed() -> StreamingResponse:
@@ -259,6 +343,31 @@ def test_an_upstream_that_is_silent_or_gone_is_said_so() -> None:
     with running(embedding=gone) as served:
         status, answer, headers = ask(served, model="m-query", input="a")
         assert (status, answer["error"]["code"], headers["retry-after"]) == (502, "upstream_unreachable", "1")
+
+
+def test_answers_beyond_their_bounds_or_of_no_known_status() -> None:
+    head = b"HTTP/1.1 200 OK\r\n"
+    answers = {
+        b"HTTP/1.1 600 Own\r\nContent-Length: 0\r\n\r\n": "upstream_status",
+        b"HTTP/1.1 999 Own\r\nContent-Length: 0\r\n\r\n": "upstream_status",
+        b"HTTP/1.1 101 Other\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n": "upstream_malformed",
+        head + b"X: 1\r\n" * 20_000: "upstream_malformed",
+        head + b"X: " + b"1" * 100_000: "upstream_malformed",
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000: "upstream_malformed",
+        head + b"Content-Encoding: gzip\r\nContent-Length: 9\r\n\r\n": "upstream_malformed",
+        head
+        + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n"
+        + b"X: 1\r\n" * 20_000: "upstream_malformed",
+    }
+    listening, thread = silent(*answers)
+    with listening, running(embedding=of(listening)) as served:
+        found = [ask(served, model="m-query", input="a")[:2] for _ in answers]
+        thread.join(30)
+        assert failures(served, "header") == 4
+        assert failures(served, "encoded") == 1
+    assert [(status, answer["error"]["code"]) for status, answer in found] == [
+        (502, one) for one in answers.values()
+    ]
 
 
 def test_answers_that_end_early_or_without_a_length_or_are_no_http() -> None:

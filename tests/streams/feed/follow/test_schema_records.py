@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import io
 import json
 import random
@@ -27,7 +28,7 @@ from streams.errors import StreamUnavailable
 from streams.feed import items as reasons
 from streams.feed.follow import protobuf_values
 from streams.feed.follow.protobuf_values import MessageValues
-from streams.feed.follow.registry import RegistrySettings, SchemaRegistry
+from streams.feed.follow.registry import UNKNOWN_FOR_S, RegistrySettings, SchemaRegistry
 from streams.feed.follow.schemas import HEADER, MOST_BYTES, SchemaDecoder
 from streams.feed.items import BadItemError
 from tests.harness.schema_registry import RegistryServer
@@ -274,7 +275,9 @@ NODE = '{"type": "record", "name": "Node", "fields": [{"name": "next", "type": [
 def test_a_schema_that_holds_itself_ends_no_process(registry: RegistryServer, decoder: SchemaDecoder) -> None:
     registry.add(7, "AVRO", NODE)
     assert decoder.decoded(framed(7, b"\x02\x02\x00"), ()) == {"next": {"next": {"next": None}}}
-    with refused(decoder.decoded(framed(7, b"\x02" * 1_000_000), ()), reasons.NOT_AS_SCHEMA, "Recursion"):
+    with refused(decoder.decoded(framed(7, b"\x02" * 30_000), ()), reasons.NOT_AS_SCHEMA, "Recursion"):
+        pass
+    with refused(decoder.decoded(framed(7, b"\x02" * 1_000_000), ()), reasons.TOO_LONG, "32,768 bytes"):
         pass
 
 
@@ -382,6 +385,79 @@ def test_schemas_that_cannot_be_used_are_told_once_and_compiled_once(
                 monkeypatch.setattr(protobuf_values, "_compiled", lambda texts: pytest.fail("again"))
         monkeypatch.undo()
     assert len(decoder.notes) == 4
+
+
+def test_a_decimal_is_read_where_it_is_short_and_never_where_it_is_long(
+    registry: RegistryServer, decoder: SchemaDecoder
+) -> None:
+    def framed_decimal(number: int, size: int) -> bytes:
+        out = io.BytesIO()
+        fastavro.schemaless_writer(
+            out, fastavro.parse_schema("bytes"), number.to_bytes(size, "big", signed=True)
+        )
+        return framed(50, out.getvalue())
+
+    registry.add(50, "AVRO", '{"type": "bytes", "logicalType": "decimal", "precision": 40, "scale": 2}')
+    assert decoder.decoded(framed_decimal(-1250, 2), ()) == -12.5
+    assert decoder.decoded(framed_decimal(-1200, 17), ()) == -12
+    assert decoder.decoded(framed_decimal(10**40 + 1, 17), ()) == float(Decimal(10**40 + 1) / 100)
+    for size in (18, 900_000):
+        with refused(
+            decoder.decoded(framed_decimal(1, size), ()), reasons.NOT_AS_SCHEMA, "more than 40 digits"
+        ):
+            pass
+    for scale in (-1, 41, 999_999_999):
+        schema = {"type": "bytes", "logicalType": "decimal", "precision": 10**9, "scale": scale}
+        registry.add(60 + abs(scale), "AVRO", json.dumps(schema))
+        assert isinstance(decoder.decoded(framed(60 + abs(scale), b"\x02\x01"), ()), BadItemError)
+
+
+@pytest.mark.parametrize("name", ["", pytest.param("a" * 400, id="long"), "a/b", "\0", "../x"])
+def test_names_of_source_that_no_file_can_have_are_of_their_schema_alone(
+    registry: RegistryServer, decoder: SchemaDecoder, name: str
+) -> None:
+    registry.add(70, "PROTOBUF", 'syntax = "proto3";', subject="a")
+    registry.add(70, "PROTOBUF", 'syntax = "proto3";', subject="b")
+    source = 'syntax = "proto3"; message M { string a = 1; }'
+    registry.add(71, "PROTOBUF", source, references=[("a", "a", 1), (name, "b", 1)])
+    with refused(decoder.decoded(framed(71, b"", b"\x00"), ()), reasons.UNKNOWN_SCHEMA):
+        assert decoder.decoded(AVRO_BY_ID, ()) == SAID
+
+
+def test_the_compiler_imports_nothing_of_the_working_directory(
+    registry: RegistryServer, decoder: SchemaDecoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "grpc_tools").mkdir()
+    (tmp_path / "grpc_tools" / "__init__.py").write_text("raise SystemExit('imported from here')")
+    monkeypatch.chdir(tmp_path)
+    registry.add(72, "PROTOBUF", 'syntax = "proto3"; message M { string a = 1; }')
+    assert decoder.decoded(framed(72, b"\x0a\x01x", b"\x00"), ()) == {"a": "x"}
+
+
+def test_a_schema_that_is_mended_is_read_a_minute_later(registry: RegistryServer, tmp_path: Path) -> None:
+    now = 0.0
+    by = SchemaDecoder(SchemaRegistry(RegistrySettings(registry.url), tmp_path, clock=lambda: now))
+    registry.add(73, "AVRO", "{")
+    for _ in range(2):
+        with refused(by.decoded(framed(73, b"\x02"), ()), reasons.UNKNOWN_SCHEMA, "no Avro"):
+            assert not (tmp_path / "73.json").exists()
+    registry.add(73, "AVRO", '"long"')
+    now = UNKNOWN_FOR_S
+    assert by.decoded(framed(73, b"\x02"), ()) == 1
+
+
+def test_a_machine_without_room_is_waited_for(
+    decoder: SchemaDecoder, registry: RegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*words: Any, **more: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    registry.add(74, "PROTOBUF", 'syntax = "proto3"; message M { string a = 1; }')
+    monkeypatch.setattr(protobuf_values.tempfile, "TemporaryDirectory", full)
+    with pytest.raises(StreamUnavailable, match="No space left"):
+        decoder.decoded(framed(74, b"", b"\x00"), ())
+    monkeypatch.undo()
+    assert decoder.decoded(framed(74, b"", b"\x00"), ()) == {}
 
 
 POOL = "google.protobuf.descriptor_pool"

@@ -6,8 +6,9 @@ import base64
 import json
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from itertools import count, pairwise
 from pathlib import Path
@@ -21,6 +22,7 @@ from streams.feed.follow.registry import (
     LONGEST_PAUSE_S,
     MOST_BYTES,
     MOST_REFERENCES,
+    TRIES,
     UNKNOWN_FOR_S,
     RegisteredSchema,
     RegistrySettings,
@@ -61,10 +63,11 @@ def test_a_schema_is_asked_for_once_and_kept(server: RegistryServer, tmp_path: P
     server.failing = 500
     assert registry(server, tmp_path / "kept").schema(1) == found
     assert server.asked == ["/schemas/ids/1"]
+    server.asked.clear()
     other = SchemaRegistry(RegistrySettings(server.url + "/contexts/.other"), tmp_path / "kept")
     with pytest.raises(StreamUnavailable, match="500"):
         other.schema(1)
-    assert server.asked[-1] == "/contexts/.other/schemas/ids/1", "ids of another registry are others"
+    assert server.asked[0] == "/contexts/.other/schemas/ids/1", "ids of another registry are others"
 
 
 def test_a_damaged_file_is_fetched_again(server: RegistryServer, tmp_path: Path) -> None:
@@ -93,7 +96,8 @@ def test_one_that_is_away_is_asked_again_after_pauses_that_grow(
     server: RegistryServer, tmp_path: Path
 ) -> None:
     clock, failed = Clock(), []
-    asking = SchemaRegistry(RegistrySettings(server.url), tmp_path, lambda: failed.append(clock.now), clock)
+    settings = RegistrySettings(server.url)
+    asking = SchemaRegistry(settings, tmp_path, lambda: failed.append(clock.now), clock, lambda: 0.5)
     server.stop()
     while clock.now < 200:
         with pytest.raises(StreamUnavailable, match="refused"):
@@ -137,14 +141,91 @@ def test_an_answer_without_an_end_is_not_read(tmp_path: Path) -> None:
     with socket.create_server(("localhost", 0)) as listening:
         url = f"http://localhost:{listening.getsockname()[1]}"
         asking = SchemaRegistry(RegistrySettings(url, timeout_s=0.2), tmp_path)
-        with pytest.raises(StreamUnavailable, match="timed out"):
+        with pytest.raises(StreamUnavailable, match="did not answer within"):
             asking.schema(1)
 
 
-def test_an_answer_of_any_length_is_not_read(server: RegistryServer, tmp_path: Path) -> None:
-    server.add(3, "AVRO", "x" * MOST_BYTES)
-    with pytest.raises(StreamUnavailable, match="longer than"):
-        registry(server, tmp_path).schema(3)
+BAD = {
+    "null": (200, b"null"),
+    "a list": (200, b"[1]"),
+    "a page": (200, b"<html>"),
+    "nothing": (200, b""),
+    "no schema": (200, b'{"schema": 7}'),
+    "a surrogate": (200, b'{"schema": "\\ud83d"}'),
+    "a number of references": (200, b'{"schema": "x", "references": 7}'),
+    "references that are none": (200, b'{"schema": "x", "references": [[], {}]}'),
+    "nested": (200, b"[" * 90_000),
+    "long": (200, b'"' + b"x" * MOST_BYTES),
+    "not there": (404, b"<html>"),
+    "elsewhere": (307, b""),
+    "unheard of": (999, b"{}"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_what_is_wrong_with_one_schema_holds_up_no_other(
+    server: RegistryServer, tmp_path: Path, what: str
+) -> None:
+    server.raw["/schemas/ids/7"] = BAD[what]
+    clock = Clock()
+    asking = registry(server, tmp_path, clock)
+    for _ in range(3):
+        with pytest.raises(UnknownSchemaError):
+            asking.schema(7)
+        assert asking.schema(1).text == LONG
+    assert server.asked.count("/schemas/ids/7") == 1
+    del server.raw["/schemas/ids/7"]
+    server.add(7, "AVRO", LONG)
+    clock.now += UNKNOWN_FOR_S
+    assert asking.schema(7).text == LONG
+
+
+def test_a_schema_that_fails_again_and_again_is_given_up_and_credentials_that_never_opened_anything_are_not(
+    server: RegistryServer, tmp_path: Path
+) -> None:
+    clock = Clock()
+    asking = registry(server, tmp_path, clock)
+
+    def ask(key: int) -> str:
+        clock.now += LONGEST_PAUSE_S * 2
+        try:
+            return asking.schema(key).text
+        except (UnknownSchemaError, StreamUnavailable) as error:
+            return type(error).__name__
+
+    server.raw["/schemas/ids/7"] = (500, b'{"error_code": 50001, "message": "no"}')
+    assert [ask(7) for _ in range(TRIES)] == ["StreamUnavailable"] * (TRIES - 1) + ["UnknownSchemaError"]
+    server.failing = 503
+    assert [ask(8) for _ in range(2 * TRIES)] == ["StreamUnavailable"] * 2 * TRIES
+    server.failing = 0
+    server.raw["/schemas/ids/9"] = (403, b"{}")
+    assert [ask(9), ask(1), ask(9)] == ["StreamUnavailable", LONG, "UnknownSchemaError"]
+
+
+def test_a_registry_that_drips_is_left_in_bounded_time(tmp_path: Path) -> None:
+    over, asked = threading.Event(), 0
+
+    def drip(listening: socket.socket) -> None:
+        nonlocal asked
+        while not over.is_set():
+            with suppress(OSError):
+                connection, _ = listening.accept()
+                asked += 1
+                with connection:
+                    connection.sendall(b"HTTP/1.1 200 OK\r\n")
+                    while not over.wait(0.02):
+                        connection.sendall(b"X: 1\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=drip, args=(listening,), daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(StreamUnavailable, match="did not answer within"):
+            SchemaRegistry(RegistrySettings(url, timeout_s=0.2), tmp_path).schema(1)
+        over.set()
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join(30)
+    assert asked == 2, "the schema, and whether it answers anything else"
 
 
 def test_references_come_each_after_what_it_needs(server: RegistryServer, tmp_path: Path) -> None:

@@ -1,0 +1,130 @@
+"""Whether an upstream still gives the vectors that it once gave: one text is embedded now and then, and
+compared with its first vector, which is kept. Another model of the same size shows in nothing else."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import structlog
+from pydantic_core import from_json, to_json
+
+from daemon.config import Config
+from daemon.config.objects import is_object_address
+from daemon.runtime.watchdog import BackgroundThread
+from daemon.serve.http.texts import Vector, vectors_of
+from daemon.serve.http.upstream import UpstreamSettings
+from streams.foreign_http import BlockingClient, ForeignError
+
+log = structlog.get_logger("tripletd.embeddings")
+
+TEXT = "a red dress for a party, size 38"
+LEAST_COSINE = 0.98
+"""Rounding and quantizing of one model stay above it; two models are far below."""
+EVERY_S = 600.0
+FILE = "embeddings.json"
+
+
+class ModelProbe:
+    """Asks for the vector of `TEXT`. models: their names there. file: where first vectors are kept, None to
+    keep them in memory."""
+
+    def __init__(self, settings: UpstreamSettings, models: Sequence[str], file: Path | None) -> None:
+        self._settings, self._models, self._file = settings, tuple(dict.fromkeys(models)), file
+        self._first: dict[str, Any] = {}
+
+    def compare(self, *, keep: bool = True) -> dict[str, tuple[float, int]]:
+        """By model: the cosine to its first vector, 0 for one of another size, and how many numbers it has
+        now. keep: whether the vector of a model that was not asked before is kept. Raises ForeignError."""
+        with closing(BlockingClient(self._settings.server())) as client:
+            made = {name: self._asked(client, name) for name in self._models}
+        return {name: self._compared(name, vector, keep) for name, vector in made.items()}
+
+    def reach(self) -> dict[str, tuple[float, int]]:
+        """Whether the upstream answers at all, without a model's name. Raises ForeignError."""
+        with closing(BlockingClient(self._settings.server())) as client:
+            answer = client.ask("GET", "/models")
+        if answer.status in (401, 403):
+            raise ForeignError("credentials", f"it answers {answer.status}: {answer.text}")
+        return {}
+
+    def _asked(self, client: BlockingClient, model: str) -> Vector:
+        answer = client.ask("POST", "/embeddings", to_json({"model": model, "input": [TEXT]}))
+        if answer.status != 200:
+            raise ForeignError("status", f"it answers {answer.status} for the model {model}: {answer.text}")
+        return vectors_of(answer, 1)[0][0]
+
+    def _compared(self, model: str, vector: Vector, keep: bool) -> tuple[float, int]:
+        kept, key = self._kept(), f"{self._settings.url} {model}"
+        try:
+            first, now = np.array(kept[key], np.float64), vector.astype(np.float64)
+        except (KeyError, TypeError, ValueError):
+            if keep:
+                self._keep(kept | {key: vector.tolist()})
+            return 1.0, len(vector)
+        if first.shape != now.shape:
+            return 0.0, len(vector)
+        lengths = float(np.linalg.norm(first) * np.linalg.norm(now))
+        return float(first @ now) / max(lengths, 1e-300), len(vector)
+
+    def _kept(self) -> dict[str, Any]:
+        with suppress(OSError, ValueError, TypeError):
+            return dict(from_json(self._file.read_bytes())) if self._file else self._first
+        return self._first
+
+    def _keep(self, vectors: dict[str, Any]) -> None:
+        self._first = vectors
+        if self._file is not None:
+            with suppress(OSError):  # where serve may not write, it remembers until it ends
+                temporary = self._file.with_name(f"{FILE}.{os.getpid()}.tmp")
+                temporary.write_bytes(to_json(vectors))
+                os.replace(temporary, self._file)
+
+
+def probe_of(config: Config, settings: UpstreamSettings) -> ModelProbe:
+    """What compares the models of a configuration: first vectors are in the folder of checkpoints."""
+    path = config.checkpoints.path
+    file = None if is_object_address(path) else Path(path, FILE)
+    return ModelProbe(settings, list(config.embeddings.models.values()), file)
+
+
+class ModelWatch(BackgroundThread):
+    """Probes at the start and every `EVERY_S`. measured: called with a model and its cosine."""
+
+    name, end_s = "embeddings-probe", 0.5
+
+    def __init__(self, probe: ModelProbe, measured: Callable[[str, float], None]) -> None:
+        super().__init__()
+        self._probe, self._measured = probe, measured
+        self._ending = threading.Event()
+
+    def stop(self) -> None:
+        """Ask nothing more."""
+        self._ending.set()
+
+    def look(self) -> None:
+        """Probe once, and have what is wrong in the log."""
+        try:
+            found = self._probe.compare()
+        except ForeignError as error:
+            log.warning("the model of the upstream was not compared", reason=error.reason, why=str(error))
+            return
+        for model, (cosine, size) in found.items():
+            self._measured(model, cosine)
+            if cosine < LEAST_COSINE:
+                log.warning(
+                    f"the upstream gives other vectors for {model} than before: embed the objects by it as"
+                    f" well, and remove {FILE} in the folder of checkpoints",
+                    cosine=round(cosine, 4),
+                    numbers=size,
+                )
+
+    def _run(self) -> None:
+        self.look()
+        while not self._ending.wait(EVERY_S):
+            self.look()
