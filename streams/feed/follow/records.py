@@ -229,7 +229,11 @@ def _document(record: RawRecord) -> dict[str, Any]:
             raise BadItemError(reasons.NOT_JSON, "data of the CloudEvent is no JSON object")
         return _with_envelope(data, said)
     if record.headers and any(name.startswith(_CLOUD) for name, _ in record.headers):
-        told = {name[len(_CLOUD) :]: value.decode(errors="replace") for name, value in record.headers}
+        told = {
+            name[len(_CLOUD) :]: (value or b"").decode(errors="replace")
+            for name, value in record.headers
+            if name.startswith(_CLOUD)
+        }
         return _with_envelope(said, told)
     return said
 
@@ -289,11 +293,13 @@ def _are_ids(values: list[Any]) -> bool:
 
 
 def _check_chances(chances: Any, shown: int) -> None:
-    """Refuse what is not one number for each of so many objects."""
+    """Refuse what is not one number in (0, 1] for each of so many objects."""
     if type(chances) is not list or len(chances) != shown:
         raise BadItemError(reasons.BAD_PROPENSITY, f"not a list of {shown} numbers")
     if not set(map(type, chances)) <= _NUMBERS:
         raise BadItemError(reasons.BAD_PROPENSITY, "propensity holds something that is no number")
+    if not all(0 < one <= 1 for one in chances):
+        raise BadItemError(reasons.BAD_PROPENSITY, "propensity holds a number outside (0, 1]")
 
 
 def _clicked(value: Any, shown: list[str]) -> Sequence[str]:

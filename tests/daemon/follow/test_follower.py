@@ -13,6 +13,8 @@ import pytest
 from daemon.follow.follower import ALL_AHEAD, ClickFollower, FollowPlan
 from daemon.follow.metrics import FollowMetrics
 from daemon.follow.outlet import FeedOutlet
+from daemon.look.live import FeedStatus
+from daemon.telemetry.server import Health, status_of
 from streams.feed.decide import Decider
 from streams.feed.follow.checkpoint import FeedCheckpoints
 from streams.feed.follow.examined import FRESH, RecentExamination
@@ -205,3 +207,20 @@ def test_a_file_that_cannot_be_opened_is_told_and_counted(start: Started, tmp_pa
     caught_up(follower, 200.0)
     assert follower.not_ready() is None
     assert value(metrics, "tripletd_feed_cut_files_total", source=source) == 1
+
+
+def test_status_says_what_a_cut_file_may_have_lost(start: Started, tmp_path: Path) -> None:
+    metrics = FollowMetrics()
+    add(tmp_path, *(one for number in range(5) for one in listed(number)))
+    follower = start(metrics=metrics)
+    follower.step(0.0)
+    size = (tmp_path / "raw" / "a.jsonl").stat().st_size
+    (tmp_path / "raw" / "a.jsonl").write_text("\n")
+    (tmp_path / "raw" / "b.jsonl").symlink_to("gone")
+    caught_up(follower, 1.0)
+    status = status_of(metrics.registry, Health())
+    assert isinstance(status, FeedStatus)
+    assert (status.cut_files, status.left_out) == (1, 1)
+    assert 0 < status.missing_bytes < size
+    assert f"{status.missing_bytes:,} bytes are missing, and perhaps more" in status.line()
+    assert "1 files cannot be opened" in status.line()
