@@ -243,7 +243,7 @@ class ClickFollower:
         """Estimate the examination of ranks anew, where lists came, in a small share of the time."""
         if now < self._examined_next or not self._examination.is_due:
             return
-        began = time.monotonic()
+        began, self._examined_next = time.monotonic(), now + EXAMINE_SECONDS
         self._metrics.examined(self._examination.estimate())
         spent = time.monotonic() - began
         self._examined_next = now + max(EXAMINE_SECONDS, spent / MOST_EXAMINING)
