@@ -36,10 +36,15 @@ MOST_OPEN = 256
 FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
+PLACE = ("path", "offset", "head", "digest", "newest", "skipping", "size", "modified", "asleep")
+"""What is kept of a file, to go on from; the first release had the first five."""
+
+
 @dataclass(slots=True)
 class FollowedFile:
-    """What a file is, where it is read next, of how many of its first bytes the digest is, its size when it
-    was seen last. `descriptor`: -1 where it is closed; `asleep`: closed, and read to its end."""
+    """What a file is, where it is read next, of how many of its first bytes the digest is, its size and time
+    when it was seen last. `descriptor`: -1 where it is closed; `asleep`: closed, and read to its end;
+    `refused`: why it cannot be opened."""
 
     path: str
     identity: str
@@ -51,6 +56,7 @@ class FollowedFile:
     size: int = 0
     modified: int = 0
     asleep: bool = False
+    refused: str = ""
     read_at: float = float("-inf")
     ended_at: float | None = None
     unnamed_at: float | None = None
@@ -58,18 +64,17 @@ class FollowedFile:
 
     def place(self) -> dict[str, Any]:
         """Plain data, to go on from."""
-        names = ("path", "offset", "head", "digest", "newest", "skipping")
-        return {name: getattr(self, name) for name in names} | ({"asleep": self.mark} if self.asleep else {})
-
-    @property
-    def mark(self) -> list[int]:
-        """By which it is seen that something was written to it."""
-        return [self.size, self.modified]
+        return {name: getattr(self, name) for name in PLACE}
 
     @property
     def shown(self) -> str:
         """Its path for messages."""
         return shown(self.path)
+
+    def wake(self, found: os.stat_result) -> None:
+        """Have it read on where something was written to it since it fell asleep."""
+        if self.asleep and (found.st_size, found.st_mtime_ns) != (self.size, self.modified):
+            self.asleep, self.ended_at = False, None
 
 
 class FollowedFiles:
@@ -87,17 +92,23 @@ class FollowedFiles:
         self.notes: list[str] = []
         self.cut = self.missing_bytes = self.newest = 0
         self._most_open = most_open
-        self._files: dict[str, FollowedFile] = {}
         self._open: dict[str, FollowedFile] = {}
         self._not_seen: dict[str, str] = {}
-        self._not_opened: dict[str, str] = {}
-        self._places = dict(places)
-        self._find_renamed()
+        self._files = {
+            identity: FollowedFile(
+                identity=identity, **{name: known[name] for name in PLACE if name in known}
+            )
+            for identity, known in places.items()
+        }
+        for one in self._files.values():
+            one.ended_at = float("-inf") if one.asleep else None
+            self._close(one)
+        self.look(0.0)
 
     @property
     def left_out(self) -> dict[str, str]:
         """Files that cannot be opened now, by path, and why."""
-        return self._not_seen | self._not_opened
+        return self._not_seen | {one.path: one.refused for one in self._files.values() if one.refused}
 
     def look(self, now: float) -> None:
         """See which files there are now; `now` is monotonic, in seconds."""
@@ -131,8 +142,7 @@ class FollowedFiles:
 
     def places(self) -> dict[str, dict[str, Any]]:
         """Where each file is read next, as plain data."""
-        kept = {identity: dict(known) for identity, known in self._places.items()}
-        return kept | {identity: one.place() for identity, one in self._files.items()}
+        return {identity: one.place() for identity, one in self._files.items()}
 
     def behind(self) -> int:
         """Bytes that wait."""
@@ -143,15 +153,13 @@ class FollowedFiles:
         still being written stays. Raises OSError for a file that cannot be read."""
         if one.asleep:
             return []
+        one.refused, one.read_at = "", now
         try:
-            is_open = self._is_open(one)
+            if not self._is_open(one):
+                return []
         except OSError as error:
-            self._not_opened[one.path] = error.strerror or str(error)
+            one.refused = error.strerror or str(error)
             return []
-        self._not_opened.pop(one.path, None)
-        if not is_open:
-            return []
-        one.read_at = now
         self._measure(one)
         ended_at, one.ended_at = one.ended_at, None
         while one.ended_at is None:
@@ -198,35 +206,14 @@ class FollowedFiles:
             return None
         if not stat.S_ISREG(found.st_mode):
             return None
-        one = self._files.get(identity := _identity(found))
-        if one is not None:
+        identity = _identity(found)
+        one = self._files.get(identity)
+        if one is None:
+            self._files[identity] = FollowedFile(path, identity, size=found.st_size)
+        else:
             one.path = path
-            self._wake(one, found)
-            return identity
-        one = FollowedFile(path, identity)
-        if not self._is_open(one):
-            return None
-        self._files[identity] = one
-        self._take_up(one, found)
+            one.wake(found)
         return identity
-
-    def _take_up(self, one: FollowedFile, found: os.stat_result) -> None:
-        """Go on where the file was read before, if it is that file."""
-        one.size, one.modified = found.st_size, found.st_mtime_ns
-        known = self._places.pop(one.identity, None)
-        if known is None or _digest(one.descriptor, int(known["head"])) != known["digest"]:
-            return
-        one.head, one.digest = int(known["head"]), str(known["digest"])
-        one.offset, one.newest = int(known["offset"]), int(known["newest"])
-        one.skipping = bool(known.get("skipping"))
-        if known.get("asleep") == one.mark:
-            one.ended_at = float("-inf")
-            self._close(one)
-
-    def _wake(self, one: FollowedFile, found: os.stat_result) -> None:
-        """Read on in a file that something was written to since it fell asleep."""
-        if one.asleep and [found.st_size, found.st_mtime_ns] != one.mark:
-            one.asleep, one.ended_at = False, None
 
     def _is_open(self, one: FollowedFile) -> bool:
         """Open a file, by what it is; false where it is gone, or its path is another one's now: the next look
@@ -259,38 +246,16 @@ class FollowedFiles:
         for one, path, found in _named(closed):
             if found is not None:
                 one.path = path
-                self._wake(one, found)
+                one.wake(found)
                 continue
             del self._files[one.identity]
             if not one.asleep:
                 self._lost(one, f"{one.shown} is gone")
 
-    def _find_renamed(self) -> None:
-        """Files that were renamed while nobody followed are found by what they are, in their folder."""
-        self.look(0.0)
-        missed = [
-            FollowedFile(str(known["path"]), identity)
-            for identity, known in self._places.items()
-            if str(known["path"]) not in self._not_seen
-        ]
-        for one, path, found in _named(missed):
-            try:
-                if found is not None and self._seen(path) is not None:
-                    continue
-            except OSError as error:
-                self._not_seen[path] = error.strerror or str(error)
-                continue
-            known = self._places.pop(one.identity)
-            if "asleep" not in known:
-                self.notes.append(
-                    f"{one.shown}, read up to byte {known['offset']:,}, is gone; what came after is lost"
-                    " where there was something"
-                )
-
     def _measure(self, one: FollowedFile) -> None:
         """See how long the file is now, and whether its beginning is still what was read."""
         found = os.fstat(one.descriptor)
-        size, is_same = found.st_size, [found.st_size, found.st_mtime_ns] == one.mark
+        size, is_same = found.st_size, (found.st_size, found.st_mtime_ns) == (one.size, one.modified)
         if not is_same and one.head and _digest(one.descriptor, one.head) != one.digest:
             self._lost(
                 one,
