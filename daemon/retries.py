@@ -70,14 +70,13 @@ class RetryingSink:
 
     def send(self, records: Sequence[OutRecord]) -> list[tuple[int, int]]:
         """Write all records; StreamUnavailable when that did not succeed for GIVE_UP_SECONDS."""
-        began = told = self._clock() - REMIND_SECONDS
-        waited = False
+        began: float | None = None
+        told = float("-inf")
 
         def give_up(error: StreamUnavailable) -> bool:
-            nonlocal began, told, waited
+            nonlocal began, told
             now = self._clock()
-            if not waited:
-                waited, began = True, now
+            began = now if began is None else began
             if now - began >= GIVE_UP_SECONDS:
                 return True
             if now - told >= REMIND_SECONDS:
@@ -89,7 +88,7 @@ class RetryingSink:
             return False
 
         sent = until_available(lambda: self._sink.send(records), give_up)
-        if waited:
+        if began is not None:
             self._report("the stream takes records again")
         return sent
 

@@ -203,7 +203,7 @@ class EventTimeJoin:
     def click(self, join: Hashable, place: str, clicked: str, ts: int, keys: Keys = None) -> None:
         """A click; `join` is a text that names its list, or what its list and it have in common; keys: whose
         lists it may belong to."""
-        repeat = (join, clicked, ts // self._settings.bucket_ms, *(keys or ()))
+        repeat = (join, clicked, ts // self._settings.bucket_ms, *(() if keys is None else (keys,)))
         if not self._repeats.add(repeat):
             self._ignore(place, reasons.REPEATED_CLICK, clicked, "it was clicked just before")
             return
@@ -252,8 +252,9 @@ class EventTimeJoin:
         if said.join != said.id or said.key is not None:
             same = self._by_join.setdefault(said.join, [])
             same.append(one)
-            if len(same) > MOST_OF_JOIN:
-                del same[0]
+            if len(same) > MOST_OF_JOIN:  # of the key that has most, so that none takes another's room
+                ((most, _),) = Counter(other.said.key for other in same).most_common(1)
+                same.remove(next(other for other in same if other.said.key == most))
 
     def _close(self, name: Hashable) -> None:
         one = self._lists[name]

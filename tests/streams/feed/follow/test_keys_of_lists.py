@@ -131,6 +131,17 @@ def test_of_a_session_without_an_end_the_newest_lists_are_looked_at() -> None:
     assert clicked == [f"i{count - 1}"]
 
 
+def test_a_key_with_many_lists_of_a_session_takes_no_room_from_another() -> None:
+    followed = Followed(window_ms=10**9)
+    followed.take(shown("ours", "b", session="s"))
+    followed.take(*(shown(f"i{n}", "a", n, session="s") for n in range(MOST_OF_JOIN + 5)))
+    followed.take(shown("also ours", "b", 10, session="s"))
+    one = {"event": "click", "session": "s", "query": "q", "key": "b"}
+    followed.take({**one, "object": "p1", "ts": TS + 5}, {**one, "object": "p2", "ts": TS + 20})
+    clicked = {name: ranks for (_, name), ranks in followed.clicks().items() if ranks}
+    assert clicked == {"ours": (0,), "also ours": (1,)}
+
+
 def test_a_checkpoint_of_the_first_release_goes_on(tmp_path: Path) -> None:
     """Written before clicks had keys and the decider a memory."""
     (tmp_path / "000000000001.ckpt").write_bytes((GOLDEN / "000000000001.ckpt").read_bytes())
