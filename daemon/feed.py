@@ -125,6 +125,12 @@ class FeedReport:
         """A line worth knowing."""
         self._say(text)
 
+    def waits(self, text: str) -> None:
+        """What keeps it waiting, also in the line of its progress."""
+        self._say(text)
+        if self._status is not None:
+            self._status.update(escape(text))
+
     def _table(self, account: Account) -> None:
         from rich.table import Table
         from rich.text import Text
@@ -281,7 +287,10 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> Fed:
         report.note("random negatives came from the objects shown so far; --catalog draws from all of them")
     sent_again = sum(sink.sent_again for sink in sinks)
     if sent_again:
-        report.note(f"{sent_again:,} records were sent again; those there twice have one id and count once")
+        report.note(
+            f"{sent_again:,} records were sent again, for it was not known whether they had arrived; those"
+            " there twice have one id and count once"
+        )
     if not job.dry_run:
         _retain(config, address, report)
     return Fed(run, sent_again, code)
@@ -336,5 +345,5 @@ def _open(
     sinks = []
     for topic in (address, address.holdout):
         sink = stack.enter_context(closing(open_sink(topic)))
-        sinks.append(RetryingSink(sink, interrupts.wait, time.monotonic, report.note))
+        sinks.append(RetryingSink(sink, interrupts.wait, time.monotonic, report.waits))
     return sinks, partitions

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from streams.errors import StreamUnavailable
+from streams.errors import NothingWritten, StreamUnavailable
 from streams.source import OutRecord, Sink, TopicIdentity
 
 Result = TypeVar("Result")
@@ -19,6 +19,8 @@ BACKGROUND_RETRY_SECONDS = 1.0
 """The same at what answers do not wait for: the topic of items, its dead letters, clicks."""
 GIVE_UP_SECONDS = 120.0
 """Longer than a broker takes to restart; then the command ends and says how to continue."""
+REMIND_SECONDS = 15.0
+"""How often somebody who waits for a command is told what it waits for."""
 
 
 def until_available(call: Callable[[], Result], give_up: Callable[[StreamUnavailable], bool]) -> Result:
@@ -37,14 +39,14 @@ def until_available(call: Callable[[], Result], give_up: Callable[[StreamUnavail
 class RetryingSink:
     """A sink that sends again while the stream is unavailable, for at most GIVE_UP_SECONDS.
 
-    `sent_again`: records of sends that failed and were repeated. A broker may have written some of them, so
-    as many may be in the topic twice, with the same event or impression id.
+    `sent_again`: records of sends that failed in doubt and were repeated. A broker may have written some of
+    them, so as many may be in the topic twice, with the same event or impression id.
 
     Args:
         sink: where to write; closed by its owner.
         wait: waits for some seconds; raises to give up at once.
         clock: monotonic, in seconds.
-        report: called once per absence with a line that says what is waited for.
+        report: called with a line that says what is waited for, again and again while it lasts.
     """
 
     def __init__(
@@ -69,19 +71,26 @@ class RetryingSink:
     def send(self, records: Sequence[OutRecord]) -> list[tuple[int, int]]:
         """Write all records; StreamUnavailable when that did not succeed for GIVE_UP_SECONDS."""
         began: float | None = None
+        told = float("-inf")
 
         def give_up(error: StreamUnavailable) -> bool:
-            nonlocal began
-            if began is None:
-                began = self._clock()
-                self._report(f"{error}; trying again for {GIVE_UP_SECONDS:.0f} s")
-            elif self._clock() - began >= GIVE_UP_SECONDS:
+            nonlocal began, told
+            now = self._clock()
+            began = now if began is None else began
+            if now - began >= GIVE_UP_SECONDS:
                 return True
+            if now - told >= REMIND_SECONDS:
+                told = now
+                self._report(f"{error}; trying again for {GIVE_UP_SECONDS - (now - began):.0f} s")
             self._wait(RETRY_SECONDS)
-            self.sent_again += len(records)
+            if not isinstance(error, NothingWritten):
+                self.sent_again += len(records)
             return False
 
-        return until_available(lambda: self._sink.send(records), give_up)
+        sent = until_available(lambda: self._sink.send(records), give_up)
+        if began is not None:
+            self._report("the stream takes records again")
+        return sent
 
     def close(self) -> None:
         """Close the sink."""

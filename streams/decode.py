@@ -63,16 +63,21 @@ LAST_BELIEVED_MS = 4_102_444_800_000
 """The year 2100: what claims to have arrived later was stamped in microseconds, or by a broken clock."""
 
 
+FIRST_BELIEVED_MS = 946_684_800_000
+"""The year 2000: there was no such log before. A producer that sets the times of its records wrote something
+else into them, such as milliseconds since its start."""
+
+
 class Arrivals:
     """When the records of a batch came to the log, as the log recorded it: never by a clock, so that a reader
     in a year decides as the first reader did.
 
-    A record without a time, or with one past the year 2100, says nothing of its arrival.
+    A record without a time, or with one before the year 2000 or past 2100, says nothing of its arrival.
     """
 
     def __init__(self, batch: RecordBatch) -> None:
         times = np.array(batch.timestamps, np.int64)
-        self._said = (times > 0) & (times <= LAST_BELIEVED_MS)
+        self._said = (times >= FIRST_BELIEVED_MS) & (times <= LAST_BELIEVED_MS)
         self._ms = np.where(self._said, times, LAST_BELIEVED_MS)
 
     def too_late(self, places: Int64Array, ts: Int64Array, max_future_ms: int) -> npt.NDArray[np.bool_]:

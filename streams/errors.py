@@ -113,3 +113,7 @@ class StreamUnavailable(StreamError):
     """
 
     retriable = True
+
+
+class NothingWritten(StreamUnavailable):
+    """The same, where it is certain that none of the records was written."""

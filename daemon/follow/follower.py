@@ -18,6 +18,7 @@ import structlog
 from daemon.exits import EX_CONFIG, EX_DATAERR, UserError
 from daemon.follow.metrics import FollowMetrics
 from daemon.follow.outlet import HOLDOUT, TRAINING, FeedOutlet, Retry, Waiting, digest, packed, unpacked
+from daemon.follow.side_paths import SidePaths
 from streams.event import Impression
 from streams.feed.decide import Decider, Decision
 from streams.feed.follow.checkpoint import FeedCheckpoints
@@ -25,7 +26,7 @@ from streams.feed.follow.examined import RecentExamination
 from streams.feed.follow.intake import Intake
 from streams.feed.follow.join import EventTimeJoin, JoinSettings
 from streams.feed.follow.records import RecordReader
-from streams.feed.items import BAD_SIGNATURE, DUPLICATE, UnclickedList
+from streams.feed.items import Item, LateClick, UnclickedList
 from streams.feed.mapping.mapping import ClickLogMapping
 from streams.feed.options import ReaderOptions
 from streams.source import OutRecord
@@ -41,8 +42,10 @@ LEAST_SECONDS, MOST_SHARE = 0.2, 0.1
 EXAMINE_SECONDS, MOST_EXAMINING = 60.0, 0.01
 """Between two estimates of how likely ranks are examined: so long, and so long that they take no larger share
 of the time."""
-NO_LISTS = (DUPLICATE, BAD_SIGNATURE)
-"""Reasons by which a list does not count for that estimate."""
+ALL_AHEAD = 100
+"""Records in a row that lie too far ahead: then it is this clock that is wrong, not theirs."""
+
+SLOW_CLOCK = "every record lies too far ahead of this machine's clock and is dropped: is the clock slow?"
 
 log = structlog.get_logger("tripletd.feed")
 
@@ -81,11 +84,12 @@ class ClickFollower:
     ) -> None:
         self._plan, self._decider, self._outlet, self._checkpoints = plan, decider, outlet, checkpoints
         self._metrics, self._retry, self._now_ms = metrics, retry, now_ms
+        self._aside = SidePaths(metrics.side_path_errors)
         self._examination, self._examined_next = examination, float("-inf")
         self._waiting: Waiting = []
         self._there: set[bytes] = set()
         self._saved_at, self._pause_s = float("-inf"), LEAST_SECONDS
-        self._changed, self._day = False, 0
+        self._changed, self._day, self._slow_clock = False, 0, False
         said, notes = checkpoints.load()
         for note in notes:
             log.warning(note)
@@ -103,14 +107,25 @@ class ClickFollower:
             self._reader.latest_ms = self._now_ms() + self._plan.max_future_ms
             self._reader.newest = 0
             self._reader.take(records)
-            lane.saw(self._reader.newest)
+            lane.saw(min(self._reader.newest, self._now_ms()))
+            self._compare_clocks()
             self._metrics.records.inc(len(records))
             self._changed = True
-        self._join.advance(self.intake.watermark(now))
+        self._join.advance(min(self.intake.watermark(now), self._latest_watermark()))
         self._decide()
         self._tell()
-        self._examine(now)
+        self._aside("examination", self._examine, now)
         return found is not None
+
+    def _latest_watermark(self) -> int:
+        """No event is from later than now, whatever the fastest of many clocks says."""
+        return self._now_ms() - self._plan.lateness_ms
+
+    def _compare_clocks(self) -> None:
+        """Note whether all of the newest records lie too far ahead."""
+        was, self._slow_clock = self._slow_clock, self._reader.ahead >= ALL_AHEAD
+        if self._slow_clock and not was:
+            log.error(SLOW_CLOCK, records=self._reader.ahead, now_ms=self._now_ms())
 
     def is_due(self, now: float) -> bool:
         """Whether it is time for a checkpoint: something changed, and the last one was long enough ago."""
@@ -128,7 +143,7 @@ class ClickFollower:
                 "stream": self._outlet.identity(),
                 "join": self._join.snapshot(),
                 "places": self.intake.places(),
-                "fed": self._decider.fed,
+                "decided": self._decider.snapshot(),
                 "waiting": packed(waiting),
                 "ends": ends,
             }
@@ -140,9 +155,12 @@ class ClickFollower:
         self._send(waiting)
 
     def not_ready(self) -> str | None:
-        """Why nothing can be read from a source, None where all can."""
+        """Why records of a source are not read or dropped, None where all is well."""
+        if self._slow_clock:
+            return f"{SLOW_CLOCK} (the last {self._reader.ahead:,})"
         trouble = self.intake.trouble()
-        return f"a source cannot be read: {trouble[0]}" if trouble else None
+        more = f" (and {len(trouble) - 1:,} more)" if len(trouble) > 1 else ""
+        return f"a source cannot be read: {trouble[0]}{more}" if trouble else None
 
     def _send(self, waiting: Waiting) -> None:
         fresh = (
@@ -157,8 +175,10 @@ class ClickFollower:
             join = EventTimeJoin.restored(self._plan.join, said["join"])
             waiting = unpacked(said["waiting"])
             stream, ends = said["stream"], said["ends"]
-            # checkpoints did not hold it at first; then the decider knows how many the topic holds
-            self._decider.fed = int(said.get("fed", self._decider.fed))
+            # older checkpoints hold the number of events alone, or not even that
+            self._decider.restore(said.get("decided", said))
+            join.watermark = min(join.watermark, self._latest_watermark())
+            self._day = join.watermark // DAY_MS
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"{self._checkpoints.folder}: its newest checkpoint does not say what it should ({error})",
@@ -192,15 +212,19 @@ class ClickFollower:
             self._decider.begin_day()
         for place, item in self._join.drained():
             decision = self._decider.decide(item)
+            self._changed = True
+            self._queue(place, decision)
+            self._aside("decisions", self._tell_of, place, item, decision)
+
+    def _tell_of(self, place: str, item: Item | LateClick | UnclickedList, decision: Decision) -> None:
+        """What counts and estimates gets a list once it was decided; estimates, where it was accepted."""
+        self._metrics.decided(decision)
+        if decision.reason and decision.fate != "ignored":
+            log.debug(decision.reason, place=place, detail=decision.detail)
+        if decision.accepted and isinstance(item, Impression | UnclickedList):
+            self._examination.add(item)
             if isinstance(item, Impression):
                 self._reader.bots.closed(len(item.shown), len(item.clicked))
-            self._metrics.decided(decision)
-            if isinstance(item, Impression | UnclickedList) and decision.reason not in NO_LISTS:
-                self._examination.add(item)
-            self._changed = True
-            if decision.reason and decision.fate != "ignored":
-                log.debug(decision.reason, place=place, detail=decision.detail)
-            self._queue(place, decision)
 
     def _queue(self, place: str, decision: Decision) -> None:
         topic = HOLDOUT if decision.fate == "holdout" else TRAINING
@@ -219,7 +243,7 @@ class ClickFollower:
         """Estimate the examination of ranks anew, where lists came, in a small share of the time."""
         if now < self._examined_next or not self._examination.is_due:
             return
-        began = time.monotonic()
+        began, self._examined_next = time.monotonic(), now + EXAMINE_SECONDS
         self._metrics.examined(self._examination.estimate())
         spent = time.monotonic() - began
         self._examined_next = now + max(EXAMINE_SECONDS, spent / MOST_EXAMINING)
@@ -227,7 +251,7 @@ class ClickFollower:
     def _tell(self) -> None:
         for note in self.intake.notes():
             log.warning(note)
-        self._metrics.stands(self._join, self._reader.bots, self.intake.behind())
+        self._aside("metrics", self._metrics.stands, self._join, self._reader.bots, self.intake)
 
 
 def _size(record: OutRecord) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
@@ -11,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollecto
 from daemon.telemetry.metrics import add_build_info
 from streams.feed.decide import Decision
 from streams.feed.follow.bots import BotClicks
+from streams.feed.follow.intake import Intake
 from streams.feed.follow.join import CLOSED_EARLY, LATE_CLICK, LATE_IMPRESSION, EventTimeJoin
 from streams.feed.shown_places import PositionBias
 
@@ -36,6 +36,14 @@ class FollowMetrics:
         self._drafts = count("tripletd_feed_drafts", "Fed lists of signed ids by what they proved", ["draft"])
         self._explored = count("tripletd_feed_explored", "Fed lists in which chance had placed an object")
         self.repeats = count("tripletd_feed_repeats", "Records not written again after a crash")
+        about = "Errors in what is counted and estimated beside feeding"
+        self.side_path_errors = count("tripletd_feed_side_path_errors", about, ["part"])
+        about = "Bytes of cut or vanished files that were there and not read; more may have been"
+        self._missing = count("tripletd_feed_missing_bytes", about, ["source"])
+        about = "Files that were cut or vanished under the reader"
+        self._cut = count("tripletd_feed_cut_files", about, ["source"])
+        about = "Files that are left out, for they cannot be opened"
+        self._left_out = gauge("tripletd_feed_files_left_out", about, ["source"])
         about = "Questions to the schema registry that it did not answer"
         self.registry_failures = count("tripletd_feed_registry_failures", about)
         self._open = gauge("tripletd_feed_open_impressions", "Impressions that wait for clicks")
@@ -105,7 +113,7 @@ class FollowMetrics:
                 self._examined.labels(str(rank)).set(value)
                 self._examined_error.labels(str(rank)).set(error)
 
-    def stands(self, join: EventTimeJoin, bots: BotClicks, behind: Mapping[str, int]) -> None:
+    def stands(self, join: EventTimeJoin, bots: BotClicks, intake: Intake) -> None:
         """How the join and the sources stand."""
         self._open.set(join.open_lists)
         self._remembered.set(join.remembered_lists)
@@ -114,6 +122,11 @@ class FollowMetrics:
         for what in LATE:
             self._late.labels(what).inc(join.counts[what] - self._seen[what])
             self._seen[what] = join.counts[what]
-        for source, waits in behind.items():
+        for source, waits in intake.behind().items():
             self._behind.labels(source).set(waits)
+        for source, files in intake.files.items():
+            self._left_out.labels(source).set(len(files.left_out))
+            self._missing.labels(source).inc(files.missing_bytes)
+            self._cut.labels(source).inc(files.cut)
+            files.missing_bytes = files.cut = 0
         self._bot_share.set(bots.of_bots / bots.clicks if bots.clicks else 0.0)

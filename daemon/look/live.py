@@ -271,10 +271,11 @@ class FeedStatus(_OfRole):
 
     Impressions by fate, lists that wait for clicks (`open`), late clicks that were learned (`corrections`),
     what came late by `what`, records left out by reason, what waits by source (bytes of files, records of
-    topics), `watermark`: Unix seconds up to which all came; `bot_share`: of the clicks, those that look like
-    a machine's; `examination`: of each rank of which the newest lists tell it, relative to the first;
-    `chance_lists`: fed lists that say to be made by chance, `explored`: those where chance had
-    placed an object.
+    topics), files that cannot be opened (`left_out`) or were cut or vanished (`cut_files`), bytes of
+    these that were seen and not read (`missing_bytes`), `watermark`: Unix seconds up to which all came;
+    `bot_share`: of the clicks, those that look like a machine's; `examination`: of each rank of which the
+    newest lists tell it, relative to the first; `chance_lists`: fed lists that say to be made by chance,
+    `explored`: those where chance had placed an object.
     """
 
     role: Literal["feed"] = "feed"
@@ -286,6 +287,9 @@ class FeedStatus(_OfRole):
     dropped: dict[str, int] = {}
     ignored: dict[str, int] = {}
     behind: dict[str, int] = {}
+    left_out: int = 0
+    missing_bytes: int = 0
+    cut_files: int = 0
     watermark: float | None = None
     bot_share: float = 0.0
     examination: dict[str, float] = {}
@@ -301,11 +305,17 @@ class FeedStatus(_OfRole):
             examined = (
                 f"; rank {lowest} is examined {self.examination[lowest]:.2f} times as often as the first"
             )
+        lost = ""
+        if self.cut_files:
+            files = f"{self.cut_files:,} files were cut or vanished under the reader"
+            lost = f"; {files}: {self.missing_bytes:,} bytes are missing, and perhaps more"
+        if self.left_out:
+            lost += f"; {self.left_out:,} files cannot be opened"
         explored = f", {self.explored / fed:.1%} explored" if fed and self.explored else ""
         return (
             f"running, {self.records:,} records, {fed:,} lists fed{explored}, {self.open:,} wait for clicks,"
             f" {self.corrections:,} corrected; {self.bot_share:.1%} of the clicks look like a machine's"
-            f"{examined}"
+            f"{examined}{lost}"
         )
 
     def numbers(self, ago: Self, seconds: float, _minute: Self) -> Iterator[tuple[str, float | None]]:

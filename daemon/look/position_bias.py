@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from streams.event import Impression
-from streams.feed.decide import SeenIds
-from streams.feed.items import BAD_SIGNATURE, DUPLICATE, Dropped, Placed
+from streams.feed.decide import REFUSALS, SeenIds, check_texts, refused
+from streams.feed.items import DUPLICATE, Dropped, Placed, scoped
 from streams.feed.shown_places import PositionBias, ShownPlaces, as_proved
-from streams.signed_lists import BadSignature, is_signed
+from streams.signed_lists import is_signed
 
 
 @dataclass(slots=True)
@@ -38,14 +38,15 @@ class ListReader:
                 self.dropped[item.reason] += 1
             if not isinstance(item, Impression):
                 continue
-            name = (item.key, item.id)
+            name = scoped(item.id, item.key)
             if name in seen:
                 self.dropped[DUPLICATE] += 1
                 continue
             try:
+                check_texts(item)
                 places.add(self._proved(item))
-            except BadSignature:
-                self.dropped[BAD_SIGNATURE] += 1
+            except REFUSALS as error:
+                self.dropped[refused(error).reason] += 1
                 continue
             seen.add(name)
         return places.result()

@@ -7,26 +7,30 @@ only through bounded memories: the ids already fed, and the impressions kept per
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container, Hashable, Iterator, Sequence
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from itertools import islice
+from typing import Any, Literal, NamedTuple
 
 from streams.catalog import check_features
 from streams.codec import encode_event, encode_impression, encode_trained
 from streams.event import Event, Impression, ObjectRef, SpaceSpec
 from streams.feed import items as reasons
-from streams.feed.items import Dropped, Ignored, Item, LateClick, UnclickedList
+from streams.feed.items import Dropped, Ignored, Item, LateClick, UnclickedList, scoped
 from streams.feed.kinds import HeldOutKinds
 from streams.feed.options import FeedSettings
 from streams.feed.triplets import Candidates, Made, as_impression, make_correction, make_events, without
+from streams.limits import MAX_SHOWN, MAX_TEXT_BYTES
 from streams.partitions import is_holdout, partition_of, route_key
-from streams.poison import Poison
+from streams.poison import OUT_OF_RANGE, TOO_LARGE, Poison
 from streams.queries import VectorMaps, query_in_views
 from streams.signed_lists import BadSignature, is_signed, read_signed
 from streams.source import OutRecord
 
 MAX_QUERIES = 1_000_000
 """Queries whose count is remembered (some 150 bytes each); the one longest unseen is forgotten first."""
+KEPT_QUERIES = 100_000
+"""Of those, the newest that a checkpoint holds: some 3 MB."""
 
 
 class SeenIds:
@@ -56,26 +60,30 @@ class SeenIds:
 
 
 class QueryCap:
-    """How often each query was kept, up to `cap`; 0 is no cap.  Counts live for one run of the feed."""
+    """How often each query of each key was kept, up to `cap`; 0 is no cap."""
 
     def __init__(self, cap: int, max_queries: int = MAX_QUERIES) -> None:
         self._cap = cap
         self._max_queries = max_queries
-        self._kept: OrderedDict[bytes, int] = OrderedDict()
+        self.kept: OrderedDict[Hashable, int] = OrderedDict()
 
-    def full(self, key: bytes) -> bool:
+    def full(self, query: Hashable) -> bool:
         """Whether this query has reached the cap."""
-        return bool(self._cap) and self._kept.get(key, 0) >= self._cap
+        return bool(self._cap) and self.kept.get(query, 0) >= self._cap
 
-    def add(self, key: bytes) -> None:
+    def add(self, query: Hashable, count: int = 1) -> None:
         """Count one more kept for this query."""
         if not self._cap:
             return
-        self._kept[key] = self._kept.get(key, 0) + 1
-        self._kept.move_to_end(key)
-        if len(self._kept) > self._max_queries:
-            self._kept.popitem(last=False)
+        self.kept[query] = self.kept.get(query, 0) + count
+        self.kept.move_to_end(query)
+        if len(self.kept) > self._max_queries:
+            self.kept.popitem(last=False)
 
+
+REFUSALS = (Poison, BadSignature, UnicodeEncodeError)
+"""What a list is refused by."""
+NO_LISTS = (reasons.DUPLICATE, reasons.BAD_SIGNATURE, reasons.IN_THE_FUTURE)
 
 Fate = Literal["training", "correction", "holdout", "dropped", "ignored"]
 
@@ -99,6 +107,12 @@ class Decision(NamedTuple):
     draft: str = ""
     explored: bool = False
     ahead: tuple[OutRecord, ...] = ()
+
+    @property
+    def accepted(self) -> bool:
+        """Whether it was a list as somebody was shown it, fed or not: estimates look at no other."""
+        refused = self.reason in NO_LISTS or self.reason.startswith(reasons.MALFORMED)
+        return self.fate in ("training", "holdout", "dropped") and not refused
 
 
 class Decider:
@@ -140,46 +154,59 @@ class Decider:
         self._cap = QueryCap(self._settings.query_cap)
 
     def see(self, shown: Sequence[str]) -> None:
-        """Be told of objects that an earlier run decided on: negatives are drawn from them too."""
-        self._candidates.see_ids(shown)
+        """Be told of objects that an earlier run decided on: negatives are drawn from them too, as far as a
+        record can hold their ids."""
+        self._candidates.see_ids([name for name in shown if _fits(name)])
+
+    def snapshot(self) -> dict[str, Any]:
+        """What it remembers, as plain data for a checkpoint: the ids, and how often queries were kept."""
+        kept = self._cap.kept
+        newest = islice(kept.items(), max(0, len(kept) - KEPT_QUERIES), None)
+        return {"fed": self.fed, "seen": list(self._seen), "kept": list(newest)}
+
+    def restore(self, said: Mapping[str, Any]) -> None:
+        """Go on from a snapshot; what an older one does not have stays. Raises TypeError, ValueError."""
+        self.fed = int(said.get("fed", self.fed))
+        for name in said.get("seen", ()):
+            self._seen.add(hashable(name))
+        for query, count in said.get("kept", ()):
+            self._cap.add(hashable(query), int(count))
 
     def decide(self, item: Item | LateClick | UnclickedList) -> Decision:
         """The fate of the next item. A late click gives the events that set right what its list taught.
 
         The reasons are looked at in this order: malformed, duplicate, in_the_future, bad_signature, no_click,
-        unknown_object, query_cap, then whether anything can be learned from it.
+        unknown_object, query_cap, then whether anything can be learned from it. What is malformed or forged
+        leaves no trace: its id stays free, and its objects are drawn for nobody.
         """
         if isinstance(item, Ignored | Dropped):
             return Decision("ignored" if isinstance(item, Ignored) else "dropped", item.reason, item.detail)
-        if isinstance(item, LateClick):
-            return self._counted(self._late(item))
-        known_by = item.id if item.key is None else f"{item.key}\0{item.id}"  # no key holds that character
-        if known_by in self._seen:
-            return _drop(reasons.DUPLICATE, f"id {item.id!r}")
         try:
-            decision = self._unclicked(item) if isinstance(item, UnclickedList) else self._new(item)
-        except Poison as poison:
-            malformed = "" if poison.reason == reasons.IN_THE_FUTURE else reasons.MALFORMED
-            return _drop(malformed + poison.reason, poison.detail)
-        except UnicodeEncodeError:
-            return _drop(reasons.NOT_UTF8, "an id holds half of a surrogate pair")
-        self._seen.add(known_by)
-        return self._counted(decision)
-
-    def _counted(self, decision: Decision) -> Decision:
+            decision = self._late(item) if isinstance(item, LateClick) else self._first(item)
+        except REFUSALS as error:
+            if isinstance(item, LateClick):
+                return Decision("ignored", reasons.CLICK_NOT_SHOWN, "its list was refused")
+            return refused(error)
         self.fed += len(decision.made.events)
         return decision
 
+    def _first(self, item: Event | Impression | UnclickedList) -> Decision:
+        """The fate of an item by its id. Raises Poison, BadSignature or UnicodeEncodeError."""
+        check_texts(item)
+        name = scoped(item.id, item.key)
+        if name in self._seen:
+            return _drop(reasons.DUPLICATE, f"id {item.id!r}")
+        decision = self._unclicked(item) if isinstance(item, UnclickedList) else self._new(item)
+        self._seen.add(name)
+        return decision
+
     def _new(self, item: Event | Impression) -> Decision:
-        """The fate of an item that was not seen before. Raises Poison or UnicodeEncodeError."""
+        """The fate of an item that was not seen before. Raises as `_first`."""
         self._check_time(item.ts)
         self._check_features(item)
         if isinstance(item, Event):
             return self._triplet(item)
-        try:
-            impression, draft = self._proved(item)
-        except BadSignature as error:
-            return _drop(reasons.BAD_SIGNATURE, str(error))
+        impression, draft = self._proved(item)
         decision = self._impression(impression)
         if not draft or not decision.records:
             return decision
@@ -195,15 +222,13 @@ class Decider:
         return _no_click(len(set(item.shown)))
 
     def _late(self, late: LateClick) -> Decision:
-        """A late click on a list that had one is learned as a correction; else its list is decided anew."""
-        with_it = replace(late.impression, clicked=tuple(sorted({*late.impression.clicked, late.rank})))
-        try:
-            if not late.impression.clicked:
-                return self._new(with_it)
-            self._check_time(with_it.ts)
-            proved, _ = self._proved(late.impression)
-        except (Poison, BadSignature, UnicodeEncodeError):
-            return Decision("ignored", reasons.CLICK_NOT_SHOWN, "its list was refused")
+        """A late click on a list that had one is learned as a correction; else its list is decided anew.
+        Raises as `_first`, where the list itself was refused."""
+        check_texts(late.impression)
+        if not late.impression.clicked:
+            return self._new(replace(late.impression, clicked=(late.rank,)))
+        self._check_time(late.impression.ts)
+        proved, _ = self._proved(late.impression)
         unknown, key = self._unknown_ranks(proved), route_key(proved.query)
         if late.rank in unknown or self._is_unknown(proved.query):
             return Decision("ignored", reasons.UNKNOWN_OBJECT, "a late click")
@@ -251,16 +276,16 @@ class Decider:
             if self._is_unknown(ref):
                 return _unknown(field, ref)
         key = route_key(event.query)
-        if self._cap.full(key):
+        if self._cap.full(scoped(key, event.key)):
             return _drop(reasons.QUERY_CAP, f"query {_name(event.query)}")
         if self._names_space(event.space, event.query, event.clicked, event.skipped):
             event = replace(event, space=self._settings.space)
         kind = self._kind_of(event.query)
         if kind is not None or self._is_holdout(key, event.id):
             held = replace(as_impression(event), kind=kind)
-            return self._kept("holdout", held.ts, key, self._holdout_record(held, key))
+            return self._kept("holdout", held, key, self._holdout_record(held, key))
         made = Made((event,), pairs=1)
-        return self._kept("training", event.ts, key, *self._event_records(made.events, key), made=made)
+        return self._kept("training", event, key, *self._event_records(made.events, key), made=made)
 
     def _impression(self, impression: Impression) -> Decision:
         self._candidates.see(impression.shown)
@@ -272,7 +297,7 @@ class Decider:
         if unknown.issuperset(impression.clicked):
             return _unknown("clicked", impression.shown[impression.clicked[0]])
         key = route_key(impression.query)
-        if self._cap.full(key):
+        if self._cap.full(scoped(key, impression.key)):
             return _drop(reasons.QUERY_CAP, f"query {_name(impression.query)}")
         if self._names_space(impression.space, impression.query, *impression.shown):
             impression = replace(impression, space=self._settings.space)
@@ -285,14 +310,14 @@ class Decider:
     def _to_holdout(self, impression: Impression, key: bytes) -> Decision:
         if len(impression.clicked) == len(impression.shown):
             return _drop(reasons.ALL_CLICKED, f"{len(impression.shown)} shown, holdout")
-        return self._kept("holdout", impression.ts, key, self._holdout_record(impression, key))
+        return self._kept("holdout", impression, key, self._holdout_record(impression, key))
 
     def _to_training(self, impression: Impression, unknown: frozenset[int], key: bytes) -> Decision:
         made = make_events(impression, unknown, self._candidates, self._settings, self.fed)
         if made.events:
             records = self._event_records(made.events, key)
             ahead = self._ahead(without(impression, unknown), key)
-            return self._kept("training", impression.ts, key, *records, made=made, ahead=ahead)
+            return self._kept("training", impression, key, *records, made=made, ahead=ahead)
         shown = f"{len(impression.shown)} shown, clicked {list(impression.clicked)}"
         if made.lost_pairs:
             return _drop(reasons.UNKNOWN_OBJECT, f"{shown}: the skipped objects are not in the catalog")
@@ -304,14 +329,14 @@ class Decider:
     def _kept(
         self,
         fate: Fate,
-        ts: int,
+        item: Event | Impression,
         key: bytes,
         *records: OutRecord,
         made: Made = _NOTHING_MADE,
         ahead: tuple[OutRecord, ...] = (),
     ) -> Decision:
-        self._cap.add(key)
-        return Decision(fate, records=records, made=made, ts=ts, ahead=ahead)
+        self._cap.add(scoped(key, item.key))
+        return Decision(fate, records=records, made=made, ts=item.ts, ahead=ahead)
 
     def _event_records(self, events: tuple[Event, ...], key: bytes) -> list[OutRecord]:
         # The log says when they came: to its retention an old click is as new as any other, and learners
@@ -358,6 +383,49 @@ class Decider:
     def _names_space(self, given: str | None, *refs: ObjectRef) -> bool:
         """Whether to write the space of the settings: none is given, and an object brings features."""
         return bool(self._settings.space) and given is None and any(ref.features() for ref in refs)
+
+
+def check_texts(item: Event | Impression | UnclickedList) -> None:
+    """Refuse what no record can hold, before anything is remembered or drawn of it. Raises Poison or
+    UnicodeEncodeError."""
+    if isinstance(item, UnclickedList):
+        texts = [item.id, item.query, *item.shown]
+    else:
+        refs = (item.clicked, item.skipped) if isinstance(item, Event) else item.shown
+        texts = [item.id, *[ref.id for ref in (item.query, *refs) if ref.id is not None]]
+    texts += [text for text in (item.key, item.source) if text is not None]
+    if not isinstance(item, Event) and len(item.shown) > MAX_SHOWN:
+        raise Poison(TOO_LARGE, f"{len(item.shown):,} objects shown, the limit is {MAX_SHOWN:,}")
+    "".join(texts).encode()
+    if "" in texts:
+        raise Poison(OUT_OF_RANGE, "an id is empty")
+    if max(map(len, texts)) > MAX_TEXT_BYTES // 4 and not all(map(_fits, texts)):
+        raise Poison(TOO_LARGE, f"a text of more than {MAX_TEXT_BYTES} bytes")
+
+
+def _fits(name: str) -> bool:
+    """Whether a record can hold this id."""
+    try:
+        return 0 < len(name.encode()) <= MAX_TEXT_BYTES
+    except UnicodeEncodeError:
+        return False
+
+
+def hashable(value: Any) -> Any:
+    """What was a tuple before it was packed."""
+    return tuple(hashable(one) for one in value) if isinstance(value, list) else value
+
+
+def refused(error: Exception) -> Decision:
+    """The fate of a list that one of `REFUSALS` was raised for."""
+    if isinstance(error, BadSignature):
+        return _drop(reasons.BAD_SIGNATURE, str(error))
+    if isinstance(error, UnicodeEncodeError):
+        return _drop(reasons.NOT_UTF8, "an id holds half of a surrogate pair")
+    if not isinstance(error, Poison):
+        raise error
+    malformed = "" if error.reason == reasons.IN_THE_FUTURE else reasons.MALFORMED
+    return _drop(malformed + error.reason, error.detail)
 
 
 def _drop(reason: str, detail: str) -> Decision:

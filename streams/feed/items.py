@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
 from streams.event import Event, Impression, ObjectRef
 from streams.poison import REASONS as POISON
+from streams.poison import TOO_LARGE as TOO_LARGE_VALUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,12 @@ PlacedOrLate = tuple[str, Item | LateClick | UnclickedList]
 """What following gives; the last two are only there."""
 
 
+def scoped(name: Hashable, key: str | None) -> Hashable:
+    """What a list or a query is known by wherever it is remembered: under another key the same id is another,
+    for ids are chosen by who sends them."""
+    return name if key is None else (key, name)
+
+
 class BadItemError(Exception):
     """Raised while parsing one item; the reader turns it into `Dropped` and continues."""
 
@@ -109,6 +116,7 @@ NOT_JSON = MALFORMED + "not_json"
 NOT_UTF8 = MALFORMED + "not_utf8"
 NOT_MSGPACK = MALFORMED + "not_msgpack"
 TOO_LONG = MALFORMED + "too_long"
+TOO_LARGE = MALFORMED + TOO_LARGE_VALUE
 NOT_AN_OBJECT = MALFORMED + "not_an_object"
 MISSING_FIELD = MALFORMED + "missing_field"
 UNKNOWN_FIELD = MALFORMED + "unknown_field"
@@ -121,6 +129,7 @@ BAD_WEIGHT = MALFORMED + "bad_weight"
 BAD_ROW = MALFORMED + "bad_row"
 BAD_LABELS = MALFORMED + "bad_labels"
 NOT_AS_SCHEMA = MALFORMED + "not_as_schema"
+UNREADABLE = MALFORMED + "unreadable"
 UNKNOWN_SCHEMA = "unknown_schema"
 
 PROVED, TOO_LATE, NO_SECRET = "proved", "too_late", "no_secret"
@@ -170,6 +179,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         BAD_PROPENSITY: "'prop' holds one number in (0, 1] per shown object",
         NOT_AS_SCHEMA: "write records with a serializer that the schema registry knows",
         UNKNOWN_SCHEMA: "feed.follow.registry.url names a registry that has it not, or cannot be used by it",
+        UNREADABLE: "no reader of ours expected this; please report it with the record",
         BAD_ROW: "a row is query TAB object TAB count, the count a finite number >= 0",
         BAD_LABELS: "a row is id TAB label [TAB label ...]",
         NO_LABEL: "give it a label, or leave the line out: nothing is known of it",

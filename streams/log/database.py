@@ -26,8 +26,8 @@ from streams.errors import (
     LogFileError,
     LogMismatch,
     LogNotWritable,
+    NothingWritten,
     StreamError,
-    StreamUnavailable,
     TopicMissing,
 )
 from streams.partitions import RetentionLimits
@@ -123,7 +123,7 @@ def open_log(path: str, *, durable: bool, timeout_s: float = BUSY_TIMEOUT_S) -> 
 
 _UNWRITABLE = (LogNotWritable, "; readers, too, write next to the log: make it and its folder writable")
 _LOCKED = (
-    StreamUnavailable,
+    NothingWritten,
     ": another process has held the log for too long, nothing was written; try again (one that is frozen "
     "holds it until it resumes or ends)",
 )
@@ -133,10 +133,10 @@ _ADVICE: dict[int, tuple[type[StreamError], str]] = {
     sqlite3.SQLITE_READONLY: _UNWRITABLE,
     sqlite3.SQLITE_PERM: _UNWRITABLE,
     sqlite3.SQLITE_CANTOPEN: _UNWRITABLE,
-    sqlite3.SQLITE_FULL: (StreamUnavailable, ": the disk is full, nothing was written; free some space"),
+    sqlite3.SQLITE_FULL: (NothingWritten, ": the disk is full, nothing was written; free some space"),
     sqlite3.SQLITE_BUSY: _LOCKED,
     sqlite3.SQLITE_LOCKED: _LOCKED,
-    sqlite3.SQLITE_IOERR: (StreamUnavailable, ": the disk failed, nothing was written; try again"),
+    sqlite3.SQLITE_IOERR: (NothingWritten, ": the disk failed, nothing was written; try again"),
 }
 """What each kind of SQLite error means for a log, and what to do about it."""
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from daemon.feed import Interrupted, Interrupts
-from daemon.retries import GIVE_UP_SECONDS, RETRY_SECONDS, RetryingSink
-from streams.errors import LogMismatch, StreamUnavailable
+from daemon.retries import GIVE_UP_SECONDS, REMIND_SECONDS, RETRY_SECONDS, RetryingSink
+from streams.errors import LogMismatch, NothingWritten, StreamUnavailable
 from streams.open import ensure_topic, open_sink, open_source
 from streams.source import OutRecord, Sink, TopicIdentity, parse_address
 
@@ -68,8 +68,8 @@ def test_what_is_in_doubt_is_sent_again_and_counted(tmp_path: Path) -> None:
     sink, clock, told = patient(f"{tmp_path}", 2)
     assert sink.send(RECORDS) == [(0, 4), (0, 5)]
     assert (sink.sent_again, clock.now) == (4, 2 * RETRY_SECONDS)
-    assert len(told) == 1
-    assert "no answer" in told[0]
+    assert ["no answer" in one for one in told] == [True, False]
+    assert "takes records again" in told[1]
     assert sink.send(RECORDS) == [(0, 6), (0, 7)]
     assert sink.sent_again == 4
     source = open_source(parse_address(f"memory:{tmp_path}"))
@@ -81,6 +81,21 @@ def test_it_gives_up_in_time(tmp_path: Path) -> None:
     with pytest.raises(StreamUnavailable):
         sink.send(RECORDS)
     assert GIVE_UP_SECONDS <= clock.now < GIVE_UP_SECONDS + 2 * RETRY_SECONDS
+
+
+def test_it_tells_again_and_again_what_it_waits_for(tmp_path: Path) -> None:
+    sink, _, told = patient(f"{tmp_path}", 10**6)
+    with pytest.raises(StreamUnavailable):
+        sink.send(RECORDS)
+    assert len(told) == GIVE_UP_SECONDS // REMIND_SECONDS
+    assert told[-1].endswith("trying again for 15 s")
+
+
+def test_what_is_known_not_to_be_written_is_not_called_sent_again(tmp_path: Path) -> None:
+    """As of a full disk, also where it is left in the middle."""
+    sink, _, _ = patient(f"{tmp_path}", 3, NothingWritten("the disk is full"))
+    sink.send(RECORDS)
+    assert sink.sent_again == 0
 
 
 def test_another_error_is_not_waited_for(tmp_path: Path) -> None:

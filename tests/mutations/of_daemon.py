@@ -84,7 +84,7 @@ LEARN = (
     _m("letters.not-cut", "most = max(0, max_record_bytes - ROOM_FOR_HEADERS)", "len(letter.value) <= most", "len(letter.value) >= 0", "daemon/test_deadletters.py"),
     _m("letters.not-again", "def send_durably(", "if wait(RETRY_SECONDS, error):\n                return False", "return True", "daemon/test_deadletters.py",
        ("def send_durably(", "except StreamUnavailable:\n        return False", "except StreamUnavailable:\n        return True")),
-    _m("sink.gives-up-early", "trying again for", "self._clock() - began >= GIVE_UP_SECONDS", "self._clock() - began >= 0", "daemon/test_retries.py"),
+    _m("sink.gives-up-early", "def give_up(error", "now - began >= GIVE_UP_SECONDS", "now - began >= 0", "daemon/test_retries.py"),
     _m("counts.newest-of-rejected", "def newest_ts(", "timestamps[info.outcome != Outcome.REJECTED]", "timestamps", "daemon/learn"),
 )
 

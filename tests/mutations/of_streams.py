@@ -69,7 +69,7 @@ WIRE = (
     _m("decode.offsets-of-refused", "found = self._reading.find(values, self._max_bytes", "offsets[found.records] if refused else offsets", "offsets[: len(found.records)] if refused else offsets", DECODER),
     _m("decode.damaged-read", "def judge(self, batch", "if batch.damaged is not None:", "if batch.damaged == \"\":", DECODER + " streams/kafka/test_kafka_damage.py -k 'not confluent'"),
     _m("decode.future-by-the-record", "def too_late(", "self._ms[places] + max_future_ms", "self._ms[places]", DECODER),
-    _m("decode.no-arrival-said", "class Arrivals", "(times > 0) & (times <= LAST_BELIEVED_MS)", "(times > 0)", DECODER),
+    _m("decode.no-arrival-said", "class Arrivals", "(times >= FIRST_BELIEVED_MS) & (times <= LAST_BELIEVED_MS)", "(times >= FIRST_BELIEVED_MS)", DECODER),
     _m("decode.no-later-than-arrival", "def believed(", "np.minimum(ts, self._ms[places])", "ts", DECODER),
     _m("decode.digest-of-first", "found = self._reading.find(values, self._max_bytes", "sha256(batch.values[-1] or b\"\")", "sha256(batch.values[0] or b\"\")", DECODER),
 )
@@ -100,8 +100,8 @@ FEED = (
     _m("rule.last-click", "def last_click(", "last = clicked[-1]", "last = clicked[0]", RULES),
     _m("rule.skip-next", "def skip_next(", "and c + 1 not in hits", "", RULES),
     _m("rule.all-skipped", "def all_skipped(", "if s not in hits", "if s != c", RULES),
-    _m("feed.seen-before-fate", "def decide(self", "self._seen.add(known_by)", "pass", PIPELINE),
-    _m("feed.key-not-in-identity", "def decide(self", "item.id if item.key is None else", "item.id if True else", PIPELINE),
+    _m("feed.seen-before-fate", "def _first(self", "self._seen.add(name)", "pass", PIPELINE),
+    _m("feed.key-not-in-identity", "def scoped(", "name if key is None else (key, name)", "name", PIPELINE),
     _m("feed.all-clicked", "def _to_holdout(", "len(impression.clicked) == len(impression.shown)", "len(impression.clicked) > len(impression.shown)", PIPELINE),
     _m("feed.unknown-click", "unknown = self._unknown_ranks(", "unknown.issuperset(impression.clicked)", "unknown.intersection(impression.clicked)", PIPELINE),
     _m("feed.pair-cap", "def capped(pairs", "sorted(pairs, key=place)[:cap]", "sorted(pairs, key=place)[: cap + 1]", CAP),
@@ -109,7 +109,7 @@ FEED = (
     _m("feed.negative-is-clicked", "def _negatives(", "(impression.query, *clicked_objects)", "(impression.query,)", NEGATIVES),
     _m("feed.negatives-never-fall", "def weight_of_drawn(", "math.sqrt(self.negative_falls_from / (fed + 1))", "1.0", NEGATIVES),
     _m("feed.negatives-fall-for-ever", "def weight_of_drawn(", "max(LEAST_SHARE, ", "max(0.0, ", NEGATIVES),
-    _m("feed.negatives-count-nothing", "def _counted(", "self.fed += len(decision.made.events)", "pass", NEGATIVES),
+    _m("feed.negatives-count-nothing", "def decide(self", "self.fed += len(decision.made.events)", "pass", NEGATIVES),
     _m("feed.negative-seed", "def draw(candidates", "salt = _salt(seed)", "salt = _salt(0)", NEGATIVES),
     _m("feed.holdout-order", "def as_impression(", "shown=(event.skipped, event.clicked)", "shown=(event.clicked, event.skipped)", PIPELINE),
     _m("feed.untimed-is-marked", "def _ahead(", " or impression.ts == settings.untimed_ms", "", PREQUENTIAL),
@@ -124,9 +124,9 @@ FEED = (
 )
 
 MAPPING = (
-    _m("mapping.click-too-late", "def _in_time(self", "0 <= click.ts - one.said.ts <= self._within_ms", "0 <= click.ts - one.said.ts", MAPPED),
+    _m("mapping.click-too-late", "def _may_have(self", "0 <= click.ts - one.said.ts <= self._within_ms", "0 <= click.ts - one.said.ts", MAPPED),
     _m("mapping.click-of-first", "def _best(self, click: WaitingClick", "max(fits, key=lambda one: one.said.ts, default=None)", "fits[0] if fits else None", MAPPED),
-    _m("mapping.closed-while-pieces-come", "def shown( self, said: Said", "self._open.move_to_end(said.id)", "pass", MAPPED),
+    _m("mapping.closed-while-pieces-come", "def shown( self, said: Said", "self._open.move_to_end(name)", "pass", MAPPED),
     _m("mapping.order-of-file", "def item(self, refs", "sorted(range(len(objects)), key=places.__getitem__)", "list(range(len(objects)))", MAPPED),
     _m("mapping.clicks-before-lists", "class JoinedEvents(", "sorted(moves, key=itemgetter(0))", "moves", MAPPED),
     _m("mapping.file-after-file", "def _side_by_side(", "(_begin(rows, mapping), number, rows, batches)", "(0, number, rows, batches)", MAPPED),

@@ -382,15 +382,16 @@ def test_events_from_the_future_are_dead_letters_by_what_the_log_recorded(decode
         (NOW_MS * 1000, NOW_MS * 1000),  # a producer that stamps the record in microseconds, too
         (NOW_MS, 0),  # no time of arrival
         (NOW_MS * 1000, -1),
+        (NOW_MS, 1),  # a producer that stamps the record in milliseconds since its start
     )
     decoded = decoder(DENSE, None, "t", max_future_ms=DAY_MS).decode(polled)
-    assert decoded.offsets.tolist() == [0, 2, 4, 6]
+    assert decoded.offsets.tolist() == [0, 2, 4, 6, 8]
     assert [(one.offset, one.reason, one.value) for one in decoded.poison] == [
         (offset, "in_the_future", polled.values[offset]) for offset in (1, 3, 5, 7)
     ]
     assert "86,400 s past the record's arrival" in decoded.poison[0].detail
-    assert decoded.timestamps.tolist() == [NOW_MS, NOW_MS, NOW_MS - 400 * DAY_MS, NOW_MS]
-    assert decoded.skipped.inline["x"].values[:, 2].tolist() == [0, 2, 4, 6]
+    assert decoded.timestamps.tolist() == [NOW_MS, NOW_MS, NOW_MS - 400 * DAY_MS, NOW_MS, NOW_MS]
+    assert decoded.skipped.inline["x"].values[:, 2].tolist() == [0, 2, 4, 6, 8]
 
 
 @pytest.mark.parametrize("decoder", [BatchDecoder, PlainDecoder])

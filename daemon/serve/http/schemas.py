@@ -350,6 +350,11 @@ class ClickedObject(Request):
     impression: ImpressionId = Field(description="id of the list")
     object: NonBlank = Field(description="id of the object that was clicked")
     ts: Time | None = Field(None, description=_TIME)
+    key: Key | None = Field(
+        None,
+        description="the key of the list, where lists of several keys may have this id; left out: any that"
+        " the token may write for",
+    )
 
 
 class ClicksRequest(Request):

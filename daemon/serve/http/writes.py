@@ -124,10 +124,19 @@ class WriteEndpoints:
         """POST /v1/clicks"""
         self._check_on()
         async with self._bodies.read(request, ClicksRequest, lines=True) as asked:
-            self._tokens.check(request.headers, CLICK, in_body=asked.token)
+            grant = self._tokens.check(request.headers, CLICK, in_body=asked.token)
             self._check_few("clicks", len(asked.clicks))
+            keys = None if grant is None else grant.keys
+            for place, one in enumerate(asked.clicks):
+                if one.key is not None:
+                    check_key(grant, one.key, f"clicks[{place}].key")
             records = [
-                click_record(one.impression, _now_ms() if one.ts is None else one.ts, one.object)
+                click_record(
+                    one.impression,
+                    _now_ms() if one.ts is None else one.ts,
+                    one.object,
+                    keys if one.key is None else {one.key},
+                )
                 for one in asked.clicks
             ]
             return await self._kept("click", records)

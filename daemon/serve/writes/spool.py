@@ -8,10 +8,11 @@ process writes files of its own, so nothing is shared, and nobody appends to a l
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,10 +58,11 @@ def impression_record(
     return _record(impression, said | {name: value for name, value in more.items() if value is not None})
 
 
-def click_record(impression: str, ts: int, clicked: str) -> SpoolRecord:
-    """A click on an object of an impression. ts: Unix milliseconds."""
+def click_record(impression: str, ts: int, clicked: str, keys: Collection[str] | None = None) -> SpoolRecord:
+    """A click on an object of an impression. ts: Unix milliseconds. keys: whose impressions it may belong to,
+    where its sender may not write for all."""
     said = {"event": "click", "impression": impression, "ts": ts, "object": clicked}
-    return _record(impression, said)
+    return _record(impression, said if keys is None else said | {"key": sorted(keys)})
 
 
 def _record(impression: str, said: dict[str, object]) -> SpoolRecord:
@@ -87,7 +89,8 @@ class Spool(Protocol):
 @dataclass(frozen=True, slots=True)
 class SpoolBounds:
     """How much a folder may hold. size: bytes in all. keep_s: files whose last record is older than this are
-    removed, fed or not; None removes none."""
+    removed, fed or not; None removes none. Time is what went by since the newest file was written: a clock
+    that jumps ahead makes no record old."""
 
     size: int
     keep_s: float | None
@@ -102,9 +105,11 @@ class SpoolFolder:
         bounds: SpoolBounds,
         *,
         now: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
         file_bytes: int = FILE_BYTES,
     ) -> None:
-        self._path, self._bounds, self._now = path, bounds, now
+        self._path, self._bounds, self._now, self._steady = path, bounds, now, steady
+        self._newest: tuple[float, float] | None = None
         self._file_bytes = min(file_bytes, max(1, bounds.size // 4))
         self._descriptor = -1
         self._name, self._written, self._began = "", 0, 0.0
@@ -156,29 +161,38 @@ class SpoolFolder:
         if self._descriptor >= 0 and now - self._began >= FILE_SECONDS:
             self.close()
         if now - self._checked_at >= LOOK_SECONDS or self._held + wanted > self._bounds.size:
-            self._held, self._checked_at = self._measured(now), now
+            self._held, self._checked_at = self._measured(), now
         if self._held + wanted > self._bounds.size:
             raise SpoolFull(
                 f"{self._path} holds {self._held:,} bytes; serve.writes.size allows {self._bounds.size:,}; "
                 "remove files that were fed, or raise it"
             )
 
-    def _measured(self, now: float) -> int:
+    def _measured(self) -> int:
         """Bytes of all files; those out of date are removed first."""
-        held, keep_s = 0, self._bounds.keep_s
+        held, keep_s, files = 0, self._bounds.keep_s, []
         with suppress(FileNotFoundError), os.scandir(self._path) as entries:
             for entry in entries:
-                if not entry.name.endswith(ENDING):
-                    continue
                 with suppress(FileNotFoundError):
-                    found = entry.stat()
-                    is_open = self._descriptor >= 0 and entry.name == self._name
-                    is_old = keep_s is not None and now - found.st_mtime > keep_s
-                    if is_old and not is_open and not _is_written(entry.path):
-                        os.unlink(entry.path)
-                    else:
-                        held += found.st_size
+                    if entry.name.endswith(ENDING):
+                        files.append((entry, entry.stat()))
+        oldest = -math.inf if keep_s is None else self._time([found.st_mtime for _, found in files]) - keep_s
+        for entry, found in files:
+            is_open = self._descriptor >= 0 and entry.name == self._name
+            with suppress(FileNotFoundError):
+                if found.st_mtime < oldest and not is_open and not _is_written(entry.path):
+                    os.unlink(entry.path)
+                else:
+                    held += found.st_size
         return held
+
+    def _time(self, written: Sequence[float]) -> float:
+        """The time by which files grow old: of the newest file there was at first, and what went by since."""
+        steady = self._steady()
+        if self._newest is None:
+            self._newest = max(written, default=self._now()), steady
+        newest, since = self._newest
+        return min(self._now(), newest + steady - since)
 
 
 def _is_written(path: str) -> bool:

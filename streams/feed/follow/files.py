@@ -3,16 +3,21 @@
 A file is known by what it is, not by its name: one that was renamed is read to its end, and the new one under
 its name from its beginning. What was read of its beginning is kept as a digest, so that a file that was cut
 short and written anew, or that has the inode of one that is gone, is not taken for it.
+
+Only so many files are open at a time. One that was read to its end is closed when nothing came for an hour,
+or when another needs its descriptor; it sleeps, known by its inode, size and digest, until its size or its
+time changes. A file that cannot be opened is left out, and tried again at each look: the others go on.
 """
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 from streams.feed.follow.records import RawRecord
@@ -25,79 +30,137 @@ PACKED = (".gz", ".zst", ".bz2", ".xz")
 """What rotation packs was read before, under another name."""
 AFTER_ROTATION_S = 60.0
 """For so long a file that lost its name is looked at: who writes to it may have it open."""
+ASLEEP_AFTER_S = 3600.0
+"""After so long without a new line a file is closed."""
+MOST_OPEN = 256
+FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+PLACE = ("path", "offset", "head", "digest", "newest", "skipping", "size", "modified", "asleep")
+"""What is kept of a file, to go on from; the first release had the first five."""
 
 
 @dataclass(slots=True)
 class FollowedFile:
-    """An open file: what it is, where it is read next, how many of its first bytes the digest is of."""
+    """What a file is, where it is read next, of how many of its first bytes the digest is, its size and time
+    when it was seen last. `descriptor`: -1 where it is closed; `asleep`: closed, and read to its end;
+    `refused`: why it cannot be opened."""
 
     path: str
-    descriptor: int
     identity: str
+    descriptor: int = -1
     offset: int = 0
     head: int = 0
     digest: str = ""
     newest: int = 0
+    size: int = 0
+    modified: int = 0
+    asleep: bool = False
+    refused: str = ""
+    read_at: float = float("-inf")
     ended_at: float | None = None
     unnamed_at: float | None = None
     skipping: bool = False
 
     def place(self) -> dict[str, Any]:
         """Plain data, to go on from."""
-        return {
-            "path": self.path,
-            "offset": self.offset,
-            "head": self.head,
-            "digest": self.digest,
-            "newest": self.newest,
-        }
+        return {name: getattr(self, name) for name in PLACE}
+
+    @property
+    def shown(self) -> str:
+        """Its path for messages."""
+        return shown(self.path)
+
+    def wake(self, found: os.stat_result) -> None:
+        """Have it read on where something was written to it since it fell asleep."""
+        if self.asleep and (found.st_size, found.st_mtime_ns) != (self.size, self.modified):
+            self.asleep, self.ended_at = False, None
 
 
 class FollowedFiles:
-    """The files that a pattern names. A method that reads raises OSError for a file that cannot be read.
+    """The files that a pattern names, at most `most_open` of those that have a name open at a time.
 
-    `notes` are lines worth telling: a file was cut short, one is gone.
+    `notes` are lines worth telling: a file was cut short, one is gone. `cut`, `missing_bytes`: files that
+    were cut or vanished, and the bytes that were known to be there and were not read; whoever counts them
+    sets them to 0. `newest`: the latest time that files said which are asleep, ms.
     """
 
-    def __init__(self, pattern: str, places: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(
+        self, pattern: str, places: Mapping[str, Mapping[str, Any]], most_open: int = MOST_OPEN
+    ) -> None:
         self.pattern = pattern
         self.notes: list[str] = []
-        self._files: dict[str, FollowedFile] = {}
-        self._gone: set[str] = set()
-        self._places = dict(places)
-        self._find_renamed()
+        self.cut = self.missing_bytes = self.newest = 0
+        self._most_open = most_open
+        self._open: dict[str, FollowedFile] = {}
+        self._not_seen: dict[str, str] = {}
+        self._files = {
+            identity: FollowedFile(
+                identity=identity, **{name: known[name] for name in PLACE if name in known}
+            )
+            for identity, known in places.items()
+        }
+        for one in self._files.values():
+            one.ended_at = float("-inf") if one.asleep else None
+            self._close(one)
+        self.look(0.0)
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Files that cannot be opened now, by path, and why."""
+        return self._not_seen | {one.path: one.refused for one in self._files.values() if one.refused}
 
     def look(self, now: float) -> None:
         """See which files there are now; `now` is monotonic, in seconds."""
-        named = set()
+        named, self._not_seen = set(), {}
         for path in sorted(glob.glob(self.pattern, recursive=True)):
             if path.endswith(PACKED):
                 continue
-            opened = self._opened(path)
-            if opened is not None:
-                named.add(opened)
-        for identity, one in list(self._files.items()):
-            if identity in named:
+            try:
+                identity = self._seen(path)
+            except OSError as error:
+                self._not_seen[path] = error.strerror or str(error)
+                continue
+            if identity is not None:
+                named.add(identity)
+        nameless = [one for one in self._files.values() if one.identity not in named]
+        self._look_for([one for one in nameless if one.descriptor < 0 and one.path not in self._not_seen])
+        for one in list(self._files.values()):
+            if one.identity in named:
                 one.unnamed_at = None
+                if one.ended_at is not None and now - one.ended_at >= ASLEEP_AFTER_S:
+                    self._close(one)
             elif one.unnamed_at is None:
                 one.unnamed_at = now
             elif one.ended_at is not None and now - max(one.ended_at, one.unnamed_at) >= AFTER_ROTATION_S:
-                os.close(one.descriptor)
-                del self._files[identity]
+                self._close(one)
+                del self._files[one.identity]
 
     def files(self) -> Sequence[FollowedFile]:
-        """Those that are followed."""
-        return list(self._files.values())
+        """Those of which there is something to read, or may be soon."""
+        return [one for one in self._files.values() if not one.asleep]
 
     def places(self) -> dict[str, dict[str, Any]]:
         """Where each file is read next, as plain data."""
         return {identity: one.place() for identity, one in self._files.items()}
 
+    def behind(self) -> int:
+        """Bytes that wait."""
+        return sum(max(0, one.size - one.offset) for one in self.files())
+
     def read(self, one: FollowedFile, most: int, now: float) -> list[RawRecord]:
-        """Up to `most` next whole lines of a file, none at its end. One that is still being written stays."""
-        size = self.size(one)
-        if size < one.offset:
-            self._cut_short(one, size)
+        """Up to `most` next whole lines of a file, none at its end or where it cannot be opened. One that is
+        still being written stays. Raises OSError for a file that cannot be read."""
+        if one.asleep:
+            return []
+        one.refused, one.read_at = "", now
+        try:
+            if not self._is_open(one):
+                return []
+        except OSError as error:
+            one.refused = error.strerror or str(error)
+            return []
+        self._measure(one)
         ended_at, one.ended_at = one.ended_at, None
         while one.ended_at is None:
             records = self._next_lines(one, most)
@@ -117,8 +180,9 @@ class FollowedFiles:
                 break
             wanted *= 4
         if not end and len(chunk) >= MAX_LINE_BYTES:  # a line too long: told once, then left out to its end
-            place, told = f"{one.path}:byte {one.offset}", one.skipping
+            place, told = f"{one.shown}:byte {one.offset}", one.skipping
             one.offset, one.skipping = one.offset + len(chunk), True
+            self._note_head(one)
             return [] if told else [RawRecord(place, None)]
         if not end:
             return None
@@ -126,76 +190,137 @@ class FollowedFiles:
         self._note_head(one)
         return records
 
-    def size(self, one: FollowedFile) -> int:
-        """Bytes of a file now."""
-        return os.fstat(one.descriptor).st_size
-
     def close(self) -> None:
         """Close all files."""
-        for one in self._files.values():
-            os.close(one.descriptor)
+        for one in list(self._open.values()):
+            self._close(one)
         self._files = {}
 
-    def _opened(self, path: str) -> str | None:
-        """Open a file that is not followed yet; what it is, None where it has gone or is no file."""
+    def _seen(self, path: str) -> str | None:
+        """What a path names, followed from now on; None where that has gone or is no file. Raises OSError."""
         try:
             found = os.stat(path)
-            identity = f"{found.st_dev}:{found.st_ino}"
-            if identity in self._files:
-                self._files[identity].path = path
-                return identity
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
+            if os.path.islink(path):
+                raise
             return None
-        if not os.path.isfile(path):
-            os.close(descriptor)
+        if not stat.S_ISREG(found.st_mode):
             return None
-        found = os.fstat(descriptor)
-        identity = f"{found.st_dev}:{found.st_ino}"
-        one = FollowedFile(path, descriptor, identity)
-        known = self._places.pop(identity, None)
-        if known is not None:
-            one.head, one.digest = int(known["head"]), str(known["digest"])
-            if _digest(descriptor, one.head) == one.digest:
-                one.offset, one.newest = int(known["offset"]), int(known["newest"])
-            else:
-                one.head, one.digest = 0, ""
-        self._files[identity] = one
+        identity = _identity(found)
+        one = self._files.get(identity)
+        if one is None:
+            self._files[identity] = FollowedFile(path, identity, size=found.st_size)
+        else:
+            one.path = path
+            one.wake(found)
         return identity
 
-    def _find_renamed(self) -> None:
-        """Files that were renamed while nobody followed are found by what they are, in their folder."""
-        self.look(0.0)
-        for identity, known in list(self._places.items()):
-            folder = Path(str(known["path"])).parent
-            names = folder.iterdir() if folder.is_dir() else iter(())
-            for path in names:
-                found = path.lstat()
-                if f"{found.st_dev}:{found.st_ino}" == identity and self._opened(str(path)):
-                    break
-            else:
-                self.notes.append(
-                    f"{known['path']}, read up to byte {known['offset']:,}, is gone; what came after is lost"
-                    " where there was something"
-                )
-            self._places.pop(identity, None)
+    def _is_open(self, one: FollowedFile) -> bool:
+        """Open a file, by what it is; false where it is gone, or its path is another one's now: the next look
+        says where it is. Raises OSError."""
+        if one.descriptor >= 0:
+            return True
+        closable = [one for one in self._open.values() if one.unnamed_at is None]
+        if closable and len(self._open) >= self._most_open:
+            self._close(min(closable, key=lambda one: (one.ended_at is None, one.read_at)))
+        try:
+            descriptor = os.open(one.path, FLAGS)
+        except FileNotFoundError:
+            return False
+        if _identity(os.fstat(descriptor)) != one.identity:
+            os.close(descriptor)
+            return False
+        one.descriptor, self._open[one.identity] = descriptor, one
+        return True
 
-    def _cut_short(self, one: FollowedFile, size: int) -> None:
-        """The same beginning: only its end was taken back. Another: it was written anew."""
-        if size >= one.head and _digest(one.descriptor, one.head) == one.digest and one.head:
-            self.notes.append(
-                f"{one.path} was cut from {one.offset:,} to {size:,} bytes; going on from there"
+    def _close(self, one: FollowedFile) -> None:
+        """Give the descriptor back; a file that was read to its end sleeps."""
+        if self._open.pop(one.identity, None) is not None:
+            os.close(one.descriptor)
+        one.descriptor, one.asleep = -1, one.ended_at is not None
+        if one.asleep:
+            self.newest = max(self.newest, one.newest)
+
+    def _look_for(self, closed: Sequence[FollowedFile]) -> None:
+        """Find closed files that lost their names, in their folders; those that are gone are forgotten."""
+        for one, path, found in _named(closed):
+            if found is not None:
+                one.path = path
+                one.wake(found)
+                continue
+            del self._files[one.identity]
+            if not one.asleep:
+                self._lost(one, f"{one.shown} is gone")
+
+    def _measure(self, one: FollowedFile) -> None:
+        """See how long the file is now, and whether its beginning is still what was read."""
+        found = os.fstat(one.descriptor)
+        size, is_same = found.st_size, (found.st_size, found.st_mtime_ns) == (one.size, one.modified)
+        if not is_same and one.head and _digest(one.descriptor, one.head) != one.digest:
+            self._lost(
+                one,
+                f"{one.shown} was emptied and is read from its beginning; rotate with `create`, not with"
+                " `copytruncate`",
             )
-            one.offset = size
-        else:
-            self.notes.append(f"{one.path} was emptied; reading it from its beginning")
-            one.offset, one.head, one.digest = 0, 0, ""
-        one.skipping = False
+            one.offset, one.head, one.digest, one.skipping = 0, 0, "", False
+        elif size < one.offset:
+            self._lost(one, f"{one.shown} was cut from {one.offset:,} to {size:,} bytes; going on from there")
+            one.offset, one.skipping = size, False
+        one.size, one.modified = size, found.st_mtime_ns
 
     def _note_head(self, one: FollowedFile) -> None:
-        if one.head < HEAD_BYTES and one.head < one.offset:
+        if one.head < HEAD_BYTES:
             one.head = min(HEAD_BYTES, one.offset)
             one.digest = _digest(one.descriptor, one.head)
+
+    def _lost(self, one: FollowedFile, what: str) -> None:
+        missing = max(0, one.size - one.offset)
+        self.cut += 1
+        self.missing_bytes += missing
+        self.notes.append(
+            f"{what}: {missing:,} bytes that were seen are not read, and what came after them may be"
+            " missing too"
+        )
+
+
+def shown(path: str) -> str:
+    """A path for messages: bytes of a name that are no text are escaped."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def _identity(found: os.stat_result) -> str:
+    return f"{found.st_dev}:{found.st_ino}"
+
+
+def _named(
+    files: Sequence[FollowedFile],
+) -> Iterator[tuple[FollowedFile, str, os.stat_result | None]]:
+    """Under which path each of them is in its folder now, and how it is; ("", None) where it is not there.
+    Those of a folder that cannot be read are left out."""
+    inside: dict[str, dict[str, tuple[str, os.stat_result]] | None] = {}
+    for one in files:
+        folder = os.path.dirname(one.path) or "."
+        if folder not in inside:
+            inside[folder] = _inside(folder)
+        names = inside[folder]
+        if names is not None:
+            yield one, *names.get(one.identity, ("", None))
+
+
+def _inside(folder: str) -> dict[str, tuple[str, os.stat_result]] | None:
+    """Path and state of what a folder holds, by identity; None where it cannot be read."""
+    names: dict[str, tuple[str, os.stat_result]] = {}
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):
+                    found = entry.stat(follow_symlinks=False)
+                    names[_identity(found)] = entry.path, found
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError:
+        return None
+    return names
 
 
 def _digest(descriptor: int, size: int) -> str:
@@ -204,7 +329,7 @@ def _digest(descriptor: int, size: int) -> str:
 
 def _lines(one: FollowedFile, block: bytes, most: int) -> list[RawRecord]:
     """Whole lines of a block that ends with one; the file's offset is behind the last one given."""
-    before, offset = f"{one.path}:byte ", one.offset
+    before, offset = f"{one.shown}:byte ", one.offset
     end = offset + len(block)
     found = []
     for line in block.split(b"\n", most)[:most]:

@@ -6,12 +6,13 @@ that was read to its end holds back nobody. Where all were read to their ends, i
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from streams.errors import OffsetExpired, StreamUnavailable
-from streams.feed.follow.files import FollowedFile, FollowedFiles
+from streams.feed.follow.files import FollowedFile, FollowedFiles, shown
 from streams.feed.follow.records import RawRecord
 from streams.feed.follow.schemas import SchemaDecoder
 from streams.feed.follow.topics import FollowedTopic
@@ -23,6 +24,8 @@ AGAIN_SECONDS = 0.05
 """Between two looks at what was read to its end."""
 ABSENT_SECONDS = 1.0
 """The same where the look failed, or there is no such topic yet."""
+MOST_DESCRIPTORS = 512
+"""Files of all patterns that are open at a time; at most half of what the process may open."""
 ADDRESSES = ("log:", "memory:", "kafka:")
 
 
@@ -75,18 +78,20 @@ class Intake:
         schemas: SchemaDecoder | None = None,
     ) -> None:
         self._lateness_ms, self._schemas = lateness_ms, schemas
-        self._files: dict[str, FollowedFiles] = {}
+        self.files: dict[str, FollowedFiles] = {}
         self._topics: dict[str, Lane] = {}
         self._lanes: dict[str, Lane] = {}
-        self._unseen: dict[str, str] = {}
         self._looked = float("-inf")
         self._news_at: float | None = None
+        patterns = sum(not name.startswith(ADDRESSES) for name in sources)
+        descriptors = min(MOST_DESCRIPTORS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        most_open = max(1, descriptors // max(1, patterns))
         for name in sources:
             known = places.get(name, {})
             if name.startswith(ADDRESSES):
                 self._topics[name] = Lane(topic=FollowedTopic(_address(name, kafka), known, schemas=schemas))
             else:
-                self._files[name] = FollowedFiles(name, known)
+                self.files[name] = FollowedFiles(name, known, most_open)
 
     def next(self, most: int, now: float) -> tuple[Lane, list[RawRecord]] | None:
         """The next records, and where they are from: tell it the latest time in them. None: all rests."""
@@ -106,7 +111,8 @@ class Intake:
         active = [one.newest for one in lanes if one.rests_until is None or one.trouble]
         if active:
             return max(0, min(active) - self._lateness_ms)
-        newest = max((one.newest for one in lanes), default=0)
+        read = [one.newest for one in lanes] + [files.newest for files in self.files.values()]
+        newest = max(read, default=0)
         if not newest or self._news_at is None:
             return 0
         return max(0, newest + round(1000 * (now - self._news_at)) - self._lateness_ms)
@@ -117,21 +123,24 @@ class Intake:
 
     def trouble(self) -> list[str]:
         """What cannot be read now, and why."""
-        return [*self._unseen.values(), *(one.trouble for one in self._all() if one.trouble)]
+        left_out = [
+            f"{shown(path)}: {why}" for one in self.files.values() for path, why in one.left_out.items()
+        ]
+        return left_out + [one.trouble for one in self._all() if one.trouble]
 
     def behind(self) -> dict[str, int]:
         """By source what waits: bytes of files, records of topics."""
-        found = {name: self._bytes(files) for name, files in self._files.items()}
+        found = {name: files.behind() for name, files in self.files.items()}
         return found | {name: one.topic.behind() for name, one in self._topics.items() if one.topic}
 
     def places(self) -> dict[str, Any]:
         """Where each source is read next, as plain data."""
-        found: dict[str, Any] = {name: files.places() for name, files in self._files.items()}
+        found: dict[str, Any] = {name: files.places() for name, files in self.files.items()}
         return found | {name: one.topic.place() for name, one in self._topics.items() if one.topic}
 
     def notes(self) -> list[str]:
         """What is worth telling since the last call."""
-        told = [files.notes for files in self._files.values()]
+        told = [files.notes for files in self.files.values()]
         told += [lane.topic.notes for lane in self._topics.values() if lane.topic]
         told += [self._schemas.notes] if self._schemas else []
         found = [note for notes in told for note in notes]
@@ -141,7 +150,7 @@ class Intake:
 
     def close(self) -> None:
         """Close all of them."""
-        for files in self._files.values():
+        for files in self.files.values():
             files.close()
         for lane in self._topics.values():
             if lane.topic is not None:
@@ -169,12 +178,8 @@ class Intake:
             return
         self._looked = now
         found: dict[str, Lane] = {}
-        for name, files in self._files.items():
-            try:
-                files.look(now)
-                self._unseen.pop(name, None)
-            except OSError as error:
-                self._unseen[name] = f"{name}: {error}"
+        for name, files in self.files.items():
+            files.look(now)
             for one in files.files():
                 key = f"{name} {one.identity}"
                 found[key] = self._lanes.get(key) or Lane(files=files, file=one)
@@ -182,9 +187,6 @@ class Intake:
 
     def _all(self) -> list[Lane]:
         return [*self._lanes.values(), *self._topics.values()]
-
-    def _bytes(self, files: FollowedFiles) -> int:
-        return sum(max(0, files.size(one) - one.offset) for one in files.files())
 
 
 def _address(name: str, kafka: KafkaSettings | None) -> Address:

@@ -7,7 +7,8 @@ those that came after the watermark: a click whose list is closed is told as `La
 itself is closed at once.
 
 A click belongs to the latest of the lists with its join key that showed its object, at or before it and at
-most `within_ms` ago; where it names the id of its list, to that one.
+most `within_ms` ago; where it names the id of its list, to that one. A list is known by its key and its id:
+the same id under another key is another list, and a click that is limited to keys finds their lists alone.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from streams.event import Impression
 from streams.feed import items as reasons
-from streams.feed.decide import SeenIds
-from streams.feed.items import Ignored, LateClick, PlacedOrLate
-from streams.feed.mapping.window import NOTHING_CLICKED, Numbers, ObjectRefs, OpenImpression, Said
+from streams.feed.decide import SeenIds, hashable
+from streams.feed.items import Ignored, LateClick, PlacedOrLate, scoped
+from streams.feed.mapping.window import NOTHING_CLICKED, Keys, Numbers, ObjectRefs, OpenImpression, Said
 
 CLOSED_EARLY, LATE_CLICK, LATE_IMPRESSION = "closed_early", "late_click", "late_impression"
 """What is counted beside the fates of items: a list that had to make room; a click whose list was closed; a
@@ -30,6 +31,8 @@ list that came when the watermark had passed its window."""
 
 CLICKS_REMEMBERED = 20_000
 """Clicks by join key, object and bucket of time, to drop repeats."""
+MOST_OF_JOIN = 1_000
+"""The newest lists of one join key, which its clicks are looked for in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class PendingClick(NamedTuple):
     join: Any
     clicked: str
     place: str
+    keys: Keys = None
 
 
 class OpenDeadline(NamedTuple):
@@ -75,7 +79,7 @@ class OpenDeadline(NamedTuple):
 
     ts: int
     number: int
-    name: str
+    name: Hashable
 
 
 Waiting = TypeVar("Waiting", PendingClick, OpenDeadline)
@@ -137,9 +141,10 @@ class EventTimeJoin:
         self.counts: Counter[str] = Counter()
         self.watermark = 0
         self._settings, self._refs = settings, ObjectRefs() if refs is None else refs
-        self._lists: dict[str, JoinedImpression] = {}
-        self._closed: deque[str] = deque()
+        self._lists: dict[Hashable, JoinedImpression] = {}
+        self._closed: deque[Hashable] = deque()
         self._by_join: dict[Hashable, list[JoinedImpression]] = {}
+        """Those that `_lists` does not find by their join key: it is another, or they have a key."""
         self._deadlines: TimeQueue[OpenDeadline] = TimeQueue()
         self._clicks: TimeQueue[PendingClick] = TimeQueue()
         self._repeats = SeenIds(CLICKS_REMEMBERED)
@@ -169,7 +174,7 @@ class EventTimeJoin:
         clicked: Sequence[str] = (),
     ) -> None:
         """A list, or a piece of one: objects, best place first unless positions say it, and those clicked."""
-        one = self._lists.get(said.id)
+        one = self._lists.get(said.name)
         if one is None:
             one = JoinedImpression(said)
             one.add(said, objects, positions, chances)
@@ -189,20 +194,21 @@ class EventTimeJoin:
     ) -> None:
         """A list of which there are no further pieces: its id, a second time, is a repeat. The join keeps
         `objects` as they are."""
-        if said.id in self._lists:
+        if said.name in self._lists:
             self.done.append((said.place, Ignored(reasons.DUPLICATE, f"id {said.id[:80]!r}")))
         else:
             hits = frozenset(clicked) if clicked else NOTHING_CLICKED
             self._open(JoinedImpression(said, objects, (), chances, hits))
 
-    def click(self, join: Hashable, place: str, clicked: str, ts: int) -> None:
-        """A click; `join` is a text that names its list, or what its list and it have in common."""
-        repeat = (join, clicked, ts // self._settings.bucket_ms)
+    def click(self, join: Hashable, place: str, clicked: str, ts: int, keys: Keys = None) -> None:
+        """A click; `join` is a text that names its list, or what its list and it have in common; keys: whose
+        lists it may belong to."""
+        repeat = (join, clicked, ts // self._settings.bucket_ms, *(() if keys is None else (keys,)))
         if not self._repeats.add(repeat):
             self._ignore(place, reasons.REPEATED_CLICK, clicked, "it was clicked just before")
             return
         self._number += 1
-        click = PendingClick(ts, self._number, join, clicked, place)
+        click = PendingClick(ts, self._number, join, clicked, place, keys)
         if ts <= self.watermark:
             self._give(click)
             return
@@ -230,19 +236,27 @@ class EventTimeJoin:
 
     def _open(self, one: JoinedImpression) -> None:
         said = one.said
-        self._lists[said.id] = one
-        if said.join != said.id:
-            self._by_join.setdefault(said.join, []).append(one)
+        self._enter(one)
         self._number += 1
         deadline = said.ts + self._settings.window_ms
         if deadline <= self.watermark:
             self.counts[LATE_IMPRESSION] += 1
-        self._deadlines.add(OpenDeadline(deadline, self._number, said.id))
+        self._deadlines.add(OpenDeadline(deadline, self._number, said.name))
         if len(self._deadlines) > self._settings.most_open:
             self.counts[CLOSED_EARLY] += 1  # clicks of its that wait find it closed, and are corrections
             self._close(self._deadlines.pop().name)
 
-    def _close(self, name: str) -> None:
+    def _enter(self, one: JoinedImpression) -> None:
+        said = one.said
+        self._lists[said.name] = one
+        if said.join != said.id or said.key is not None:
+            same = self._by_join.setdefault(said.join, [])
+            same.append(one)
+            if len(same) > MOST_OF_JOIN:  # of the key that has most, so that none takes another's room
+                ((most, _),) = Counter(other.said.key for other in same).most_common(1)
+                same.remove(next(other for other in same if other.said.key == most))
+
+    def _close(self, name: Hashable) -> None:
         one = self._lists[name]
         one.is_closed = True
         self.done.append((one.said.place, one.item_or_unclicked(self._refs)))
@@ -250,7 +264,7 @@ class EventTimeJoin:
         if len(self._closed) > self._settings.remembered:
             self._forget(self._closed.popleft())
 
-    def _forget(self, name: str) -> None:
+    def _forget(self, name: Hashable) -> None:
         one = self._lists.pop(name)
         same = self._by_join.get(one.said.join, [])
         if one in same:
@@ -260,11 +274,11 @@ class EventTimeJoin:
 
     def _give(self, click: PendingClick) -> None:
         """Give a click to its list, or tell why it has none."""
-        one = self._best(click)
+        candidates = self._candidates(click)
+        one = self._best(click, candidates)
         if one is None:
-            known = click.join in self._by_join or click.join in self._lists
-            reason = reasons.CLICK_NOT_SHOWN if known else reasons.CLICK_WITHOUT_IMPRESSION
-            why = "no list of its join key showed it in time" if known else "no list has its join key"
+            reason = reasons.CLICK_NOT_SHOWN if candidates else reasons.CLICK_WITHOUT_IMPRESSION
+            why = "no list of its join key showed it in time" if candidates else "no list has its join key"
             self._ignore(click.place, reason, click.clicked, why)
         elif click.clicked in one.clicked:
             why = f"it was clicked in impression {one.said.id[:80]!r} before"
@@ -278,16 +292,28 @@ class EventTimeJoin:
             if isinstance(before, Impression):
                 self.done.append((click.place, LateClick(before, _rank_of(before, click.clicked))))
 
-    def _best(self, click: PendingClick) -> JoinedImpression | None:
-        """The list that a click belongs to."""
-        named = self._lists.get(click.join) if isinstance(click.join, str) else None
-        if named is not None:
-            return named if click.clicked in named.objects else None
+    def _candidates(self, click: PendingClick) -> Sequence[JoinedImpression]:
+        """Lists of its join key that a click may belong to; those whose id it names, where there are some."""
+        join, keys = click.join, click.keys
+        same: Sequence[JoinedImpression] = self._by_join.get(join, ())
+        if keys is not None:
+            same = [one for one in same if one.said.key in keys]
+        if type(join) is str:
+            names = [join] if keys is None else [scoped(join, key) for key in keys]
+            named = {name: self._lists[name] for name in names if name in self._lists}
+            named |= {one.said.name: one for one in same if one.said.id == join}
+            if named:
+                return [*named.values()]
+        return same
+
+    def _best(self, click: PendingClick, candidates: Sequence[JoinedImpression]) -> JoinedImpression | None:
+        """The latest of them that showed its object, in time where the click does not name it."""
         within = self._settings.within_ms
         fits = [
             one
-            for one in self._by_join.get(click.join, ())
-            if 0 <= click.ts - one.said.ts <= within and click.clicked in one.objects
+            for one in candidates
+            if (one.said.id == click.join or 0 <= click.ts - one.said.ts <= within)
+            and click.clicked in one.objects
         ]
         return max(fits, key=lambda one: one.said.ts, default=None)
 
@@ -317,14 +343,14 @@ class EventTimeJoin:
         join.counts.update(said["counts"])
         for packed in said["closed"]:
             one = join._known(packed, is_closed=True)
-            join._closed.append(one.said.id)
+            join._closed.append(one.said.name)
         for deadline, number, packed in said["open"]:
             one = join._known(packed, is_closed=False)
-            join._deadlines.add(OpenDeadline(deadline, number, one.said.id))
-        for ts, number, key, clicked, place in said["clicks"]:
-            join._clicks.add(PendingClick(ts, number, _hashable(key), clicked, place))
+            join._deadlines.add(OpenDeadline(deadline, number, one.said.name))
+        for ts, number, key, clicked, place, *keys in said["clicks"]:  # older ones have no keys
+            join._clicks.add(PendingClick(ts, number, hashable(key), clicked, place, *map(hashable, keys)))
         for repeat in said["repeats"]:
-            join._repeats.add(_hashable(repeat))
+            join._repeats.add(hashable(repeat))
         return join
 
     def lists(self) -> Iterator[JoinedImpression]:
@@ -333,18 +359,11 @@ class EventTimeJoin:
 
     def _known(self, packed: Sequence[Any], *, is_closed: bool) -> JoinedImpression:
         (name, join, place, ts, query, source, key, rank), objects, positions, chances, clicked = packed
-        said = Said(name, _hashable(join), place, ts, query, source, key, rank)
+        said = Said(name, hashable(join), place, ts, query, source, key, rank)
         hits = frozenset(clicked) if clicked else NOTHING_CLICKED
         one = JoinedImpression(said, objects, positions, chances, hits, is_closed)
-        self._lists[name] = one
-        if said.join != name:
-            self._by_join.setdefault(said.join, []).append(one)
+        self._enter(one)
         return one
-
-
-def _hashable(value: Any) -> Any:
-    """What was a tuple before it was packed."""
-    return tuple(_hashable(one) for one in value) if isinstance(value, list) else value
 
 
 def _rank_of(impression: Impression, name: str) -> int:

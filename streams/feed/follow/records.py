@@ -2,8 +2,9 @@
 
 Of our own are `{"event": "impression", "impression", "ts", "query", "shown", ...}` and `{"event": "click",
 "impression", "ts", "object"}`, as the write routes of `serve` keep them; either may name a `session` instead
-of the impression, which then joins the clicks of a session and query to its lists. The lines of the format
-`impressions` are read too; their clicks may come apart. Objects are ids.
+of the impression, which then joins the clicks of a session and query to its lists. A click may say whose
+lists it belongs to: `key`, one or a list of them. The lines of the format `impressions` are read too; their
+clicks may come apart. Objects are ids.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from streams.feed.items import BadItemError, Dropped, FeedError, Ignored, Placed
 from streams.feed.mapping.mapping import EVENTS, SHOWN, ClickLogMapping
 from streams.feed.mapping.pieces import JoinedEvents, ShownObjects
 from streams.feed.mapping.rows import LineRows
-from streams.feed.mapping.window import Said
+from streams.feed.mapping.window import Keys, Said
 from streams.feed.options import ReaderOptions
 from streams.feed.parse import json_map, timestamp, unwrapped
+from streams.limits import MAX_SHOWN
 from streams.source import Headers
 
 IMPRESSION, CLICK = "impression", "click"
@@ -42,7 +44,7 @@ class RawRecord(NamedTuple):
 class RecordReader:
     """Puts records into a join. `newest` is the latest time that they said, in ms; 0 before any.
 
-    A record whose time lies past `latest_ms` is dropped: one wrong clock would close every list.
+    A record whose time lies past `latest_ms` is dropped. `ahead`: how many were, since one was not.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class RecordReader:
         mapping: ClickLogMapping | None = None,
         bot_clicks: int = 30,
     ) -> None:
-        self.newest = 0
+        self.newest = self.ahead = 0
         self.latest_ms = options.now_ms
         self._join, self._options = join, options
         self.bots = BotClicks(bot_clicks)
@@ -73,28 +75,38 @@ class RecordReader:
         if self._in_time(said.place, said.ts):
             self._join.shown(said, objects, positions, chances, clicked)
 
-    def click(self, join: Any, place: str, clicked: str, ts: int) -> None:
+    def click(self, join: Any, place: str, clicked: str, ts: int, keys: Keys = None) -> None:
         """A click that came by itself."""
         if self._in_time(place, ts):
-            self.bots.click(join, ts)
-            self._join.click(join, place, clicked, ts)
+            self.bots.click((join, keys), ts)
+            self._join.click(join, place, clicked, ts, keys)
 
     def take(self, records: Sequence[RawRecord]) -> None:
-        """Put the records into the join; what is wrong with one is in its `done`."""
-        if self._rows is not None:
-            self._join.done += list(self._mapped(records, self._rows))
-            return
-        done = self._join.done
+        """Put the records into the join; what is wrong with one is in its `done`, whatever it is."""
+        if self._rows is not None and len(records) > 1:
+            try:
+                self._join.done += list(self._mapped(records, self._rows))
+                return
+            except Exception:  # noqa: BLE001, S110 - of what nobody thought of, each is looked at alone
+                pass
         for record in records:
             try:
-                self._own(_document(record), record.place)
+                if self._rows is None:
+                    self._own(_document(record), record.place)
+                else:
+                    self._join.done += list(self._mapped([record], self._rows))
             except BadItemError as bad:
-                done.append((record.place, bad.dropped()))
+                self._join.done.append((record.place, bad.dropped()))
+            except Exception as error:  # noqa: BLE001 - no record ends the role
+                detail = f"{type(error).__name__}: {error!s:.200}"
+                self._join.done.append((record.place, Dropped(reasons.UNREADABLE, detail)))
 
     def _in_time(self, place: str, ts: int) -> bool:
         if ts > self.latest_ms:
             self._join.done.append((place, Dropped(reasons.IN_THE_FUTURE, f"ts {ts}")))
+            self.ahead += 1
             return False
+        self.ahead = 0
         self.newest = max(self.newest, ts)
         return True
 
@@ -134,6 +146,8 @@ class RecordReader:
             raise BadItemError(reasons.WRONG_TYPE, "shown is not a list of ids")
         if not shown:
             raise BadItemError(reasons.NO_SHOWN, "shown is empty")
+        if len(shown) > MAX_SHOWN:
+            raise BadItemError(reasons.TOO_LARGE, f"{len(shown):,} objects shown, the limit is {MAX_SHOWN:,}")
         chances = get("propensity") or get("prop") or ()
         if chances:
             _check_chances(chances, len(shown))
@@ -163,7 +177,7 @@ class RecordReader:
                 join = _text(said, "impression")
             else:
                 join = (_text(said, "session"), _text(said, "query"))
-        self.click(join, place, clicked, ts)
+        self.click(join, place, clicked, ts, _keys(said))
 
 
 _NUMBERS = frozenset({int, float})
@@ -215,7 +229,11 @@ def _document(record: RawRecord) -> dict[str, Any]:
             raise BadItemError(reasons.NOT_JSON, "data of the CloudEvent is no JSON object")
         return _with_envelope(data, said)
     if record.headers and any(name.startswith(_CLOUD) for name, _ in record.headers):
-        told = {name[len(_CLOUD) :]: value.decode(errors="replace") for name, value in record.headers}
+        told = {
+            name[len(_CLOUD) :]: (value or b"").decode(errors="replace")
+            for name, value in record.headers
+            if name.startswith(_CLOUD)
+        }
         return _with_envelope(said, told)
     return said
 
@@ -247,6 +265,15 @@ def _optional(said: Mapping[str, Any], field: str) -> str | None:
     return None if said.get(field) is None else _text(said, field)
 
 
+def _keys(said: Mapping[str, Any]) -> Keys:
+    """Whose lists a click may belong to."""
+    value = said.get("key")
+    if type(value) is list and all(type(one) is str for one in value):
+        return tuple(value)
+    key = _optional(said, "key")
+    return None if key is None else (key,)
+
+
 def _time(said: Mapping[str, Any]) -> int:
     value = said.get("ts")
     if type(value) is int and 0 <= value < 1 << 63:
@@ -266,11 +293,13 @@ def _are_ids(values: list[Any]) -> bool:
 
 
 def _check_chances(chances: Any, shown: int) -> None:
-    """Refuse what is not one number for each of so many objects."""
+    """Refuse what is not one number in (0, 1] for each of so many objects."""
     if type(chances) is not list or len(chances) != shown:
         raise BadItemError(reasons.BAD_PROPENSITY, f"not a list of {shown} numbers")
     if not set(map(type, chances)) <= _NUMBERS:
         raise BadItemError(reasons.BAD_PROPENSITY, "propensity holds something that is no number")
+    if not all(0 < one <= 1 for one in chances):
+        raise BadItemError(reasons.BAD_PROPENSITY, "propensity holds a number outside (0, 1]")
 
 
 def _clicked(value: Any, shown: list[str]) -> Sequence[str]:

@@ -13,6 +13,7 @@ import numpy as np
 from streams.feed import items as reasons
 from streams.feed.items import BadItemError, Placed
 from streams.feed.mapping.mapping import ClickLogMapping, ShownRows
+from streams.feed.mapping.paths import ColumnPath
 from streams.feed.mapping.reading import (
     LIST,
     NUMBER,
@@ -21,13 +22,15 @@ from streams.feed.mapping.reading import (
     Reading,
     RowColumns,
     RowKey,
+    Types,
     check_texts,
     id_of,
 )
 from streams.feed.mapping.rows import BoolArray, IntArray, LogRows
-from streams.feed.mapping.window import JoinWindow, PieceJoin, Said
+from streams.feed.mapping.window import JoinWindow, Keys, PieceJoin, Said
 from streams.feed.options import ReaderOptions
 
+KEYS: Types = frozenset({tuple, type(None)})
 Moves = list[tuple[int, Callable[[], None]]]
 """What goes into the window, by row: impressions and clicks of a batch are read apart and go in together."""
 
@@ -230,9 +233,23 @@ class JoinedEvents(_Pieces):
         columns.add("object", rows.texts(mapping.click.object, chosen), TEXT, mapping.click.object)
         if self.window.timed and mapping.time is not None:
             columns.add("time", rows.times(mapping.time, mapping.unit_ms, chosen), TIME, mapping.time)
+        if mapping.key is not None:
+            columns.add("keys", _keys(rows, mapping.key, chosen), KEYS, mapping.key)
         yield from columns.faults()
+        names = ("object", "time", "keys")
         by_row = zip(
-            self._joins(columns), columns.chosen.tolist(), columns["object"], columns["time"], strict=True
+            self._joins(columns), columns.chosen.tolist(), *(columns[name] for name in names), strict=True
         )
-        for join, row, name, ts in by_row:
-            moves.append((row, partial(self.window.click, join, rows.place(row), name, ts or 0)))
+        for join, row, name, ts, keys in by_row:
+            moves.append((row, partial(self.window.click, join, rows.place(row), name, ts or 0, keys)))
+
+
+def _keys(rows: LogRows, path: ColumnPath, chosen: IntArray) -> list[Keys | BadItemError]:
+    """Whose impressions each click may belong to: of one key, of a list of them, or of all."""
+    single = rows.texts(path, chosen)
+    several = rows.text_lists(path, None, chosen) if any(type(one) is BadItemError for one in single) else ()
+    found: list[Any] = [one if one is None or type(one) is BadItemError else (one,) for one in single]
+    for at, some in enumerate(several):
+        if type(found[at]) is BadItemError and type(some) is list and all(type(one) is str for one in some):
+            found[at] = tuple(some)
+    return found

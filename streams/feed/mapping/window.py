@@ -5,7 +5,8 @@ added to longest ago goes first. In a file that is sorted by impression or by ti
 then; later pieces are reported, never dropped in silence.
 
 A click belongs to the latest of the impressions with its join key that showed its object and came before it,
-at most `within` ago. Where impressions are joined by their id there is only one.
+at most `within` ago. Where impressions are joined by their id there is only one. Ids are scoped by the key of
+the impression: a click that is limited to some keys belongs to their impressions alone.
 """
 
 from __future__ import annotations
@@ -19,10 +20,15 @@ from typing import Protocol
 from streams.event import Impression, ObjectRef
 from streams.feed import items as reasons
 from streams.feed.decide import SeenIds
-from streams.feed.items import Dropped, Ignored, Item, Placed, UnclickedList
+from streams.feed.items import Dropped, Ignored, Item, Placed, UnclickedList, scoped
+from streams.limits import MAX_SHOWN
 
 Numbers = Sequence[float | None]
 NOTHING_CLICKED: frozenset[str] = frozenset()
+Keys = tuple[str, ...] | None
+"""The keys whose impressions a click may belong to; None: all."""
+MOST_OBJECTS = 10 * MAX_SHOWN
+"""Of an impression in pieces, which may name an object several times."""
 
 CLOSED = 200_000
 """Impressions that left the window are remembered, so many by their ids and join keys: some 50 MB."""
@@ -44,6 +50,11 @@ class Said:
     key: str | None
     rank: int = 0
 
+    @property
+    def name(self) -> Hashable:
+        """What the impression is known by."""
+        return scoped(self.id, self.key)
+
 
 @dataclass(slots=True, eq=False)
 class OpenImpression:
@@ -63,16 +74,14 @@ class OpenImpression:
         own = self.said
         own.ts = min(own.ts, said.ts)
         own.query = own.query or said.query
-        if not objects or (self.objects and said.rank > own.rank):
+        if not objects or (self.objects and said.rank > own.rank) or len(self.objects) > MOST_OBJECTS:
             return
         if said.rank != own.rank:
             own.rank = said.rank
             self.objects, self.positions, self.chances = [], (), ()
         self.objects += objects
-        if positions:
-            self.positions = [*self.positions, *positions]
-        if chances:
-            self.chances = [*self.chances, *chances]
+        self.positions = _longer(self.positions, positions)
+        self.chances = _longer(self.chances, chances)
 
     def item(self, refs: ObjectRefs) -> Item:
         """The impression, or why there is none."""
@@ -86,6 +95,9 @@ class OpenImpression:
             first = {one: at for at, one in reversed(list(enumerate(objects)))}
             chances = [chances[at] for at in sorted(first.values())] if chances else chances
             objects = list(dict.fromkeys(objects))
+        if len(objects) > MAX_SHOWN:
+            detail = f"impression {said.id[:80]!r} shows {len(objects):,} objects, the limit is {MAX_SHOWN:,}"
+            return Dropped(reasons.TOO_LARGE, detail)
         hits = self.clicked
         clicked = tuple([at for at, one in enumerate(objects) if one in hits]) if hits else ()
         propensity: tuple[float, ...] | None = None
@@ -107,7 +119,7 @@ class OpenImpression:
     def item_or_unclicked(self, refs: ObjectRefs) -> Item | UnclickedList:
         """The same, where nobody clicked and nothing can be wrong with it without its objects made."""
         said = self.said
-        if self.clicked or self.chances or not said.query or not self.objects:
+        if self.clicked or self.chances or not said.query or not 0 < len(self.objects) <= MAX_SHOWN:
             return self.item(refs)
         return UnclickedList(said.id, said.ts, said.query, self._ordered()[0], said.source, said.key)
 
@@ -120,6 +132,15 @@ class OpenImpression:
             objects = [objects[at] for at in order]
             chances = [chances[at] for at in order] if chances else chances
         return objects, chances
+
+
+def _longer(values: Numbers, more: Numbers) -> Numbers:
+    """The numbers and more of them; a list grows where it is."""
+    if not more:
+        return values
+    grown: list[float | None] = values if isinstance(values, list) else [*values]
+    grown.extend(more)
+    return grown
 
 
 class ObjectRefs(dict[str, ObjectRef]):
@@ -149,6 +170,7 @@ class WaitingClick:
     place: str
     ts: int
     late: bool
+    keys: Keys = None
 
 
 class TimeSpans:
@@ -192,8 +214,8 @@ class PieceJoin(Protocol):
         """A piece of an impression, and which of its objects were clicked."""
         ...
 
-    def click(self, join: Hashable, place: str, clicked: str, ts: int) -> None:
-        """A click that came by itself."""
+    def click(self, join: Hashable, place: str, clicked: str, ts: int, keys: Keys = None) -> None:
+        """A click that came by itself; keys: whose impressions it may belong to."""
         ...
 
 
@@ -204,7 +226,7 @@ class JoinWindow:
         self.done: list[Placed] = []
         self.timed = within_ms is not None
         self._size, self._within_ms, self._refs = size, within_ms, refs
-        self._open: OrderedDict[str, OpenImpression] = OrderedDict()
+        self._open: OrderedDict[Hashable, OpenImpression] = OrderedDict()
         self._by_join: dict[Hashable, list[OpenImpression]] = {}
         # By join key and object: of a session that never ends, only what an impression showed is looked at.
         self._clicks: OrderedDict[tuple[Hashable, str], list[WaitingClick]] = OrderedDict()
@@ -221,27 +243,28 @@ class JoinWindow:
         clicked: Sequence[str] = (),
     ) -> None:
         """A piece of an impression: objects, best place first unless positions say it, and those clicked."""
-        one = self._open.get(said.id)
+        name = said.name
+        one = self._open.get(name)
         if one is None:
-            if said.id in self._closed:
+            if name in self._closed:
                 detail = f"impression {said.id[:80]!r} was closed before this came"
                 self.done.append((said.place, Ignored(reasons.AFTER_WINDOW, detail)))
                 return
             if len(self._open) >= self._size:
                 self._close()
-            one = self._open[said.id] = OpenImpression(said)
+            one = self._open[name] = OpenImpression(said)
             self._by_join.setdefault(said.join, []).append(one)
             self._begun.add(said.join, said.ts)
         else:
-            self._open.move_to_end(said.id)
+            self._open.move_to_end(name)
         one.add(said, objects, positions, chances)
         if clicked:
             one.clicked |= {*clicked}
 
-    def click(self, join: Hashable, place: str, clicked: str, ts: int) -> None:
-        """A click that came by itself."""
+    def click(self, join: Hashable, place: str, clicked: str, ts: int, keys: Keys = None) -> None:
+        """A click that came by itself; keys: whose impressions it may belong to."""
         late = self._ended.cover(join, ts)
-        self._clicks.setdefault((join, clicked), []).append(WaitingClick(place, ts, late))
+        self._clicks.setdefault((join, clicked), []).append(WaitingClick(place, ts, late, keys))
         self._waiting += 1
         while self._waiting > self._size:
             self._give_up(*self._clicks.popitem(last=False))
@@ -273,7 +296,7 @@ class JoinWindow:
         """Give the impression those of the clicks on an object of its that belong to it."""
         left = []
         for click in waiting:
-            if self._in_time(click, one) and (len(same) == 1 or self._best(click, shown, same) is one):
+            if self._may_have(click, one) and (len(same) == 1 or self._best(click, shown, same) is one):
                 self._give(click, shown, one)
             else:
                 left.append(click)
@@ -288,10 +311,12 @@ class JoinWindow:
         one.clicked |= {clicked}
 
     def _best(self, click: WaitingClick, clicked: str, same: list[OpenImpression]) -> OpenImpression | None:
-        fits = [one for one in same if self._in_time(click, one) and clicked in one.objects]
+        fits = [one for one in same if self._may_have(click, one) and clicked in one.objects]
         return max(fits, key=lambda one: one.said.ts, default=None)
 
-    def _in_time(self, click: WaitingClick, one: OpenImpression) -> bool:
+    def _may_have(self, click: WaitingClick, one: OpenImpression) -> bool:
+        if click.keys is not None and one.said.key not in click.keys:
+            return False
         return self._within_ms is None or 0 <= click.ts - one.said.ts <= self._within_ms
 
     def _give_up(self, key: tuple[Hashable, str], clicks: list[WaitingClick]) -> None:

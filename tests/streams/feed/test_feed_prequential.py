@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from streams.codec import decode_event, decode_impression
 from streams.errors import StreamUnavailable
-from streams.event import Impression
+from streams.event import Impression, ObjectRef
 from streams.feed.decide import Decider, Decision
 from streams.feed.options import FeedSettings
 from streams.feed.run import FeedRun, SinkOutlet
@@ -78,9 +79,10 @@ def test_unknown_objects_are_left_out_of_it() -> None:
 
 
 def test_a_list_that_is_no_record_costs_nothing_but_itself() -> None:
-    """Its triplets are small."""
-    for shown, is_written in ((MAX_SHOWN, True), (MAX_SHOWN + 1, False)):
-        found = decider(triplets_per_impression=2).decide(impression("i", ["p1"] * shown, (1,)))
+    """Its triplets are small, and its objects bring their vectors."""
+    for size, is_written in ((1, True), (5_000, False)):
+        refs = tuple(ObjectRef(id=f"p{n}", x=np.ones(size, np.float32)) for n in range(MAX_SHOWN))
+        found = decider(triplets_per_impression=2).decide(replace(impression("i"), shown=refs, clicked=(1,)))
         assert found.fate == "training"
         assert bool(found.ahead) is is_written
 

@@ -44,8 +44,8 @@ ROUTES: list[tuple[str, str, Any, str | None]] = [
 class Door:
     """A server behind tokens: one of each scope, one of questions and clicks of the key de."""
 
-    def __init__(self, served: Served, path: Path) -> None:
-        self.served, self.path = served, path
+    def __init__(self, served: Served, path: Path, kept: Kept) -> None:
+        self.served, self.path, self.kept = served, path, kept
         self.token = {scope: add_token(path, f"only-{scope}", [scope]) for scope in SCOPES}
         self.token["de"] = add_token(path, "german", ["ask", "click"], ["de", "at"])
 
@@ -59,10 +59,11 @@ def door(tmp_path: Path) -> Iterator[Door]:
     path = tmp_path / "tokens.json"
     add_token(path, "first", ["ask"])
     metrics = WriteMetrics(CollectorRegistry())
-    queue = WriteQueue(Kept(), 100, metrics)
+    kept = Kept()
+    queue = WriteQueue(kept, 100, metrics)
     gate = Gate(TokenFile(path))
     with running(gate=gate, writes=Writes(queue, metrics)) as served:
-        made = Door(served, path)
+        made = Door(served, path, kept)
         gate.reload()
         yield made
     queue.close()
@@ -109,6 +110,7 @@ def test_a_token_of_some_keys_opens_these_alone(door: Door) -> None:
             "queries[1].key",
         ),
         ("POST", "/v1/impressions", [{**LIST, "key": "de"}, {**LIST, "key": "fr"}], "impressions[1].key"),
+        ("POST", "/v1/clicks", [{**CLICK, "key": "de"}, {**CLICK, "key": "fr"}], "clicks[1].key"),
     ]
     for method, path, body, field in others:
         status, answer = door.ask(method, path, body, "de")
@@ -118,6 +120,14 @@ def test_a_token_of_some_keys_opens_these_alone(door: Door) -> None:
         assert (status, answer["error"]["code"]) == (403, "limited_to_keys")
     assert door.ask("POST", "/v1/fold", {"queries": [{"id": "o1"}], "mode": "folded"}, "de")[0] == 403
     assert door.ask("POST", "/v1/similar", {"id": "o1", "key": "fr"}, "ask")[0] == 200
+
+
+def test_a_click_is_kept_with_the_keys_that_its_sender_may_write_for(door: Door) -> None:
+    """So that it is joined to lists of these keys alone."""
+    for who, key in (("de", None), ("de", "at"), ("click", None), ("click", "fr")):
+        body = CLICK if key is None else {**CLICK, "key": key}
+        assert door.ask("POST", "/v1/clicks", body, who)[0] == 202
+    assert [one.get("key") for one in door.kept.records] == [["at", "de"], ["at"], None, ["fr"]]
 
 
 def test_who_asked_is_in_what_is_written(tmp_path: Path) -> None:

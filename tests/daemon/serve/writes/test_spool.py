@@ -122,7 +122,8 @@ def test_a_folder_that_is_full_refuses_until_somebody_makes_room(tmp_path: Path)
 
 def test_files_out_of_date_make_room(tmp_path: Path) -> None:
     times = [NOW]
-    with closing(SpoolFolder(tmp_path, SpoolBounds(1 << 20, 60.0), now=lambda: times[0])) as spool:
+    bounds, steady = SpoolBounds(1 << 20, 60.0), lambda: times[0] - 1_000
+    with closing(SpoolFolder(tmp_path, bounds, now=lambda: times[0], steady=steady)) as spool:
         spool.append(clicks(1))
         (old,) = tmp_path.iterdir()
         os.utime(old, (NOW, NOW))
@@ -130,6 +131,25 @@ def test_files_out_of_date_make_room(tmp_path: Path) -> None:
         spool.append(clicks(1))
     assert old not in tmp_path.iterdir()
     assert len(lines(tmp_path)) == 1
+
+
+def test_a_clock_that_jumps_ahead_removes_nothing(tmp_path: Path) -> None:
+    month = 30 * 86_400.0
+    wall, steady, bounds = [NOW], [0.0], SpoolBounds(1 << 20, month)
+    with closing(SpoolFolder(tmp_path, bounds, now=lambda: wall[0], steady=lambda: steady[0])) as spool:
+        spool.append(clicks(1))
+        (first,) = tmp_path.iterdir()
+        os.utime(first, (NOW, NOW))
+        wall[0] += 2 * month
+        for _ in range(3):
+            spool.append(clicks(1))
+            wall[0] += 31.0
+            steady[0] += 31.0
+        assert len(lines(tmp_path)) == 4
+        wall[0] += 2 * month
+        steady[0] += 2 * month
+        spool.append(clicks(1))
+    assert not first.exists()
 
 
 def test_a_file_that_another_process_writes_is_never_removed(tmp_path: Path) -> None:
