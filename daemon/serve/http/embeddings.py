@@ -19,10 +19,12 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import to_json
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from daemon.serve.http.errors import JSON, Problem, from_refusal
+from daemon.serve.http.guard import EFFECTS, WRITES
 from daemon.serve.http.limits import HttpLimits, RequestBodies
 from daemon.serve.http.offload import BoundedThreads
 from daemon.serve.http.schemas import (
@@ -131,8 +133,10 @@ class EmbeddingEndpoints:
 
     async def model(self, request: Request) -> Response:
         """GET /v1/models/{model}"""
-        self._configured()
         name = request.path_params["model"]
+        if f"POST {request.url.path}" in EFFECTS[WRITES]:
+            raise HTTPException(405, headers={"Allow": "POST"})
+        self._configured()
         if name not in model_names(self._models, self._aliases):  # else one of the upstream's own
             known_alias(asked_model(name, self._models, None).alias, self._aliases, "model")
         listed = ListedModel(id=name, created=self._began)
