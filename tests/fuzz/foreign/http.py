@@ -37,7 +37,7 @@ from daemon.serve.page.routes import page_routes
 from daemon.serve.store import StoreActions
 from daemon.serve.writes.queue import WriteMetrics, WriteQueue
 from daemon.telemetry.metrics import add_build_info
-from daemon.telemetry.server import ConnectionTable, Health
+from daemon.telemetry.server import ConnectionTable, Health, _handler
 from streams.event import SpaceSpec, ViewSpec
 from tests.daemon.serve.http.toy import TOKEN, Watched
 from tests.daemon.serve.items.objects import identity
@@ -292,6 +292,32 @@ def said(value: bytes) -> None:
         raise Refused
 
 
+class _OneConnection:
+    """In the place of the telemetry server, for a connection that is handled in this thread."""
+
+    def works(self, request: Any) -> None:
+        """Nobody else needs its place."""
+
+    def stalls(self, request: Any) -> None:
+        """Nor now."""
+
+
+def scraped(value: bytes) -> None:
+    """Bytes of a connection to the port of metrics and health that every role has."""
+    registry, health = CollectorRegistry(), Health()
+    add_build_info(registry, "up")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(value[:30_000])
+        ours.shutdown(socket.SHUT_WR)
+        make: Any = _handler(registry, health, Gate(single=TOKEN))
+        make(theirs, ("127.0.0.1", 9), _OneConnection())
+        theirs.close()
+        told = ours.recv(100)
+    if not told.startswith(b"HTTP/1.0 2"):
+        raise Refused
+
+
 def seeds(*bodies: Any) -> tuple[bytes, ...]:
     """These values as JSON."""
     return tuple(json.dumps(body).encode() for body in bodies)
@@ -400,5 +426,18 @@ INPUTS: tuple[ForeignInput, ...] = (
             b"GET http://localhost/livez HTTP/1.0\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n",
         ),
         (Refused,),
+    ),
+    ForeignInput(
+        "http telemetry",
+        scraped,
+        (
+            b"GET /status?a=b HTTP/1.1\r\nHost: a\r\nAuthorization: Basic YTpi\r\n\r\n",
+            b"HEAD /metrics HTTP/1.0\r\nAuthorization: Bearer x\r\nContent-Length: 5\r\n\r\nhello",
+        ),
+        (Refused,),
+        (
+            b"GET /metrics HTTP/1.1\r\nAuthorization: Basic \xff\xfe\r\n\r\n",
+            b"GET /livez HTTP/" + DIGITS + b"\r\n\r\n",
+        ),
     ),
 )
