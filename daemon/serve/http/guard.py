@@ -157,9 +157,11 @@ def check_no_other_page(headers: Headers) -> None:
     """Raises Problem 403 where a browser says that a page of another origin asks. No browser hides it: a POST
     to another origin has `Origin`, and what has none has `Sec-Fetch-Site`."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
-    own = site in ("same-origin", "none") if origin is None else AllowedOrigins().know(origin, headers)
-    if not own:
-        remedy = "ask from a program, from a page of this server, or with a token in the header Authorization"
+    if not (site in ("same-origin", "none") if origin is None else AllowedOrigins().know(origin, headers)):
+        remedy = (
+            "ask from a program, with a token in the header Authorization, or from a page of this server,"
+        )
+        remedy += " at the name that it is asked by: a proxy has to hand on Host as it is"
         raise Problem(403, "unknown_origin", "a page of another origin asks", "Origin", remedy, close=True)
 
 
@@ -287,7 +289,8 @@ class RequestGuard:
             check_own_page(headers)
         grant = self._tokens.check(headers, wanted, basic=reads or rates)
         method = "GET" if reads else scope["method"]
-        if f"{method} {path}" in _UNSAFE and not (grant and _is_bearer(headers)):
+        has_token = grant is not None and headers.get(_FIELD, "").lower().startswith("bearer ")
+        if f"{method} {path}" in _UNSAFE and not has_token:  # a browser adds Basic by itself
             check_no_other_page(headers)
         if grant is not None and grant.keys is not None and path not in _BY_KEY:
             message = "this token is limited to keys, and this is about all of them"
@@ -355,11 +358,6 @@ def check_key(grant: Grant | None, key: str | None, field: str) -> None:
         return
     message = "this token is limited to keys, and this is none of them"
     raise Problem(403, "wrong_key", message, field, "name a key that the token is for")
-
-
-def _is_bearer(headers: Headers) -> bool:
-    """Whether the token is one that no browser adds by itself."""
-    return headers.get(_FIELD, "").partition(" ")[0].lower() == "bearer"
 
 
 def grant_of(scope: Scope) -> Grant | None:

@@ -210,9 +210,6 @@ def folded_queries(view: View, queries: Block) -> Float32s:
     return folded
 
 
-ZERO = "zero_query"
-
-
 def answerable(
     view: View, queries: Sequence[Query], vectors: Sequence[Block | QueryError]
 ) -> list[Block | QueryError]:
@@ -238,7 +235,7 @@ def _zero(query: Query) -> QueryError:
     field = next((name for name in ("id", "x", "views") if getattr(query, name) is not None), "")
     message = "the vector of this object is zero" if field == "id" else "the vector is zero"
     remedy = "ask by another one: under this similarity nothing is nearer to zero than anything else"
-    return QueryError(ZERO, f"{message}, so no object is nearest to it", field, remedy)
+    return QueryError("zero_query", f"{message}, so no object is nearest to it", field, remedy)
 
 
 def own_scores(view: View, folded: Float32s, queries: Block) -> Float32s:
