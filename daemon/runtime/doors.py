@@ -48,23 +48,23 @@ class TlsFiles:
 
 
 class ReloadedTls:
-    """`context` for every port of the process; `reload` reads the files again.
+    """`context` for each new connection of the process; `reload` reads the files again, into another one.
 
-    Each handshake takes the newest context made of the files. To load new files into one that is in use
-    would give a handshake amid it the new certificate with the old key.
+    To load new files into a context that is in use would give a handshake amid it the new certificate with
+    the old key. And a context remembers sessions: a client whose authority was taken out would resume one.
     """
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
-        self.context = self._newest = _context(files)
-        self.context.sni_callback = self._take_newest  # called by every handshake, with a name or without
+        self._newest = _context(files)
+
+    def context(self) -> ssl.SSLContext:
+        """For a connection that is made now."""
+        return self._newest
 
     def reload(self) -> None:
         """Take the files over for handshakes from now on. Raises UserError 78, and then nothing changes."""
         self._newest = _context(self._files)
-
-    def _take_newest(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-        connection.context = self._newest
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:
@@ -87,6 +87,8 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
     context.set_alpn_protocols(["http/1.1"])
     if files.client_ca:
         context.verify_mode = ssl.CERT_REQUIRED
+        context.options |= ssl.OP_NO_TICKET  # a certificate is looked at by every handshake
+        context.num_tickets = 0
     _load(context, files)
     return context
 
@@ -370,8 +372,8 @@ class Doors:
         return "http" if self.tls is None else "https"
 
     @property
-    def context(self) -> ssl.SSLContext | None:
-        """For whoever listens."""
+    def context(self) -> Callable[[], ssl.SSLContext] | None:
+        """Gives that of each new connection."""
         return None if self.tls is None else self.tls.context
 
     def reload(self) -> None:

@@ -22,7 +22,7 @@ import structlog
 
 from daemon.config.services import IndexConfig
 from daemon.index import StoreAway, StoreError, StoreMalformed, VectorIndex
-from daemon.index.protocol import AskedVector
+from daemon.index.protocol import AskedVector, IndexHit
 from daemon.index.verdicts import ModeChoice
 from daemon.runtime.watchdog import BackgroundThread
 from daemon.serve.query import IndexFound, IndexUse, Query, QueryError, ScoredId, VectorAnswers
@@ -35,10 +35,16 @@ _SAY_AGAIN_S = 60.0
 _KINDS: dict[type[StoreError], str] = {StoreAway: "away", StoreMalformed: "malformed"}
 MOST_LEFT_OUT = 1000
 """Excluded ids that are made up for by asking for more."""
+MOST_ASKED, WIDER = 10_000, 4
+"""Objects that a store is asked for at most, and how many times as many where most of them are removed."""
 
 
-class MakingQueryVectors(Protocol):
-    """Makes vectors of queries. Any thread."""
+class AskedCatalog(Protocol):
+    """Makes vectors of queries, and knows which objects there are. Any thread."""
+
+    def held(self, ids: Sequence[str]) -> Sequence[bool]:
+        """Whether the catalog has each of these objects now."""
+        ...
 
     def vectors(
         self, alias: str, queries: Sequence[Query], wanted: Literal["folded", "embedded", "own"]
@@ -67,7 +73,7 @@ class IndexSearch:
         self,
         index: VectorIndex,
         config: IndexConfig,
-        maker: MakingQueryVectors,
+        maker: AskedCatalog,
         mode_of: ModeOf,
         observe: ObservingIndex | None = None,
     ) -> None:
@@ -93,20 +99,33 @@ class IndexSearch:
         wanted = query.k if choice.mode != "rescored" else max(query.k, self._config.candidates)
         began = time.perf_counter()
         try:
-            found = self._index.search(
-                vector, wanted + left_out, sorted(query.tags), similarity=asked.similarity
-            )
+            seen, kept = self._living(vector, asked.similarity, wanted + left_out, query)
         except StoreError as error:
             use = self._without(error)
             return IndexFound(asked.model, asked.formed, use)
         if self._observe is not None:
             self._observe.answered(choice.mode, time.perf_counter() - began)
-        use = IndexUse(self._index.name, choice.mode, len(found), choice.why)
+        use = IndexUse(self._index.name, choice.mode, seen, choice.why)
         if choice.mode == "rescored":
-            return IndexFound(asked.model, asked.formed, use, ids=frozenset(one.id for one in found))
-        kept = (one for one in found if one.id != query.id and one.id not in query.exclude)
-        hits = [ScoredId(one.id, one.score) for one in kept][: query.k]
-        return IndexFound(asked.model, asked.formed, use, hits)
+            return IndexFound(asked.model, asked.formed, use, ids=frozenset(one.id for one in kept))
+        return IndexFound(
+            asked.model, asked.formed, use, [ScoredId(one.id, one.score) for one in kept[: query.k]]
+        )
+
+    def _living(
+        self, vector: AskedVector, similarity: str, wanted: int, query: Query
+    ) -> tuple[int, list[IndexHit]]:
+        """How many objects the store found, and those of them that may be answered: the catalog has them, so
+        they were not removed. While these are fewer than `k`, the store is asked for more. Raises StoreError.
+        """
+        while True:
+            found = self._index.search(vector, wanted, sorted(query.tags), similarity=similarity)
+            held = self._maker.held([one.id for one in found])
+            left_out = {query.id, *query.exclude}
+            kept = [one for one, there in zip(found, held, strict=True) if there and one.id not in left_out]
+            if len(kept) >= query.k or len(found) < wanted or wanted >= MOST_ASKED:
+                return len(found), kept
+            wanted = min(WIDER * wanted, MOST_ASKED)
 
     def _asked(self, alias: str, query: Query) -> tuple[ModeChoice, VectorAnswers]:
         """The mode, and the vector to ask with."""

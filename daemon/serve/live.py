@@ -51,6 +51,7 @@ from daemon.serve.retrieve import (
     Searcher,
 )
 from daemon.serve.retrieve.explaining import Explainer
+from daemon.serve.retrieve.part import answerable
 from daemon.versions.forms import KeyedForm
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, concatenate
 from learners.maps import FittedSpaceMap
@@ -285,7 +286,7 @@ class Live:
                 raise QueryError("not_serving", str(error), "alias", "ask again shortly", 503) from error
             if quick is not None:
                 return _vector_answers(quick, list(_rows(quick.rows)))
-        found = opened.lookup(queries, opened.catalog.current, opened.maps(alias))
+        found = self._looked_up(opened, alias, queries, as_documents=wanted == "document")
         places = [place for place, one in enumerate(found) if not isinstance(one, QueryError)]
         mapped = concatenate([one for one in found if not isinstance(one, QueryError)]) if places else None
         try:
@@ -336,7 +337,8 @@ class Live:
             return None
         try:
             read = opened.replicas[self._config.serve.aliases[0]].read
-            return list(_rows(opened.vectors.make(read, mapped, "folded").rows))
+            made = _rows(opened.vectors.make(read, mapped, "folded").rows)
+            return [row for row in made if any(row["values"] if isinstance(row, dict) else row)]
         except (NotServing, NoVectorsError):
             return None
 
@@ -347,9 +349,10 @@ class Live:
         opened = self.opened
         if opened is None:
             raise _no_version()
-        asked, *found = opened.lookup([query, *documents], opened.catalog.current, opened.maps(alias))
+        (asked,) = self._looked_up(opened, alias, [query])
         if isinstance(asked, QueryError):
             raise asked
+        found = self._looked_up(opened, alias, documents, as_documents=True)
         items = concatenate([asked, *(one for one in found if not isinstance(one, QueryError))])
         try:
             with opened.replicas[alias].read() as view:
@@ -361,6 +364,24 @@ class Live:
         except NotServing as error:
             raise QueryError("not_serving", str(error), "model", "ask again shortly", 503) from error
         return ScoreAnswers(model, [one if isinstance(one, QueryError) else next(scores) for one in found])
+
+    def held(self, ids: Sequence[str]) -> list[bool]:
+        """Whether the catalog has each of these objects now."""
+        snapshot = self.snapshot()
+        return [False] * len(ids) if snapshot is None else (snapshot.find_many(ids)[1] >= 0).tolist()
+
+    def _looked_up(
+        self, opened: OpenedServing, alias: str, queries: Sequence[Query], *, as_documents: bool = False
+    ) -> Sequence[Block | QueryError]:
+        """The mapped vector of each, or why it has none; a document may be zero. Raises QueryError."""
+        found = opened.lookup(queries, opened.catalog.current, opened.maps(alias))
+        if as_documents:
+            return found
+        try:
+            with opened.replicas[alias].read() as view:
+                return answerable(view, queries, found)
+        except NotServing as error:
+            raise QueryError("not_serving", str(error), "alias", "ask again shortly", 503) from error
 
     def current(self, alias: str) -> AnsweringModel | None:
         """The model that answers for an alias now; None while there is none."""
@@ -468,11 +489,11 @@ def _given_rows(queries: Sequence[Query], views: Sequence[GivenView]) -> Float32
 
 
 def _sound_rows(vectors: Sequence[Float32s], views: Sequence[GivenView]) -> Float32s | None:
-    """Vectors of the only view, float32 [n, dim]; None unless all are sound."""
+    """Vectors of the only view, float32 [n, dim]; None unless all are sound, and none is zero."""
     if len(views) != 1 or {len(one) for one in vectors} != {views[0].dim}:
         return None
     rows = np.array(vectors, np.float32)
-    return rows if np.abs(rows).max() <= MAX_MAGNITUDE else None  # NaN is not
+    return rows if np.abs(rows).max() <= MAX_MAGNITUDE and rows.any(axis=1).all() else None  # NaN is not
 
 
 def _vector_answers(made: MadeVectors, results: Sequence[Numbers | QueryError]) -> VectorAnswers:

@@ -9,6 +9,7 @@ server and for that of `serve`.
 from __future__ import annotations
 
 import errno
+import resource
 import select
 import selectors
 import socket
@@ -24,6 +25,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import IPv6Address, ip_address
 from typing import Any, Generic, TypeVar
 
+import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.samples import Sample
 
@@ -37,6 +39,8 @@ from daemon.telemetry.metrics import version
 def _nobody() -> str | None:
     return None
 
+
+log = structlog.get_logger("tripletd.http")
 
 AnyConnection = TypeVar("AnyConnection", bound=Hashable)
 _NETWORK_BITS = 64  # of an IPv6 address: the owner of the network chooses the rest
@@ -222,18 +226,19 @@ def serve_http(
     host: str,
     port: int,
     *,
-    context: ssl.SSLContext | None = None,
+    context: Callable[[], ssl.SSLContext] | None = None,
     gate: Gate | None = None,
 ) -> TelemetryServer:
     """Serve metrics and health from one thread; port 0 takes any free port.
 
     Args:
-        context: of TLS, None without it.
+        context: gives that of TLS for a new connection, None without it.
         gate: who may read metrics and status; None for everybody.
 
     Raises:
         UserError: the port is taken (69), or the host or port may not be used (78).
     """
+    allow_descriptors(MOST_CONNECTIONS)
     try:
         server = _Server((host, port), _handler(registry, health, gate or Gate()), context)
     except OSError as error:
@@ -251,7 +256,7 @@ class _Server(ThreadingHTTPServer):
         self,
         address: tuple[str, int],
         handler: type[BaseHTTPRequestHandler],
-        context: ssl.SSLContext | None,
+        context: Callable[[], ssl.SSLContext] | None,
     ) -> None:
         self._context = context
         self._lock, self._table = threading.Lock(), ConnectionTable[Any]()
@@ -274,14 +279,6 @@ class _Server(ThreadingHTTPServer):
             except RuntimeError:  # no thread can be started now
                 self.shutdown_request(request)
 
-    def get_request(self) -> tuple[Any, Any]:
-        """A connection; its thread shakes hands, so that nobody waits for a client that does not."""
-        request, address = super().get_request()
-        if self._context is None:
-            return request, address
-        wrapped = self._context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
-        return wrapped, address
-
     def shutdown(self) -> None:
         """Make `serve_forever` return."""
         self._end.close()
@@ -293,15 +290,21 @@ class _Server(ThreadingHTTPServer):
         self._ended.close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """A thread for the connection; another one is hung up on where too many are open."""
+        """A thread for the connection, which shakes hands there, so that nobody waits for a client that does
+        not; another one is hung up on where too many are open, before TLS costs anything."""
         with self._lock:
-            self._table.add(request, client_of(client_address[0]))
-            crowded = len(self._table) > MOST_CONNECTIONS
+            crowded = len(self._table) >= MOST_CONNECTIONS
             given = self._table.take_waiting(lambda one: has_unread(one.fileno())) if crowded else None
             if given is not None:
                 with suppress(OSError):  # it has hung up itself
                     given.shutdown(socket.SHUT_RDWR)  # its thread reads an end, and closes it
-            self._table.idles(request)
+            if given is not None or not crowded:
+                if self._context is not None:
+                    request = self._context().wrap_socket(
+                        request, server_side=True, do_handshake_on_connect=False
+                    )
+                self._table.add(request, client_of(client_address[0]))
+                self._table.idles(request)
         if crowded and given is None:
             self.shutdown_request(request)
         else:
@@ -348,6 +351,26 @@ def has_unread(descriptor: int) -> bool:
     looking.register(descriptor, select.POLLIN | select.POLLRDHUP)
     events = dict(looking.poll(0)).get(descriptor, 0)
     return events == select.POLLIN
+
+
+FILES = 512
+"""Descriptors for all but connections of clients: versions, the log, logs that are followed, stores."""
+
+
+def allow_descriptors(connections: int, key: str = "") -> None:
+    """Raise the soft limit of open files to what so many connections and all else need. Where the hard one is
+    below that, it is logged; key: of the configuration, which would need fewer."""
+    wanted = connections + FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < wanted:
+        log.warning(
+            f"{wanted} files and connections may have to be open at once, and the hard limit is {hard}: "
+            f"raise it (LimitNOFILE of systemd, ulimit -Hn){f', or lower {key}' if key else ''}"
+        )
 
 
 def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
@@ -537,7 +560,7 @@ def _handler(registry: CollectorRegistry, health: Health, gate: Gate) -> type[Ba
 
         def setup(self) -> None:
             if isinstance(self.request, ssl.SSLSocket):
-                self.request.settimeout(self.timeout)
+                self.request.settimeout(self.timeout)  # of the whole handshake
                 self.request.do_handshake()
             super().setup()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -9,10 +10,18 @@ from itertools import product
 
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from daemon.telemetry import Health, TelemetryServer, serve_http
 from daemon.telemetry.metrics import add_build_info
-from daemon.telemetry.server import MOST_CONNECTIONS, PAGES, ConnectionTable, client_of
+from daemon.telemetry.server import (
+    FILES,
+    MOST_CONNECTIONS,
+    PAGES,
+    ConnectionTable,
+    allow_descriptors,
+    client_of,
+)
 from tests.daemon.test_telemetry import HOST
 from tests.harness.crowds import Way, crowd, does_not_read, each_is_answered, half_a_header, silent
 from tests.harness.waiting import until
@@ -85,3 +94,27 @@ def test_a_client_is_an_address_or_a_network_that_one_party_holds() -> None:
     assert client_of("2001:db8:1:3::5") != client_of("2001:db8:1:2::5")
     assert client_of("fe80::1%eth0") == "fe80::"
     assert client_of("") == ""
+
+
+@pytest.mark.parametrize(
+    ("limits", "allowed", "said"),
+    [
+        ((256, 4096), 100 + FILES, False),
+        ((256, resource.RLIM_INFINITY), 100 + FILES, False),
+        ((256, 300), 300, True),
+        ((1024, 4096), None, False),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None, False),
+    ],
+)
+def test_as_many_files_may_be_open_as_connections_need(
+    limits: tuple[int, int], allowed: int | None, said: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes: list[object] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: changes.append(wanted))
+    with capture_logs() as lines:
+        allow_descriptors(100, "serve.connections")
+    assert changes == ([] if allowed is None else [(allowed, limits[1])])
+    assert [("hard limit is 300" in line["event"], "LimitNOFILE" in line["event"]) for line in lines] == [
+        (True, True)
+    ] * said

@@ -1,4 +1,4 @@
-"""`/v1/embeddings` in OpenAI's shape and `/v1/rerank` in Cohere's: texts in, by what embeds them.
+"""`/v1/embeddings` and `/v1/models` in OpenAI's shape, `/v1/rerank` and `/v2/rerank` in Cohere's: texts in.
 
 A model's name says what is wanted: `shop-query` or `shop-query@stable` embeds with the model that is
 configured as `shop`, an upstream's or one in this process, and folds what comes, `shop-doc` passes its answer
@@ -19,10 +19,12 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import to_json
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from daemon.serve.http.errors import JSON, Problem, from_refusal
+from daemon.serve.http.guard import EFFECTS, WRITES
 from daemon.serve.http.limits import HttpLimits, RequestBodies
 from daemon.serve.http.offload import BoundedThreads
 from daemon.serve.http.schemas import (
@@ -31,7 +33,10 @@ from daemon.serve.http.schemas import (
     FoldRequest,
     GivenDocument,
     GivenObject,
+    ListedModel,
+    ListedModels,
     RerankRequest,
+    RerankV2Request,
 )
 from daemon.serve.http.similar import as_given, known_alias, origin_of, require_few
 from daemon.serve.http.texts import Side, TextEmbedder, written
@@ -39,6 +44,11 @@ from daemon.serve.query import AnsweringModel, Query, QueryError, ScoreAnswers, 
 
 VERSION = "Tripletd-Version"
 """The header that names the version by which an answer was made, such as 12 or 12+3400."""
+
+
+_RERANK: Mapping[str, type[RerankRequest]] = {"1": RerankRequest, "2": RerankV2Request}
+_FEW = 5
+"""Of `embeddings.models`, those that are named to who asks for another one."""
 
 
 class Scoring(Protocol):
@@ -73,12 +83,21 @@ def asked_model(name: str, models: Mapping[str, str], side: Side | None) -> Aske
             break
     known = models.get(plain) if models else plain
     if wanted is None or not known or (at and wanted == "doc") or (side and wanted != side):
-        few = [*models][:3] or ["NAME"]
+        there = [*models][:_FEW] or ["NAME"]
         if side is None:
-            few = [f"{one}-{ending}" for one in few for ending in endings]
-        remedy = f"ask for {' or '.join(few)}, of a query also with @ and an alias; see embeddings.models"
-        raise Problem(404, "unknown_model", "there is no such model here", "model", remedy)
+            there = [f"{one}-{ending}" for one in there for ending in endings]
+        message = f"there is no such model here; there {'are' if len(there) > 1 else 'is'} {', '.join(there)}"
+        if len(models) > _FEW:
+            message += f" and those of {len(models) - _FEW} more"
+        remedy = "ask for one of these, of a query also with @ and an alias; GET /v1/models lists all"
+        raise Problem(404, "unknown_model", message, "model", remedy)
     return AskedModel(known, wanted, alias if at else None)
+
+
+def model_names(models: Mapping[str, str], aliases: Sequence[str]) -> list[str]:
+    """What may be asked for of each NAME: its queries, by each alias too, its documents, and a rank by it."""
+    endings = ("-query", *(f"-query@{alias}" for alias in aliases), "-doc", "")
+    return [name + ending for name in models for ending in endings]
 
 
 class EmbeddingEndpoints:
@@ -104,6 +123,24 @@ class EmbeddingEndpoints:
         self._maker, self._scorer, self._answered = maker, scorer, answered
         self._aliases, self._bodies, self._limits = aliases, bodies, limits
         self._threads = BoundedThreads(2, limits.answer_s, limits.queue)
+        self._began = int(time.time())
+
+    async def models(self, request: Request) -> Response:
+        """GET /v1/models"""
+        names = [] if self._texts is None else model_names(self._models, self._aliases)
+        listed = ListedModels(data=[ListedModel(id=name, created=self._began) for name in names])
+        return Response(listed.model_dump_json(), media_type=JSON)
+
+    async def model(self, request: Request) -> Response:
+        """GET /v1/models/{model}"""
+        name = request.path_params["model"]
+        if f"POST {request.url.path}" in EFFECTS[WRITES]:
+            raise HTTPException(405, headers={"Allow": "POST"})
+        self._configured()
+        if name not in model_names(self._models, self._aliases):  # else one of the upstream's own
+            known_alias(asked_model(name, self._models, None).alias, self._aliases, "model")
+        listed = ListedModel(id=name, created=self._began)
+        return Response(listed.model_dump_json(), media_type=JSON)
 
     async def embeddings(self, request: Request) -> Response:
         """POST /v1/embeddings"""
@@ -139,8 +176,9 @@ class EmbeddingEndpoints:
         return few
 
     async def rerank(self, request: Request) -> Response:
-        """POST /v1/rerank"""
-        async with self._bodies.read(request, RerankRequest) as wanted:
+        """POST /v1/rerank and POST /v2/rerank"""
+        version = request.url.path[2]
+        async with self._bodies.read(request, _RERANK[version]) as wanted:
             embedder = self._configured()
             asked = asked_model(wanted.model, self._models, "query")
             alias = known_alias(asked.alias, self._aliases, "model")
@@ -170,7 +208,7 @@ class EmbeddingEndpoints:
                 hit["document"] = documents[place].model_dump(exclude_none=True)
             results.append(hit)
         told: dict[str, Any] = {"id": str(uuid.uuid4()), "model": wanted.model, "results": results}
-        told |= {"usage": embedded.told.get("usage"), "meta": {"api_version": {"version": "1"}}}
+        told |= {"usage": embedded.told.get("usage"), "meta": {"api_version": {"version": version}}}
         return Response(to_json(told), headers={VERSION: str(scored.model)}, media_type=JSON)
 
     def _configured(self) -> TextEmbedder:

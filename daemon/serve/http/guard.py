@@ -6,6 +6,9 @@ A. Bortz, W. Shao, D. Boneh, "Protecting browsers from DNS rebinding attacks", C
 sends that name in Host, so names that nobody gave to this server are refused. An address cannot be
 pointed elsewhere: a page that asks by one was itself loaded from there, or may not read the answer.
 
+Origin: what costs or writes (`EFFECTS`) is done for a token, or for who is no page of another origin. A page
+may send a POST of plain text to any address without asking, and its visitor's machine may reach this one.
+
 Token: it is looked for in one header, which a browser sends to another origin only when that one allows it
 (Fetch standard, CORS-safelisted request-headers): no cookie and no address can stand in for it. So the type
 of a body need not be looked at to tell pages from programs. Two exceptions: what a page writes may hold its
@@ -20,7 +23,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from http import HTTPStatus
 from ipaddress import ip_address
 
@@ -32,7 +35,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from daemon.runtime.doors import ASK, CLICK, METRICS, Gate, Grant
 from daemon.serve.http.errors import Problem
 from daemon.serve.http.limits import HttpMetrics
-from daemon.telemetry.server import GUARDED, NOSNIFF, allowed
+from daemon.telemetry.server import GUARDED, NOSNIFF, PAGES, allowed
 
 log = structlog.get_logger("tripletd.http")
 
@@ -47,6 +50,37 @@ WRITE_PATHS = ("/v1/impressions", "/v1/clicks")
 """Pages write to these: their token may stand in the body."""
 RATINGS_PATH, REPORT_PATH = "/v1/page/ratings", "/v1/page/ratings/report"
 """Our own page sends what people rate; what comes of it is a number of the role, as in its metrics."""
+READS, COSTS, WRITES = "reads", "costs", "writes"
+EFFECTS: Mapping[str, Collection[str]] = {
+    COSTS: ("POST /v1/embeddings", "POST /v1/rerank", "POST /v2/rerank"),
+    WRITES: (
+        "POST /v1/impressions",
+        "POST /v1/clicks",
+        "POST /v1/models/promote",
+        "POST /v1/models/rollback",
+        "POST /v1/models/pin",
+        "POST /v1/models/gc",
+        f"GET {RATINGS_PATH}/next",  # the first one begins a study
+        f"POST {RATINGS_PATH}",
+    ),
+    READS: (
+        "GET /v1/similar",
+        "POST /v1/similar",  # with `log` it writes, and asks for the right to
+        "POST /v1/similar/batch",
+        "POST /v1/fold",
+        "POST /v1/embed",
+        "GET /v1/models",
+        "GET /v1/models/{model:path}",
+        "GET /v1/versions",
+        "GET /v1/openapi.json",
+        *(f"GET {page}" for page in PAGES),
+        *(f"GET {page}" for page in ("/", "/page/{name:path}", "/rate", "/rate/report", REPORT_PATH)),
+        *(f"GET /v1/page/{name}" for name in ("overview", "curves", "curves.csv", "series", "versions")),
+        *(f"GET /v1/page/{name}" for name in ("keys", "image", "diff", "objects", "explore")),
+    ),
+}
+"""Every route, by what asking it does: it reads, it costs money of an upstream's, or it writes."""
+_UNSAFE = frozenset((*EFFECTS[COSTS], *EFFECTS[WRITES]))
 _PREFLIGHT_S = 600
 _BY_KEY = ("/v1/similar", "/v1/similar/batch")
 """Questions that name a key, and so are open to a token that is limited to keys."""
@@ -119,16 +153,25 @@ class AllowedOrigins:
         return origin
 
 
+def check_no_other_page(headers: Headers) -> None:
+    """Raises Problem 403 where a browser says that a page of another origin asks. No browser hides it: a POST
+    to another origin has `Origin`, and what has none has `Sec-Fetch-Site`."""
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+    if not (site in ("same-origin", "none") if origin is None else AllowedOrigins().know(origin, headers)):
+        remedy = (
+            "ask from a program, with a token in the header Authorization, or from a page of this server,"
+        )
+        remedy += " at the name that it is asked by: a proxy has to hand on Host as it is"
+        raise Problem(403, "unknown_origin", "a page of another origin asks", "Origin", remedy, close=True)
+
+
 def check_own_page(headers: Headers) -> None:
     """Raises Problem where a browser may have sent this for a page that is not ours: 415 for another type
     than JSON, 403 for another origin."""
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         remedy = "send it as application/json"
         raise Problem(415, "not_json", "the body has another type", "Content-Type", remedy, close=True)
-    origin = headers.get("origin")
-    if origin is not None and not AllowedOrigins().know(origin, headers):
-        remedy = "open the page at the name it is asked by; a proxy has to hand on Host as it is"
-        raise Problem(403, "unknown_origin", "this is for our own page", "Origin", remedy, close=True)
+    check_no_other_page(headers)
 
 
 class CrossOrigin:
@@ -236,15 +279,19 @@ class RequestGuard:
         """What reads is let in here, with the first look at a request; what writes asks by itself. Raises
         Problem."""
         path = scope["path"]
-        if path in PROBES or path in WRITE_PATHS or path.startswith("/v1/models/"):
-            return None
         reads = scope["method"] in ("GET", "HEAD")
+        if path in PROBES or path in WRITE_PATHS or (path.startswith("/v1/models/") and not reads):
+            return None
         rates = path == RATINGS_PATH and not reads
         wanted = METRICS if path in (*GUARDED, REPORT_PATH) else CLICK if rates else ASK
         headers = Headers(scope=scope)
         if rates:
             check_own_page(headers)
         grant = self._tokens.check(headers, wanted, basic=reads or rates)
+        method = "GET" if reads else scope["method"]
+        has_token = grant is not None and headers.get(_FIELD, "").lower().startswith("bearer ")
+        if f"{method} {path}" in _UNSAFE and not has_token:  # a browser adds Basic by itself
+            check_no_other_page(headers)
         if grant is not None and grant.keys is not None and path not in _BY_KEY:
             message = "this token is limited to keys, and this is about all of them"
             raise Problem(403, "limited_to_keys", message, _FIELD, "use a token without keys")

@@ -7,6 +7,7 @@ its reading, its errors and its statuses would all have to be replaced. What is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -132,12 +133,20 @@ OPERATIONS = (
         schemas.RerankAnswer,
         schemas.RerankRequest,
     ),
+    _embed(
+        "/v2/rerank",
+        "The same for clients of Cohere's second version",
+        schemas.RerankAnswer,
+        schemas.RerankV2Request,
+    ),
+    _ask("GET", "/v1/models", "The models that texts may be sent to, as OpenAI has it", schemas.ListedModels),
     Operation("GET", "/v1/versions", "What is served, what is kept", schemas.Versions),
     Operation("GET", "/v1/openapi.json", "This document"),
     _change("promote", "Point a name at a version", schemas.PromoteRequest, schemas.Moved),
     _change("rollback", "Point a name back", schemas.RollbackRequest, schemas.Moved),
     _change("pin", "Name a version so that it is kept", schemas.PinRequest, schemas.Moved),
     _change("gc", "Delete versions that no rule keeps", schemas.GcRequest, schemas.Collected),
+    _ask("GET", "/v1/models/{model}", "One of these models", schemas.ListedModel),
     Operation("GET", "/livez", "Whether no thread is stuck", "text"),
     Operation("GET", "/readyz", "Whether answers can be given", "text"),
     Operation("GET", "/startupz", "Whether start-up is over", "text"),
@@ -151,7 +160,10 @@ def routes(handlers: Mapping[str, Handler]) -> list[Route]:
     methods: dict[str, list[str]] = {}
     for operation in OPERATIONS:
         methods.setdefault(operation.path, []).append(operation.method)
-    return [Route(path, handlers[path], methods=allowed) for path, allowed in methods.items()]
+    return [
+        Route(path.replace("{model}", "{model:path}"), handlers[path], methods=allowed)
+        for path, allowed in methods.items()
+    ]
 
 
 def document(limits: HttpLimits) -> dict[str, Any]:
@@ -176,7 +188,7 @@ def document(limits: HttpLimits) -> dict[str, Any]:
 
 
 def _describe(operation: Operation, models: Mapping[str, Any]) -> dict[str, Any]:
-    name = operation.path.strip("/").removesuffix(".json").replace("/", "_")
+    name = re.sub(r"\W+", "_", operation.path.removesuffix(".json")).strip("_")
     text = operation.answer == "text"
     named = name if text else f"{operation.method.lower()}_{name}"
     described: dict[str, Any] = {"summary": operation.summary, "operationId": named}
@@ -187,6 +199,8 @@ def _describe(operation: Operation, models: Mapping[str, Any]) -> dict[str, Any]
     parameters = [] if operation.parameters is None else _parameters(operation.parameters, models)
     if operation.pins:
         parameters.append(_AT_LEAST)
+    for inside in re.findall(r"\{(\w+)\}", operation.path):
+        parameters.append({"name": inside, "in": "path", "required": True, "schema": {"type": "string"}})
     if parameters:
         described["parameters"] = parameters
     content = _TEXT if isinstance(operation.answer, str) else _json(operation.answer)

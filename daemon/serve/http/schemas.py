@@ -443,6 +443,17 @@ class RerankRequest(Request):
     return_documents: bool = False
 
 
+class RerankV2Request(RerankRequest):
+    """Body of POST /v2/rerank: that of /v1/rerank, and two fields that Cohere's second version adds."""
+
+    max_tokens_per_doc: Annotated[int, Field(ge=1), BeforeValidator(_whole)] | None = Field(
+        None, description="taken and not used: what embeds the texts has a limit of its own"
+    )
+    priority: Annotated[int, Field(ge=0, le=999), BeforeValidator(_whole)] | None = Field(
+        None, description="taken and not used: requests are answered in order"
+    )
+
+
 class ErrorBody(Answer):
     """What went wrong: `code` for programs, the others for people; `field` is the place in the request."""
 
@@ -722,6 +733,22 @@ class RerankAnswer(Answer):
     results: list[RankedDocument]
     usage: Any = Field(None, description="the upstream's, of embedding the texts")
     meta: dict[str, Any]
+
+
+class ListedModel(Answer):
+    """A name that /v1/embeddings or /v1/rerank takes as `model`."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = Field(description="when the server started, Unix seconds")
+    owned_by: str = "tripletd"
+
+
+class ListedModels(Answer):
+    """The names that may be asked for; none where names are the upstream's own."""
+
+    object: Literal["list"] = "list"
+    data: list[ListedModel]
 
 
 class ServedAlias(Answer):

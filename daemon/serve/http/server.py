@@ -17,7 +17,7 @@ import re
 import socket
 import ssl
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
@@ -34,7 +34,16 @@ from daemon.runtime.watchdog import BackgroundThread
 from daemon.serve.http.errors import JSON, RETRY_AFTER_S, Problem
 from daemon.serve.http.guard import Draining
 from daemon.serve.http.limits import RESERVED, HttpLimits, HttpMetrics
-from daemon.telemetry.server import BACKLOG, NOSNIFF, PAGES, ConnectionTable, client_of, has_unread, listen
+from daemon.telemetry.server import (
+    BACKLOG,
+    NOSNIFF,
+    PAGES,
+    ConnectionTable,
+    allow_descriptors,
+    client_of,
+    has_unread,
+    listen,
+)
 
 MOST_PIPELINED = 32
 _ABSOLUTE = re.compile(rb"[a-z][a-z0-9+.-]*://([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
@@ -211,7 +220,7 @@ class LimitedConnection(HttpToolsProtocol):
         elif self.cycle is not None and not self._in_body and not self._head:
             self._is_over = True
             self._metrics.record_turned_away("gave_way")
-            self.transport.close()
+            self._hang_up()
         else:
             self._end("gave_way", self._no_place())
 
@@ -280,7 +289,11 @@ class LimitedConnection(HttpToolsProtocol):
             cycle.disconnected = True  # what would be answered is answered here
         if cycle is None or cycle.response_complete or in_its_body:
             self.transport.write(_raw(problem))
-        self.transport.close()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Close for good: over TLS `close` would wait for the client's farewell, outside of the table."""
+        (self.transport.abort if is_ssl(self.transport) else self.transport.close)()
 
 
 def _gave_way(connection: LimitedConnection | None) -> bool:
@@ -291,7 +304,11 @@ def _gave_way(connection: LimitedConnection | None) -> bool:
 
 
 def _has_news(connection: LimitedConnection) -> bool:
-    return has_unread(connection.transport.get_extra_info("socket").fileno())
+    return _has_unread(connection.transport.get_extra_info("socket"))
+
+
+def _has_unread(connection: socket.socket) -> bool:
+    return connection.fileno() >= 0 and has_unread(connection.fileno())
 
 
 def _raw(problem: Problem) -> bytes:
@@ -311,6 +328,14 @@ _END_S = 5.0  # beyond drain_s: uvicorn looks every 0.1 s whether connections ar
 _AT_ONCE = 64
 """Connections taken in one turn of the loop: each has its descriptor before the table sees it, and a storm of
 them would leave none for files."""
+HANDSHAKES = 64
+"""TLS handshakes under way at once: asyncio takes 256 KiB for each, of a client of whom nothing is known."""
+_HANDSHAKES_AT_ONCE = 8
+"""Begun in one turn of the loop: each takes some six turns, and in a storm is not to give way before."""
+_FAREWELL_S = 1.0
+"""How long the other end of a TLS connection that is closed may take to close it, too."""
+_OWN_PORT = -1
+"""The number of the server's own listening socket, beside those of `accept_from`."""
 
 log = structlog.get_logger("tripletd.http")
 
@@ -324,18 +349,28 @@ _LAST_S = 0.25
 
 
 class _Listening(uvicorn.Server):
-    """uvicorn takes as many connections in one turn as may wait to be taken; here these are two numbers. And
-    it polls for its end ten times a second; here an event wakes it.
+    """uvicorn takes as many connections in one turn as may wait to be taken, and counts no handshakes; here
+    each has its number. And it polls for its end ten times a second; here an event wakes it.
+
+    context: gives that of TLS for each connection, None without it. handshake_s: how long one may take.
     """
 
     _loop: asyncio.AbstractEventLoop | None = None
 
-    def __init__(self, config: uvicorn.Config, handshake_s: float) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        listening: socket.socket,
+        context: Callable[[], ssl.SSLContext] | None,
+        handshake_s: float,
+    ) -> None:
         super().__init__(config)
-        self._handshake_s = handshake_s
+        self._context, self._handshake_s = context, handshake_s
+        self._own = {_OWN_PORT: listening}
         self._wanted: Mapping[int, socket.socket] = {}
         self._taken_from: dict[int, socket.socket] = {}
         self._made = set[asyncio.Task[Any]]()
+        self._handshakes = ConnectionTable[socket.socket]()
 
     def stop(self) -> None:
         """End soon; from any thread."""
@@ -354,7 +389,8 @@ class _Listening(uvicorn.Server):
                 self._loop.call_soon_threadsafe(self._change)
 
     def _change(self) -> None:
-        wanted, loop = {} if self.should_exit else self._wanted, asyncio.get_running_loop()
+        wanted = {} if self.should_exit else {**self._own, **self._wanted}
+        loop = asyncio.get_running_loop()
         for number in self._taken_from.keys() - wanted.keys():
             loop.remove_reader(self._taken_from.pop(number).fileno())
         for number in wanted.keys() - self._taken_from.keys():
@@ -370,8 +406,7 @@ class _Listening(uvicorn.Server):
         """Take what waits, but not all at once. asyncio's own server drops a connection that it has taken
         just before it is closed."""
         try:
-            for _ in range(_AT_ONCE):
-                self._make(listening.accept()[0])
+            self._accept(listening, _AT_ONCE if self._context is None else _HANDSHAKES_AT_ONCE)
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return  # another process took it, or none is left
         except OSError:  # no descriptor is free: others may take it, or this process a little later
@@ -379,22 +414,36 @@ class _Listening(uvicorn.Server):
             loop.remove_reader(listening.fileno())
             loop.call_later(_REST_S, self._read, number)
 
-    def _make(self, connection: socket.socket) -> None:
-        connection.setblocking(False)
-        loop, context = asyncio.get_running_loop(), self.config.ssl
-        handshake_s = None if context is None else self._handshake_s
-        making = loop.create_task(
-            loop.connect_accepted_socket(
-                self._protocol, connection, ssl=context, ssl_handshake_timeout=handshake_s
-            )
-        )
-        self._made.add(making)
-        making.add_done_callback(self._is_made)
+    def _accept(self, listening: socket.socket, most: int) -> None:
+        """Take so many, fewer where no handshake gives way to theirs. Raises OSError when none is left."""
+        for _ in range(most):
+            if len(self._handshakes) >= HANDSHAKES:
+                waits = has_unread(listening.fileno())
+                oldest = self._handshakes.take_waiting(_has_unread) if waits else None
+                if oldest is None:
+                    return
+                with suppress(OSError):  # it has hung up itself
+                    oldest.shutdown(socket.SHUT_RDWR)  # asyncio reads an end, and closes it
+            self._make(*listening.accept())
 
-    def _is_made(self, making: asyncio.Task[Any]) -> None:
+    def _make(self, connection: socket.socket, address: Any) -> None:
+        connection.setblocking(False)
+        loop, of_tls = asyncio.get_running_loop(), dict[str, Any]()
+        if self._context is not None:
+            within = {"ssl_handshake_timeout": self._handshake_s, "ssl_shutdown_timeout": _FAREWELL_S}
+            of_tls = {"ssl": self._context(), **within}
+            self._handshakes.add(connection, client_of(address[0]))
+            self._handshakes.idles(connection)
+        making = loop.create_task(loop.connect_accepted_socket(self._protocol, connection, **of_tls))
+        self._made.add(making)
+        making.add_done_callback(partial(self._is_made, connection))
+
+    def _is_made(self, connection: socket.socket, making: asyncio.Task[Any]) -> None:
         self._made.discard(making)
-        if not making.cancelled():
-            making.exception()  # a client that hung up, or shook no hands, is its own affair
+        self._handshakes.remove(connection)
+        error = None if making.cancelled() else making.exception()
+        if error is not None:  # a client that hung up, or shook no hands, is its own affair
+            error.__traceback__ = None  # its frames would keep the buffers until garbage is collected
 
     def _protocol(self) -> asyncio.Protocol:
         make: Any = self.config.http_protocol_class
@@ -408,11 +457,8 @@ class _Listening(uvicorn.Server):
         those connections."""
         self._change()
         for one in sockets or ():
-            asyncio.get_running_loop().remove_reader(one.fileno())
-            await asyncio.sleep(0)  # what asyncio has taken becomes a connection
             with suppress(OSError):  # none is left
-                for _ in range(BACKLOG):
-                    self._make(one.accept()[0])
+                self._accept(one, BACKLOG)
         if self._made:
             await asyncio.wait(self._made, timeout=_LAST_S)
         await super().shutdown(sockets)
@@ -425,13 +471,8 @@ class _Listening(uvicorn.Server):
                 await asyncio.wait_for(self._ending.wait(), _DATE_S)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        loop = asyncio.get_running_loop()
-        if self.config.ssl is not None:  # asyncio would wait for a minute, uvicorn has no word for it
-            listening = partial(loop.create_server, ssl_handshake_timeout=self._handshake_s)
-            loop.create_server = listening  # type: ignore[method-assign]
-        await super().startup(sockets)
-        for one in sockets or ():
-            one.listen(BACKLOG)
+        """As uvicorn, but asyncio's own server would take connections past the bounds of `_take`."""
+        await super().startup([])
 
 
 class HttpServer(BackgroundThread):
@@ -481,14 +522,17 @@ class HttpServer(BackgroundThread):
             self._listening.close()
 
 
-def serve(app: Starlette, host: str, port: int, context: ssl.SSLContext | None = None) -> HttpServer:
+def serve(
+    app: Starlette, host: str, port: int, context: Callable[[], ssl.SSLContext] | None = None
+) -> HttpServer:
     """Listen and answer for an application of `create_app`, within its limits; port 0 takes any free port.
-    context: of TLS, None without it.
+    context: gives that of TLS for a new connection, None without it.
 
     Raises:
         UserError: the port is taken (69), or the host or port may not be used (78).
     """
     limits: HttpLimits = app.state.limits
+    allow_descriptors(limits.connections + RESERVED + HANDSHAKES, "serve.connections")
     listening = listen(host, port)
     _bridge_logs()
     config = uvicorn.Config(
@@ -502,14 +546,12 @@ def serve(app: Starlette, host: str, port: int, context: ssl.SSLContext | None =
         log_config=None,
         access_log=False,
         proxy_headers=False,
-        backlog=_AT_ONCE,
         server_header=False,
         timeout_keep_alive=int(limits.idle_s) or 1,
         timeout_graceful_shutdown=int(limits.drain_s) or 1,
     )
-    config.load()
-    config.ssl = context  # not one of uvicorn's own making, which could not be loaded again
-    return HttpServer(_Listening(config, limits.head_s), listening, limits.drain_s, app.state.draining)
+    server = _Listening(config, listening, context, limits.head_s)
+    return HttpServer(server, listening, limits.drain_s, app.state.draining)
 
 
 class _Bridge(logging.Handler):

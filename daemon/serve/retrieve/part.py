@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from daemon.replica.view import View
 from daemon.serve.items.snapshot import IndexSnapshot
+from daemon.serve.query import Query, QueryError
 from daemon.serve.retrieve.coverage import NOTHING, Covered
 from learners.block import Block, DenseBlock, Float32s, Int64s
 from learners.forms.bilinear import BilinearForm
@@ -207,6 +208,34 @@ def folded_queries(view: View, queries: Block) -> Float32s:
             roots = inverse_roots(_self_scores(folded, queries))
             folded = np.asarray(folded * roots[:, None], np.float32)
     return folded
+
+
+def answerable(
+    view: View, queries: Sequence[Query], vectors: Sequence[Block | QueryError]
+) -> list[Block | QueryError]:
+    """The mapped vectors of queries, with an error in the place of each that is zero and ranks nothing: every
+    object would have the same score. Under a distance zero is a point like any other; where scores are no
+    inner products, it is one if the form gives it a norm, as kernels of distances do."""
+    return [
+        one if isinstance(one, QueryError) or not _is_zero(one) or _ranks(view, one) else _zero(query)
+        for query, one in zip(queries, vectors, strict=True)
+    ]
+
+
+def _is_zero(one: Block) -> bool:
+    values = one.values if isinstance(one, DenseBlock) else one.values[one.indptr[0] : one.indptr[-1]]
+    return not values.any()
+
+
+def _ranks(view: View, zero: Block) -> bool:
+    return view.by_distance or (view.rescored and bool(view.form.self_scores(zero)[0] > 0))
+
+
+def _zero(query: Query) -> QueryError:
+    field = next((name for name in ("id", "x", "views") if getattr(query, name) is not None), "")
+    message = "the vector of this object is zero" if field == "id" else "the vector is zero"
+    remedy = "ask by another one: under this similarity nothing is nearer to zero than anything else"
+    return QueryError("zero_query", f"{message}, so no object is nearest to it", field, remedy)
 
 
 def own_scores(view: View, folded: Float32s, queries: Block) -> Float32s:

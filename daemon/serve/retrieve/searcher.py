@@ -26,7 +26,15 @@ from daemon.serve.query import OWN, VERSION_0, Answers, KeyChoice, Query, QueryE
 from daemon.serve.retrieve.explaining import Explainer, Searched
 from daemon.serve.retrieve.finding import Finder, Rescoring, lowered
 from daemon.serve.retrieve.norms import GraphSearch, Preparer
-from daemon.serve.retrieve.part import QUERIES, GuardResult, Norms, ReadySnapshot, folded_queries, own_scores
+from daemon.serve.retrieve.part import (
+    QUERIES,
+    GuardResult,
+    Norms,
+    ReadySnapshot,
+    answerable,
+    folded_queries,
+    own_scores,
+)
 from daemon.versions.forms import KeyedForm
 from daemon.versions.key_verdicts import KeyVerdicts
 from learners.block import Block, concatenate
@@ -166,9 +174,9 @@ class Searcher:
     nowhere. `prepare`, `warm` and `sample` are the hooks of every replica (`Hooks`): `prepare` computes the
     norms of all items off the path, `warm` searches once.
 
-    A view is searched in the newest snapshot when its norms cover it, else in the one they were made for: a
-    removal counts at once, a new object once `prepare` has run again. `prepare` keeps what `view.prepared`
-    holds of the same form, so that it then computes the norms of new objects alone.
+    A view is searched in the newest snapshot when its norms cover it, else in the one they were made for,
+    less what was removed since: a removal counts at once, a new object once `prepare` has run again.
+    `prepare` keeps what `view.prepared` holds of the same form, and then makes norms of new objects alone.
     """
 
     def __init__(
@@ -243,11 +251,12 @@ class Searcher:
     ) -> Answers:
         """The same for a view at hand, such as that of any version; prepares it on the spot if need be."""
         norms, newest = self._norms(view), self._snapshot()
-        snapshot = newest if norms.cover(newest) else norms.snapshot
+        snapshot = newest if norms.cover(newest) else _less_the_dead(norms.snapshot, newest)
         if snapshot.map_id != view.map_id:
             remedy = "ask again shortly; else start `tripletd serve` again"
             raise QueryError("other_map", "the items were mapped for another model", "", remedy, NOT_YET)
-        asked = _Asked(queries, self._lookup(queries, snapshot, view.queries))
+        vectors = answerable(view, queries, self._lookup(queries, snapshot, view.queries))
+        asked = _Asked(queries, vectors)
         if self._sampling:
             self._asked.extend(one for one in asked.vectors if not isinstance(one, QueryError))
         groups = _places_by_key(queries)
@@ -262,6 +271,9 @@ class Searcher:
                 found |= zip(places, mine, strict=True)
             ordered = [found[place] for place in range(len(queries))]
         results, exact = [one[0] for one in ordered], [one[1] for one in ordered]
+        if snapshot is not newest and (gone := _gone(results, newest)):
+            again = [replace(query, exclude=query.exclude | gone) for query in queries]
+            return self.search_view(view, again, between)
         by, recalls = [one[2] for one in ordered], [one[3] for one in ordered]
         return Answers(view.model, results, view.formed, exact, by, recall=recalls)
 
@@ -322,6 +334,19 @@ class _Asked:
 _Found: TypeAlias = tuple[Sequence[ScoredId] | QueryError, bool, KeyChoice | None, float | None]
 """Hits or why there are none, whether no object was passed over, which model answered, and the recall that is
 estimated where a graph was asked."""
+
+
+def _less_the_dead(snapshot: IndexSnapshot, newest: IndexSnapshot) -> IndexSnapshot:
+    """An older snapshot whose parts lack what died in them since, as far as these parts are still there."""
+    now = {part.serial: part for part in newest.parts}
+    return replace(snapshot, parts=tuple(now.get(part.serial, part) for part in snapshot.parts))
+
+
+def _gone(results: Sequence[Sequence[ScoredId] | QueryError], newest: IndexSnapshot) -> frozenset[str]:
+    """Hits that are removed, found in parts that were merged since or are dead altogether."""
+    names = sorted({hit.id for one in results if not isinstance(one, QueryError) for hit in one})
+    rows = newest.find_many(names)[1]
+    return frozenset(name for name, row in zip(names, rows.tolist(), strict=True) if row < 0)
 
 
 def _places_by_key(queries: Sequence[Query]) -> dict[str | None, list[int]]:

@@ -7,6 +7,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from daemon.cli import main
+from daemon.client.asking import AskClient, NotAnsweredError
 from daemon.exits import EX_CONFIG, EX_OK
 from daemon.serve.text_model import TextModel
 from tests.daemon.serve.test_role import PATIENCE_S, Place, Role
@@ -36,7 +38,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 @pytest.fixture(scope="module")
 def role(place: Place) -> Iterator[Role]:
     """Its upstream knows the objects of the catalog by their ids."""
-    with embedding(lambda text: place.rows[int(text[1:])].tolist()) as upstream:
+
+    def vector(text: str) -> list[float]:
+        rows: list[float] = place.rows[int(text[1:])].tolist()
+        return [0.0 * one for one in rows] if text.startswith("z") else rows
+
+    with embedding(vector) as upstream:
         settings = (
             f'[embeddings]\nupstream = "{upstream.url}"\nkey_env = "{VARIABLE}"\nmodels.shop = "texts"\n'
         )
@@ -81,6 +88,30 @@ def test_documents_have_the_scores_of_v1_similar(role: Role) -> None:
         assert [ids[one["index"]] for one in answer["results"]] == [one["id"] for one in served]
         scores = [one["relevance_score"] for one in answer["results"]]
         assert scores == pytest.approx([one["score"] for one in served], abs=1e-5)
+
+
+def test_nobody_asks_with_zeros(role: Role) -> None:
+    zero: list[float] = [0.0] * 6
+    refused = [
+        ask(role, "/v1/similar", x=zero),
+        ask(role, "/v1/similar", x=zero, filter={"include": ["o1"]}),
+        ask(role, "/v1/embeddings", model="shop-query", input=["o3", "z3"]),
+        ask(role, "/v1/rerank", model="shop", query="z3", documents=["o1"]),
+        ask(role, "/v2/rerank", model="shop", query="z3", documents=[{"id": "o1"}]),
+    ]
+    for status, answer, _ in refused:
+        assert (status, answer["error"]["code"]) == (422, "zero_query"), answer
+    for path, more in (("/v1/similar/batch", {}), ("/v1/fold", {"mode": "folded"})):
+        status, answer, _ = ask(role, path, queries=[{"x": zero}, {"id": "o3"}], **more)
+        entries = answer["answers" if not more else "vectors"]
+        assert (status, entries[0]["error"]["code"]) == (200, "zero_query")
+        assert entries[1].get("error") is None
+    with closing(AskClient(role.url())) as client, pytest.raises(NotAnsweredError, match="is zero"):
+        client.similar(zero)
+    assert ask(role, "/v1/embed", objects=[{"x": zero}])[1]["vectors"][0].get("error") is None
+    assert ask(role, "/v1/embeddings", model="shop-doc", input="z3")[0] == 200
+    ranked = ask(role, "/v1/rerank", model="shop", query="o3", documents=["z1", "o3"])[1]["results"]
+    assert [(one["index"], one["relevance_score"]) for one in ranked][1] == (0, 0.0)
 
 
 def test_a_vector_of_another_size_names_the_view_and_the_model(role: Role) -> None:

@@ -30,7 +30,10 @@ class Contract:
         """Assert that this may be answered to that; where nothing is described, that it is an error."""
         place = f"{method} {target[:80]} -> {status}"
         path = target.partition("?")[0]
-        operation = self.document["paths"].get(path, {}).get(method.lower())
+        paths = self.document["paths"]
+        if path not in paths and path.startswith("/v1/models/"):
+            path = "/v1/models/{model}"
+        operation = paths.get(path, {}).get(method.lower())
         kind = headers["content-type"].partition(";")[0]
         if operation is None:
             assert status >= 400, f"{place}: not described"

@@ -148,6 +148,53 @@ def test_models_that_are_not_there_are_refused_without_asking(
     assert not asked.asked
 
 
+def test_who_asks_for_another_model_is_told_which_there_are(server: Served) -> None:
+    for path, there in (("/v1/embeddings", "are shop-query, shop-doc"), ("/v2/rerank", "is shop")):
+        body = {"input": "a"} if path == "/v1/embeddings" else {"query": "a", "documents": ["b"]}
+        status, answer, _ = ask(server, path, model="gpt", **body)
+        assert (status, answer["error"]["code"]) == (404, "unknown_model")
+        assert answer["error"]["message"] == f"there is no such model here; there {there}"
+    with pytest.raises(Problem, match=r"are a-query, .*, e-doc and those of 2 more"):
+        asked_model("x", dict.fromkeys("abcdefg", "m"), None)
+
+
+def test_models_are_listed_as_openai_has_it_and_each_can_be_asked_for(server: Served) -> None:
+    import openai
+
+    with openai.OpenAI(api_key="unused", base_url=f"http://{HOST}:{server.port}/v1") as client:
+        listed = client.models.list().data
+        names = [one.id for one in listed]
+        assert names == ["shop-query", "shop-query@stable", "shop-query@latest", "shop-doc", "shop"]
+        assert [client.models.retrieve(name) for name in names] == listed
+        assert {(one.object, one.owned_by) for one in listed} == {("model", "tripletd")}
+        for name in names[:-1]:
+            assert client.embeddings.create(model=name, input="a").data
+        with pytest.raises(openai.NotFoundError, match="there are shop-query, shop-doc"):
+            client.models.retrieve("gpt")
+    assert server.ask("POST", "/v1/models", b"")[0] == 405
+
+
+def test_names_of_the_upstream_cannot_be_listed_and_are_known(upstream: Embedder) -> None:
+    with running(embedding=settings(upstream)) as served:
+        assert served.ask("GET", "/v1/models")[1] == {"object": "list", "data": []}
+        assert (
+            served.ask("GET", "/v1/models/org/model-v3-query@latest")[1]["id"] == "org/model-v3-query@latest"
+        )
+        for name in ("org/model-v3", "m-query@nobody"):
+            assert served.ask("GET", f"/v1/models/{name}")[0] == 404
+    with running(models=MODELS) as served:
+        assert served.ask("GET", "/v1/models")[1]["data"] == []
+        assert served.ask("GET", "/v1/models/shop-query")[1]["error"]["code"] == "not_configured"
+
+
+def test_both_versions_of_a_rerank_give_one_order(server: Served, asked: Embedder) -> None:
+    body = {"model": "shop@stable", "query": "q", "documents": ["aa", "bb", "cc"], "top_n": 2}
+    first, second = ask(server, "/v1/rerank", **body), ask(server, "/v2/rerank", **body, max_tokens_per_doc=4)
+    assert (first[0], second[0]) == (200, 200)
+    assert first[1]["results"] == second[1]["results"]
+    assert [one[1]["meta"]["api_version"]["version"] for one in (first, second)] == ["1", "2"]
+
+
 def test_without_a_table_the_names_are_those_of_the_upstream() -> None:
     assert asked_model("text-3-small-query@latest", {}, None).name == "text-3-small"
     assert asked_model("text-3-small", {}, "query").alias is None

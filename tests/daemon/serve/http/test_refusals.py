@@ -188,7 +188,7 @@ def test_bad_parameters_are_named(served: Served, query: str, status: int, field
         "/v1/%00",
         "/v1/page/..%2f..%2fetc%2fpasswd",
         "//etc/passwd",
-        "/v1/models/promote/../gc",
+        "/v2/models/promote/../gc",
         "/v1/SIMILAR",
         pytest.param("/" + "a" * 20_000, id="long"),
     ],
@@ -196,6 +196,12 @@ def test_bad_parameters_are_named(served: Served, query: str, status: int, field
 def test_a_path_leads_nowhere_but_to_a_route(served: Served, path: str) -> None:
     status, answer, _ = served.ask("GET", path)
     assert (status, answer["error"]["code"], answer["error"]["field"]) == (404, "not_found", "path")
+
+
+def test_what_follows_models_is_the_name_of_one_and_no_path(served: Served) -> None:
+    status, answer, _ = served.ask("GET", "/v1/models/promote/../gc")
+    assert (status, answer["error"]["code"]) == (404, "not_configured")
+    assert served.ask("POST", "/v1/models/promote/../gc", b"{}")[0] == 405
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import select
 import socket
 import ssl
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,16 @@ from daemon.exits import EX_CONFIG, UserError
 from daemon.look.live import role_status
 from daemon.runtime.doors import Gate, ReloadedTls, TlsFiles, TokenFile, add_token, client_context
 from daemon.serve.http import Writes
+from daemon.serve.http.limits import RESERVED
+from daemon.serve.http.server import HANDSHAKES
 from daemon.serve.writes.queue import WriteMetrics, WriteQueue
 from daemon.telemetry import Health, serve_http
 from daemon.telemetry.metrics import add_build_info
+from daemon.telemetry.server import MOST_CONNECTIONS
+from tests.daemon.serve.http.clients import SMALL
 from tests.daemon.serve.http.test_writes import Kept
 from tests.daemon.serve.http.toy import HOST, read_all, running
+from tests.harness.waiting import until
 
 
 class Files:
@@ -71,7 +77,7 @@ def port_of(request: pytest.FixtureRequest) -> Iterator[object]:
     """Opens a port of this kind with a context."""
     opened = []
 
-    def opening(context: ssl.SSLContext, gate: Gate | None = None) -> int:
+    def opening(context: Callable[[], ssl.SSLContext], gate: Gate | None = None) -> int:
         if request.param == "serve":
             manager = running(context=context, gate=gate)
             served = manager.__enter__()
@@ -196,6 +202,95 @@ def test_an_authority_of_clients_that_is_taken_out_counts_no_more(
     assert get(port, contexts[1])[0] == 200
     with pytest.raises((ssl.SSLError, OSError, http.client.HTTPException)):
         get(port, contexts[0])
+
+
+def resumed(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None) -> ssl.SSLSession | None:
+    """The session of a connection that is answered 200 and would go on with another one. Raises OSError."""
+    with (
+        socket.create_connection((HOST, port), timeout=30) as plain,
+        context.wrap_socket(plain, server_hostname="localhost", session=session) as connection,
+    ):
+        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert b" 200 " in read_all(connection)
+        return connection.session
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_session_of_an_authority_that_was_taken_out_is_not_resumed(
+    files: Files, port_of: object, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    former, authority = trustme.CA(), tmp_path / "clients.pem"
+    former.cert_pem.write_to_path(str(authority))
+    tls = ReloadedTls(files.files(str(authority)))
+    port = port_of(tls.context)  # type: ignore[operator]
+    context = files.trusting()
+    context.minimum_version = context.maximum_version = version
+    former.issue_cert("shop@example.org").configure_cert(context)
+    session = resumed(port, context, None)
+    assert session is None or not session.has_ticket
+    trustme.CA().cert_pem.write_to_path(str(authority))
+    tls.reload()
+    with pytest.raises((OSError, AssertionError)):
+        resumed(port, context, session)
+
+
+def test_half_handshakes_have_few_places_and_the_oldest_of_the_client_with_most_give_way(
+    files: Files, port_of: object
+) -> None:
+    assert HANDSHAKES == MOST_CONNECTIONS == 64
+    port = port_of(ReloadedTls(files.files()).context)  # type: ignore[operator]
+    with ExitStack() as held:
+        shop = held.enter_context(socket.create_connection((HOST, port), 30, ("127.0.0.2", 0)))
+        shop.sendall(b"\x16\x03\x01\x00\xc8\x01\x00")
+        crowd = []
+        for _ in range(3 * HANDSHAKES):
+            one = held.enter_context(socket.create_connection((HOST, port), timeout=30))
+            with suppress(OSError):
+                one.sendall(b"\x16\x03\x01\x00\xc8\x01\x00")
+            crowd.append(one)
+            if len(crowd) % HANDSHAKES == 0:
+                assert get(port, files.trusting())[0] == 200
+        until(lambda: sum(map(hung_up, crowd)) >= 2 * HANDSHAKES)
+        assert not hung_up(crowd[-1])
+        assert not hung_up(shop), "it belongs to a client that has a single one"
+
+
+def hung_up(connection: socket.socket) -> bool:
+    looking = select.poll()
+    looking.register(connection, select.POLLRDHUP)
+    return bool(looking.poll(0))
+
+
+def test_a_connection_that_gives_way_is_gone_at_once(files: Files) -> None:
+    """A client that never answers the end of TLS would hold its buffers for half a minute."""
+    with ExitStack() as held:
+        served = held.enter_context(running(SMALL, context=ReloadedTls(files.files()).context))
+        crowd = []
+        for _ in range(SMALL.connections + RESERVED + 1):
+            plain = held.enter_context(socket.create_connection((HOST, served.port), timeout=30))
+            files.trusting().wrap_socket(plain.dup(), server_hostname="localhost").detach()
+            crowd.append(plain)
+        until(lambda: hung_up(crowd[0]), seconds=15.0)
+        assert not hung_up(crowd[-1])
+
+
+def test_a_handshake_whose_bytes_drip_ends(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daemon.telemetry.server._REQUEST_TIMEOUT_S", 0.5)
+    registry, ended = CollectorRegistry(), threading.Event()
+    add_build_info(registry, "up")
+    with (
+        closing(
+            serve_http(registry, Health(), HOST, 0, context=ReloadedTls(files.files()).context)
+        ) as server,
+        socket.create_connection((HOST, server.port), timeout=30) as client,
+    ):
+        client.sendall(b"\x16\x03\x01\x3f\x00\x01")
+        for _ in range(100):  # a byte every tenth of a second
+            if hung_up(client):
+                return
+            client.sendall(b"\0")
+            ended.wait(0.1)
+    pytest.fail("each byte gave it more time")
 
 
 def test_metrics_and_status_need_a_token_where_there_are_tokens(

@@ -254,7 +254,7 @@ def running(
     embedding: UpstreamSettings | LocalModel | None = None,
     models: Mapping[str, str] | None = None,
     gate: Gate | None = None,
-    context: ssl.SSLContext | None = None,
+    context: Callable[[], ssl.SSLContext] | None = None,
 ) -> Iterator[Served]:
     """A server on a free port; `store` and `searching` in the places of the toys."""
     toy, toy_store, watched = ToySearcher(), ToyStore(), Watched()

@@ -176,14 +176,15 @@ def test_features_are_asked_for_as_objects_are() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_has_no_norm_scores_zero(kind: str) -> None:
+def test_what_has_no_norm_scores_zero_and_cannot_ask(kind: str) -> None:
     items = Items(kind)
     values = rows(np.random.default_rng(0), 4, DIM, 1.0)
     values[1] = 0
     items.put(["a", "zero", "b", "c"], values)
     searcher, _ = searcher_of(items, view_of(learned(8)))
     of_zero, of_a = searcher.search("latest", [Query(id="zero", k=3), Query(id="a", k=3)]).results
-    assert of_zero == [ScoredId("a", 0.0), ScoredId("b", 0.0), ScoredId("c", 0.0)]
+    assert isinstance(of_zero, QueryError)
+    assert (of_zero.code, of_zero.status, of_zero.field) == ("zero_query", 422, "id")
     assert not isinstance(of_a, QueryError)
     assert {hit.id: hit.score for hit in of_a}["zero"] == 0
 
