@@ -13,6 +13,7 @@ from streams.event import Column, DenseColumn, SpaceSpec, SparseColumn
 from streams.objects.catalog_file import FORMAT, Arrays, map_arrays, map_catalog, texts_of
 from streams.objects.columns import ObjectColumns, SparsePair, VectorColumns, listed, single_view
 from streams.objects.rows import BATCH_ROWS, CatalogError, ObjectRows
+from streams.text_files import read_text
 
 _IDS_ENDINGS = ("{}.ids.txt", "{}.ids.npy", "ids.txt", "ids.npy")
 _IDS = "ids"
@@ -90,9 +91,9 @@ class ArrayReader:
             (found,) = load_arrays(ids).values()
             return id_texts(found, ids), ids
         try:
-            return ids.read_text(encoding="utf-8-sig").splitlines(), ids
-        except UnicodeDecodeError as error:
-            raise CatalogError(f"{ids}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+            return read_text(ids).splitlines(), ids
+        except ValueError as error:
+            raise CatalogError(f"{ids}: {error}") from None
 
 
 def ids_file_of(path: Path) -> Path | None:

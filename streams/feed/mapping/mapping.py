@@ -17,6 +17,7 @@ from typing import Any
 
 from streams.feed.items import FeedError
 from streams.feed.mapping.paths import ColumnPath, parse_path
+from streams.text_files import read_text
 
 IMPRESSIONS, SHOWN, EVENTS, TRIPLETS = ROWS = ("impressions", "shown", "events", "triplets")
 """What a row can be."""
@@ -132,9 +133,9 @@ def load_mapping(given: str) -> ClickLogMapping:
     if not given.endswith(".toml"):
         return read_mapping(recipe_text(given), given)
     try:
-        text = Path(given).read_text(encoding="utf-8")
+        text = read_text(Path(given))
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or "it is not UTF-8"
+        said = getattr(error, "strerror", None) or error
         raise FeedError(f"the mapping {given} cannot be read: {said}", "correct --mapping") from None
     return read_mapping(text, given)
 
