@@ -100,9 +100,9 @@ class Table:
         self._countable = not suffix.startswith((".csv", ".tsv"))
         with self._errors():
             self._dataset = _open(place, suffix, text, numbers, words_are_null)
-        self._schema = self._dataset.schema
-        self.columns: tuple[str, ...] = tuple(self._schema.names)
-        """The names of its columns, in their order."""
+            self._schema = self._dataset.schema
+            self.columns: tuple[str, ...] = tuple(self._schema.names)
+            """The names of its columns, in their order."""
 
     def rows(self) -> int | None:
         """How many rows it has; None for CSV, which would have to be read for it."""

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
+"""No longer line is held in memory."""
 
 MARK = b"\xef\xbb\xbf"
 
@@ -30,3 +35,20 @@ def utf8_text(data: bytes) -> str:
 def read_text(path: Path) -> str:
     """The text of a file, as `utf8_text`. Raises OSError too."""
     return utf8_text(path.read_bytes())
+
+
+def numbered_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The lines of text that are not blank, with their numbers from 1, without a mark.
+
+    Raises ValueError with the remedy: for another encoding, and for a line longer than MAX_LINE_BYTES.
+    """
+    number, start = 0, file.read(4)
+    file.seek(mark_length(start) if start else 0)
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            raise ValueError(
+                f"line {number} is longer than {MAX_LINE_BYTES:,} bytes; write an object per line"
+            )
+        if not line.isspace():
+            yield number, line

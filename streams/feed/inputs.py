@@ -16,21 +16,22 @@ from typing import Any, cast
 
 import zstandard
 
+from streams import text_files
 from streams.feed.items import FeedError
 from streams.text_files import mark_length
 
 STDIN = "-"
 
-MAX_LINE_BYTES = 16 * 1024 * 1024
+MAX_LINE_BYTES = text_files.MAX_LINE_BYTES
 """A longer line is dropped as malformed instead of being held in memory."""
 
 WINDOW_BYTES = 64 << 20
 """Of what came before, as much as inflating may look back at: `xz -9` does; zstd beyond its level 19 and
 `--long` may look back further, and are refused."""
 
-PIECE_BYTES = 1 << 10
-"""Compressed bytes that are inflated together: of these zstd makes at most 32 MB (4 bytes stand for a block
-of 128 KiB), xz less."""
+PIECE_BYTES = 1 << 8
+"""Compressed bytes that are inflated together: of these zstd makes at most 8 MB (4 bytes stand for a block of
+128 KiB), xz less."""
 
 BUFFER_BYTES = 1 << 16
 

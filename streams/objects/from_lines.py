@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from streams.objects.json_vectors import (
     read_vector,
 )
 from streams.objects.rows import BATCH_ROWS, CatalogError, ObjectRows, cut, packed_display, tags_of
+from streams.text_files import numbered_lines
 
 SHOWN = ("title", "text", "image", "tags")
 """What a line says of an object to people."""
@@ -52,12 +53,17 @@ class LineReader:
         """The objects in the order of the lines. Raises CatalogError naming file and line."""
         some = False
         with self._path.open("rb") as file:
-            lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
-            for rows in object_rows(lines, self._read, lambda number: f"{self._path}, line {number}"):
+            for rows in object_rows(self._lines(file), self._read, lambda at: f"{self._path}, line {at}"):
                 some = True
                 yield rows
         if not some:
             raise CatalogError(f"{self._path}: no objects; write one JSON object per line")
+
+    def _lines(self, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+        try:
+            yield from numbered_lines(file)
+        except ValueError as error:
+            raise CatalogError(f"{self._path}: {error}") from None
 
     def _read(self, line: bytes) -> DocumentRead:
         return self._reading(read_json(line))
