@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -23,13 +23,6 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", metavar="", help="Serve the page, also afterwards.")
     ] = False,
-    index: Annotated[
-        Literal["pgvector"] | None,
-        typer.Option(
-            metavar="pgvector",
-            help="Ask a PostgreSQL of its own, too: the same SQL, before and after.",
-        ),
-    ] = None,
 ) -> int:
     """Learn from simulated clicks over real photos, and show what it changed."""
     from rich.console import Console
@@ -41,10 +34,6 @@ def demo(
     from daemon.demo.run import DemoRun, ended_by_sigterm, write_settings
     from daemon.demo.screen import Screen, introduction, reopening
 
-    if index is not None:
-        from daemon.demo.postgres import require_postgres
-
-        require_postgres()
     _prepare(out)
     notes, results = Console(stderr=True, highlight=False), Console(highlight=False)
     notes.print(introduction(out))
@@ -65,12 +54,6 @@ def demo(
             look, reporter = run.look(), Reporter(load_config(settings), run.versions, pack)
             report = reporter.report(look, TIME_LIMIT if run.out_of_time else ALL_LEARNED)
             print_report(report, reporter.write(look.curves, report, out), results)
-            if index is not None:
-                from daemon.demo.postgres import FOLDER, database, print_store
-
-                notes.print("\nThe photos go into PostgreSQL ...")
-                with database(out.resolve() / FOLDER) as server:
-                    print_store(reporter.ask_postgres(report.best_version, server.get_uri()), out, results)
             if keep:
                 stay(ports.url, serving["serve"], out / "serve.log", notes)
             else:

@@ -53,12 +53,12 @@ def judge(
     json_: JsonOption = False,
 ) -> int:
     """Judge versions on the same held-out lists, and say which differ from the best; writes no verdict."""
-    from daemon.backfill.pool import Workers
     from daemon.judging.run import HistoryOfLists, judge_versions
     from daemon.judging.samples import compare
     from daemon.judging.versions import COMPARED, default_measure
     from daemon.models.decide import number_of
     from daemon.runtime.logs import configure
+    from daemon.work_pool import Workers
 
     effective = load(config, set_)
     require_format(format_)

@@ -77,7 +77,6 @@ def sweep(
 
     A run that was ended, whatever ended it, goes on with the same command; finished settings are kept.
     """
-    from daemon.backfill.pool import Workers
     from daemon.feed import stderr_console
     from daemon.judging.versions import COMPARED, default_measure
     from daemon.runtime.logs import configure
@@ -86,6 +85,7 @@ def sweep(
     from daemon.sweep.run import sweep as run
     from daemon.sweep.settings import check_base, trials_of
     from daemon.sweep.table import lines_of, rows_of
+    from daemon.work_pool import Workers
 
     require_format(format_)
     require_known("--by", by, COMPARED)

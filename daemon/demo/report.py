@@ -16,17 +16,14 @@ from rich.console import Console
 from rich.table import Table
 
 from checkpoints import VersionStore
-from daemon.catalogs import as_blocks
 from daemon.config import Config
 from daemon.demo.pack_files import Pack, load_thumbnails
-from daemon.demo.postgres import AskedStore, Photos, PhotoTable, ask_store
 from daemon.demo.run import MIN_DELTA, PATIENCE, DemoProgress
 from daemon.look.charts import save_picture
 from daemon.look.curves import LOSS, Curves
 from daemon.look.overview import events_of
 from daemon.validate.decide import STOP_PATIENCE
 from daemon.validate.scorer import MappedObjects, Scorer
-from daemon.versions.algorithms import map_of
 from daemon.versions.restore import read_map, serving_form
 from learners.measures import judge_by_labels
 from streams.event import ObjectRef
@@ -226,16 +223,6 @@ class Reporter:
             self._rows(report.best_version), title, f"version {report.best_version} (learned)", sheet
         )
         return [path for path in (figures, curve, sheet) if path.exists()]
-
-    def ask_postgres(self, number: int, address: str) -> AskedStore:
-        """What a database finds for the held-out queries, by their own vectors and folded by a version."""
-        version = self._versions.load(number)
-        form = serving_form(self._versions, version, self._config.serving)
-        mapped, pack = self._objects.catalog, self._pack
-        assert mapped is not None
-        views = as_blocks(pack.catalog.views)
-        photos = Photos(pack.catalog.ids, pack.labels, views, mapped, map_of(version))
-        return ask_store(PhotoTable(address, photos), photos, form, self.holdout_rows())
 
     def _rows(self, best: int) -> list[Neighbours]:
         labels, thumbnails = self._pack.labels, load_thumbnails()

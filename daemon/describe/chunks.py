@@ -56,10 +56,20 @@ def do_chunk(chunk: RawChunk) -> int:
     """
     from threadpoolctl import threadpool_limits
 
+    one_thread_for_opencv()
     with threadpool_limits(1):
         arrays, refused = _done(chunk)
     write_file(Path(chunk.into), lambda file: np.savez(file, allow_pickle=False, **arrays))
     return refused
+
+
+def one_thread_for_opencv() -> None:
+    """OpenCV, where it is installed, starts a thread per core unless told otherwise."""
+    try:
+        import cv2
+    except ImportError:
+        return
+    cv2.setNumThreads(1)
 
 
 def _done(chunk: RawChunk) -> tuple[Arrays, int]:

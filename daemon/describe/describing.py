@@ -21,12 +21,12 @@ from daemon.describe.codebooks import Floats, TooFewVectors, fit_codebook
 from daemon.describe.fit import FORMAT, DescriberFit
 from daemon.describe.merge import PartFile, add_parts, frequencies
 from daemon.describe.pictures import LONGEST
-from daemon.describe.pool import done_by
 from daemon.describe.run_folder import DescribedFiles, remove_run, run_folder, settings_text, write_file
 from daemon.describe.sources import PhotoList, RawObject, RawSource
 from daemon.describe.texts import add_counts, chosen_words
 from daemon.describe.views import OF_PHOTOS, TERMS, TEXT, VIEWS, codebook_sizes
 from daemon.exits import EX_DATAERR, EX_UNAVAILABLE, EX_USAGE, UserError
+from daemon.work_pool import Workers, done_by
 from streams.event import SpaceSpec, ViewSpec
 from streams.items import Display
 from streams.objects.catalog_file import DEFAULT_SPACE, CatalogWriter
@@ -262,17 +262,17 @@ class _Run:
         path = self._folder / f"fit-{sha256(encoded).hexdigest()[:16]}.safetensors"
         if not path.exists():
             write_file(path, lambda file: file.write(encoded))
-        done, total, waiting = 0, source.count(), 0
-        for part in self._parts(fit, source, work):
-            done, waiting = (done + len(part.objects), waiting) if part.path.exists() else (done, waiting + 1)
+        total, parts = source.count(), self._parts(fit, source, work)
+        done = sum(len(part.objects) for part in parts if part.path.exists())
         self._tell(stage, done, total)
         pieces = (
             RawChunk(work, part.objects, str(part.path), str(path), quota, self._settings.model)
             for part in self._parts(fit, source, work)
             if not part.path.exists()
         )
-        workers = min(self._settings.workers, max(1, waiting))
-        for piece, refused in done_by(workers, do_chunk, pieces):
+        for piece, refused in done_by(Workers(self._settings.workers), do_chunk, pieces):
+            if isinstance(refused, UserError):
+                raise refused
             done += len(piece.objects)
             self._tell(stage, done, total)
             if refused and self._settings.strict:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from checkpoints import VersionStore
 from daemon.backfill.plan import begins
-from daemon.backfill.pool import Workers, done_by
 from daemon.backfill.run import BackfillJob, recipe_of
 from daemon.backfill.sources import units_of
 from daemon.catalogs import learner_catalog
@@ -21,6 +20,7 @@ from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
 from daemon.judging.lists import encode_lists, lists_of_history, lists_of_topic
 from daemon.judging.versions import JudgedVersion, JudgeTask, judge_version
 from daemon.versions.restore import queries_of
+from daemon.work_pool import Workers, done_by
 from streams.errors import TopicMissing
 from streams.event import Impression
 

@@ -17,7 +17,6 @@ from xxhash import xxh3_128
 
 from daemon.backfill.cluster import Limits
 from daemon.backfill.plan import Recipe, Unit, begins
-from daemon.backfill.pool import Workers, done_by
 from daemon.backfill.run import BackfillJob, recipe_of
 from daemon.backfill.sources import units_of
 from daemon.catalogs import FOLDER, learner_catalog
@@ -34,6 +33,7 @@ from daemon.sweep.results import (
     refuse_other,
 )
 from daemon.sweep.settings import Trial, grouped
+from daemon.work_pool import Workers, done_by
 
 TOGETHER = 8
 """Settings that a worker learns side by side: of reading, which they share, an eighth is left to each."""

@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 
 from daemon.backfill.cluster import Limits
-from daemon.backfill.pool import Workers
 from daemon.backfill.run import BackfillJob, BackfillReport, backfill
 from daemon.config import Config, load_config
 from daemon.judging.run import HistoryOfLists, judge_versions
@@ -21,6 +20,7 @@ from daemon.sweep.grid import grid_of_options, settings_of
 from daemon.sweep.run import SweepJob, SweepReport, sweep
 from daemon.sweep.settings import trials_of
 from daemon.versions.storage import open_store
+from daemon.work_pool import Workers
 from tests.benchmarks.backfill import FOLDER, write_history
 from tests.benchmarks.harness import Figure, ratio_figure
 

@@ -23,10 +23,10 @@ from scipy import sparse
 from daemon.demo.pack_files import load_pack
 from daemon.describe import five, whole
 from daemon.describe.blocks import describe_blocks
+from daemon.describe.chunks import one_thread_for_opencv
 from daemon.describe.codebooks import nearest
 from daemon.describe.pictures import decoded, resized
 from daemon.describe.points import sift, surf
-from daemon.describe.pool import quiet_libraries
 from daemon.describe.sources import find_photos, read_photo
 from daemon.describe.views import FIVE, NINE, VIEWS
 from streams.catalog import load_catalog
@@ -77,7 +77,7 @@ def retrieval(path: Path) -> list[tuple[str, float, float, float]]:
 
 def speed(source: Path) -> list[tuple[str, float]]:
     """(what, milliseconds of a core for a photo)."""
-    quiet_libraries()
+    one_thread_for_opencv()
     found = find_photos(source)
     bodies = [read_photo(one) for one in found[:: max(1, len(found) // PHOTOS)]]
     draw = np.random.default_rng(0)

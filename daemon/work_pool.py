@@ -1,4 +1,4 @@
-"""Pieces of work done side by side: in this process, by processes of this machine, or on Ray.
+"""Work done in pieces side by side: in this process, by processes of this machine, or on Ray.
 
 A worker that is gone costs its pieces, which are done again: a piece has to be safe to be done twice. Workers
 end with the process that started them.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from daemon.backfill.cluster import lost, ray_module, ray_running
@@ -23,6 +24,8 @@ R = TypeVar("R")
 
 ATTEMPTS = 5
 """How often in a row, without a piece done between, workers may be lost."""
+AHEAD = 2
+"""Pieces for each process that are waiting or under way at a time."""
 LOOK_UP_S = 0.5
 """A stop that comes just before a thread begins to wait is seen by Python only when the wait ends."""
 
@@ -40,22 +43,26 @@ class Workers:
 def done_by(
     workers: Workers,
     work: Callable[[T], R],
-    pieces: Sequence[T],
+    pieces: Iterable[T],
     note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[T, R | UserError]]:
     """Each piece with what `work`, a function of a module, made of it, in the order in which they are done.
 
-    An error that the user can put right comes in its place, and any other ends everything. note: hears of
-    workers that are lost. Raises UserError where that happens again and again, and where there is no Ray.
+    Pieces are drawn as workers become free. An error that the user can put right comes in its place, and any
+    other ends everything. note: hears of workers that are lost. Raises UserError where that happens again and
+    again, and where there is no Ray.
     """
+    coming = enumerate(pieces)
     if workers.address is not None:
         with ray_running(workers.address, workers.count):
-            yield from _on_ray(workers, work, pieces, note)
-    elif workers.count == 1 or len(pieces) <= 1:
-        for piece in pieces:
+            yield from _on_ray(workers, work, coming, note)
+        return
+    left = dict(islice(coming, AHEAD * workers.count))
+    if workers.count == 1 or len(left) <= 1:
+        for _, piece in chain(left.items(), coming):
             yield piece, _outcome(work, piece)
     else:
-        yield from _by_processes(workers, work, pieces, note)
+        yield from _by_processes(workers, work, left, coming, note)
 
 
 def _outcome(work: Callable[[T], R], piece: T) -> R | UserError:
@@ -91,26 +98,32 @@ class _Patience:
 
 
 def _by_processes(
-    workers: Workers, work: Callable[[T], R], pieces: Sequence[T], note: Callable[[str], None]
+    workers: Workers,
+    work: Callable[[T], R],
+    left: dict[int, T],
+    coming: Iterator[tuple[int, T]],
+    note: Callable[[str], None],
 ) -> Iterator[tuple[T, R | UserError]]:
     from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import active_children, get_context
 
-    left, patience = list(range(len(pieces))), _Patience(note)
+    patience = _Patience(note)
     while left:
         count, others = min(workers.count, len(left)), set(active_children())
         pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=_begin, initargs=(workers.nice,))
         try:
-            running = {pool.submit(_outcome, work, pieces[at]): at for at in left}
+            running = {pool.submit(_outcome, work, piece): at for at, piece in left.items()}
             while running:
                 done, _ = wait(running, LOOK_UP_S, FIRST_COMPLETED)
                 for future in done:
-                    at = running.pop(future)
-                    found = future.result()
-                    left.remove(at)
+                    outcome = future.result()
+                    piece = left.pop(running.pop(future))
                     patience.done()
-                    yield pieces[at], found
+                    for at, following in islice(coming, 1):
+                        left[at] = following
+                        running[pool.submit(_outcome, work, following)] = at
+                    yield piece, outcome
         except BrokenProcessPool:
             patience.lost("a process had too little memory, or was ended from outside")
         finally:
@@ -121,29 +134,36 @@ def _by_processes(
 
 
 def _on_ray(
-    workers: Workers, work: Callable[[T], R], pieces: Sequence[T], note: Callable[[str], None]
+    workers: Workers,
+    work: Callable[[T], R],
+    coming: Iterator[tuple[int, T]],
+    note: Callable[[str], None],
 ) -> Iterator[tuple[T, R | UserError]]:
     ray, patience = ray_module(), _Patience(note)
     remote = ray.remote(num_cpus=1, max_retries=0)(_piece)
-    waiting, running = list(range(len(pieces))), dict[Any, int]()
+    again, running = list[T](), dict[Any, T]()
     try:
-        while waiting or running:
-            while waiting and len(running) < workers.count:
-                at = waiting.pop(0)
+        while True:
+            while len(running) < workers.count:
+                following = again.pop(0) if again else next(coming, (0, None))[1]
+                if following is None:
+                    break
                 with lost():
-                    running[remote.remote(work, pieces[at], workers.nice)] = at
+                    running[remote.remote(work, following, workers.nice)] = following
+            if not running:
+                return
             with lost():
                 (done,), _ = ray.wait(list(running), num_returns=1)
-            at = running.pop(done)
+            piece = running.pop(done)
             try:
                 with lost():
-                    found = ray.get(done)
+                    outcome = ray.get(done)
             except ShardsLost as error:
-                waiting.append(at)
+                again.append(piece)
                 patience.lost(str(error))
                 continue
             patience.done()
-            yield pieces[at], found
+            yield piece, outcome
     except ShardsLost as error:
         raise UserError(
             f"Ray is gone: {error}",
@@ -151,9 +171,9 @@ def _on_ray(
             EX_TEMPFAIL,
         ) from error
     finally:
-        for one in running:
+        for each in running:
             with suppress(Exception):
-                ray.cancel(one, force=True)
+                ray.cancel(each, force=True)
 
 
 def _piece(work: Callable[[T], R], piece: T, nice: int) -> R | UserError:
