@@ -29,7 +29,7 @@ DEFAULT_SPACE = "default"
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
-_TYPES = {
+_TYPES: dict[str, Any] = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": [("BF16", "<u2")], "BOOL": "|b1",
     "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1",
@@ -37,7 +37,7 @@ _TYPES = {
 """Types of numbers by their code. What numpy has not is a field of that name: bfloat16, the upper half of a
 float32, and what is not read, such as numbers of 8 and fewer bits, which means nothing without its scale."""
 BF16 = np.dtype(_TYPES["BF16"])
-_CODES = {np.dtype(kind): code for code, kind in _TYPES.items()}
+_CODES: dict[np.dtype[Any], str] = {np.dtype(kind): code for code, kind in _TYPES.items()}
 _ALIGNED = 64
 _CHUNK = 4 << 20
 _MOST_HEADER = 10_000_000
