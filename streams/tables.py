@@ -101,6 +101,7 @@ class Table:
         if suffix is None:
             raise TableError(f"{path} is no table", f"the name of one ends in {', '.join(SUFFIXES)}")
         _check_pools()
+        self._mapped = _FORMATS[suffix.removesuffix(".gz")] == "ipc"
         self._countable = not suffix.startswith((".csv", ".tsv"))
         with self._errors():
             self._dataset = _open(place, suffix, text, numbers, words_are_null)
@@ -148,6 +149,8 @@ class Table:
                     fragment_readahead=1,
                 )
                 for batch in scanner.to_batches():
+                    if self._mapped:
+                        batch.validate(full=True)  # else a damaged one is read beyond its end
                     if len(batch):
                         columns = dict(zip(wanted, batch.columns, strict=True))
                         yield Batch(first, columns, fragment.path, before)

@@ -86,6 +86,8 @@ def object_rows(
             _check_like(found[1], first)
         except ValueError as error:
             raise CatalogError(f"{place(at)}: {error}") from None
+        except RecursionError:
+            raise CatalogError(f"{place(at)}: too deep; an object is a flat one of JSON") from None
         held.append((at, found))
         if len(held) == BATCH_ROWS:
             yield _batch(held, place)

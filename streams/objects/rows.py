@@ -199,18 +199,16 @@ def tags_of(cells: Sequence[Any]) -> tuple[str, ...]:
 
     A text that is a list in JSON is that list, as CSV has no other.
     """
-    found: list[str] = []
-    for cell in cells:
-        found += _tags(cell)
-    return tuple(dict.fromkeys(found))
-
-
-def _tags(cell: Any) -> list[str]:
-    if isinstance(cell, str) and cell.startswith("[") and cell.endswith("]"):
-        try:
-            cell = json.loads(cell)
-        except (ValueError, RecursionError):
-            return [cell]
-    if isinstance(cell, list | tuple):
-        return [tag for one in cell for tag in _tags(one)]
-    return [] if cell is None or cell == "" else [str(cell)]
+    found, waiting = dict[str, None](), list(reversed(cells))
+    while waiting:
+        cell = waiting.pop()
+        if isinstance(cell, str) and cell.startswith("[") and cell.endswith("]"):
+            try:
+                waiting.append(json.loads(cell))
+            except (ValueError, RecursionError):
+                found[cell] = None
+        elif isinstance(cell, list | tuple):
+            waiting += reversed(cell)
+        elif cell is not None and cell != "":
+            found[str(cell)] = None
+    return tuple(found)
