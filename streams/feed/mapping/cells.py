@@ -74,7 +74,7 @@ def times(cells: Cells, unit_ms: float) -> list[Any]:
     elif types.is_date64(kind):
         cells, unit_ms = cells.cast(pyarrow.int64()), UNITS["ms"]
     elif types.is_decimal(kind):
-        cells = cells.cast(pyarrow.int64(), safe=False)
+        cells = cells.cast(pyarrow.float64())  # as an integer one beyond its range would be another time
     if types.is_integer(cells.type) and not cells.null_count:
         whole = cells.to_numpy(zero_copy_only=False)
         if len(whole) and whole.min() >= 0 and whole.max() < 2**63 / max(1, unit_ms):
