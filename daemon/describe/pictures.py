@@ -132,7 +132,6 @@ def _opaque_band(picture: Image) -> Image:
 
 
 def _fitted(pixels: Pixels, longest: int) -> Pixels:
-    """Brought to the size that `decoded` promises."""
     height, width = pixels.shape[:2]
     scale = min(1.0, longest / max(height, width))
     return resized(pixels, max(SHORTEST, round(width * scale)), max(SHORTEST, round(height * scale)))

@@ -92,7 +92,6 @@ class TextTable:
             yield held
 
     def _rows(self) -> Iterator[tuple[str, dict[str, str | None]]]:
-        """Of each row its place for messages, and its values."""
         rows = self._lines if self._path.name.lower().endswith(LINES) else self._table
         try:
             yield from rows()

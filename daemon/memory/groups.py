@@ -38,7 +38,6 @@ def own_groups(root: Path, controller: str) -> Iterator[ControlGroup]:
 
 
 def _paths(root: Path, controller: str) -> dict[str, str]:
-    """The path of this process's group in each of these hierarchies."""
     found = {}
     for line in lines_of(root / "proc/self/cgroup"):
         number, _, rest = line.partition(":")
@@ -63,7 +62,6 @@ def _mounts(root: Path, controller: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _plain(field: str) -> str:
-    """A path of mountinfo, which writes a blank as \\040."""
     return field.replace("\\040", " ").replace("\\134", "\\")
 
 
@@ -77,7 +75,6 @@ def _below(top: str, own: str) -> PurePosixPath:
 
 
 def _upwards(mount: Path, below: PurePosixPath) -> Iterator[Path]:
-    """The group and those above it, up to the one that is mounted."""
     group = mount / below  # where it is not there, neither are its files
     while True:
         yield group

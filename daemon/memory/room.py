@@ -82,7 +82,6 @@ _OF_PROCESS = ((resource.RLIMIT_AS, "VmSize", "-v"), (resource.RLIMIT_DATA, "VmD
 
 
 def _of_process(root: Path) -> Iterator[MemoryBound]:
-    """The limits of one process (`ulimit`)."""
     numbers = _table(root / "proc/self/status")
     for which, line, option in _OF_PROCESS:
         limit, _ = resource.getrlimit(which)
@@ -98,7 +97,6 @@ def resident_bytes(root: Path = Path("/")) -> int:
 
 
 def _table(path: Path) -> dict[str, int]:
-    """`Name: 12 kB` or `name 12` of each line, the numbers as they stand."""
     numbers = {}
     for line in lines_of(path):
         name, *rest = line.replace(":", " ").split() or [""]

@@ -148,9 +148,11 @@ def _inflated(raw: io.BufferedReader, name: str) -> io.BufferedReader:
     """What is in a compressed file, or the file itself. Raises FeedError for a codec that is not read."""
     start = raw.peek(6)[:6]
     if start.startswith(b"\x28\xb5\x2f\xfd") or start[1:4] == b"\x2a\x4d\x18":  # the latter can be skipped
-        return _buffered(_Frames(raw, _zstd_frame))
+        zstd = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES)
+        return _buffered(_Frames(raw, zstd.decompressobj))
     if start.startswith(b"\xfd7zXZ\0"):
-        return _buffered(_Frames(raw, _xz_stream))
+        limit = WINDOW_BYTES + (8 << 20)  # beside the window xz needs a little
+        return _buffered(_Frames(raw, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=limit)))
     if start.startswith(b"\x1f\x8b"):
         return _buffered(gzip.GzipFile(fileobj=raw, mode="rb"))
     if start.startswith(b"BZh"):
@@ -166,14 +168,6 @@ _NOT_READ = {b"\x04\x22\x4d\x18": "lz4", b"PK\3\4": "zip", b"\x1f\x9d": "compres
 
 def _buffered(stream: Any) -> io.BufferedReader:
     return io.BufferedReader(cast(io.RawIOBase, stream), BUFFER_BYTES)
-
-
-def _zstd_frame() -> Any:
-    return zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES).decompressobj()
-
-
-def _xz_stream() -> Any:
-    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=WINDOW_BYTES + (8 << 20))
 
 
 class _Frames(io.RawIOBase):

@@ -134,7 +134,8 @@ def map_catalog(path: Path) -> CatalogFile:
     names = _view_names(path, arrays, metadata)
     views = {name: _read_view(path, name, arrays, metadata) for name in names}
     space = SpaceSpec(
-        metadata.get("space", DEFAULT_SPACE), tuple(_spec_of_column(name, views[name]) for name in views)
+        metadata.get("space", DEFAULT_SPACE),
+        tuple(ViewSpec(name or UNNAMED_VIEW, kind_of(one), one.dim) for name, one in views.items()),
     )
     ids = _read_packed(path, arrays, "ids", least=1)
     shown = _read_packed(path, arrays, "shown", least=0) if "shown" in arrays else None
@@ -172,7 +173,6 @@ def texts_of(packed: Packed, path: Path | str) -> list[str]:
 
 
 def _view_names(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, str]) -> list[str]:
-    """View names in the order the writer gave them, else sorted."""
     found = {name.removeprefix("view.") for name in arrays if name.startswith("view.")}
     names = {
         name.rpartition(".")[0] if name.endswith((".indptr", ".indices", ".values")) else name
@@ -210,10 +210,6 @@ def _read_view(
         raise CatalogError(f"{path}: metadata 'dim.{name}' is not the size of the view; write it again")
     values = array(".values", "f2 f4", 1).astype(np.float32, copy=False)
     return SparseColumn(array(".indptr", "i8", 1), array(".indices", "i4", 1), values, int(dim))
-
-
-def _spec_of_column(name: str, column: Column) -> ViewSpec:
-    return ViewSpec(name or UNNAMED_VIEW, kind_of(column), column.dim)
 
 
 class _Spool:
@@ -312,7 +308,12 @@ class CatalogWriter:
         """The space of what was taken. CatalogError where it is not the one that was asked for."""
         if self._space is None and self._own is not None:
             return self._own
-        found = {name: self._spec(name) for name in self._names}
+        found = {
+            name: ViewSpec(name, "dense", self._dense[name])
+            if name in self._dense
+            else ViewSpec(name, "sparse", self._sparse[name] + 1)
+            for name in self._names
+        }
         if self._space is None:
             return SpaceSpec(DEFAULT_SPACE, tuple(found.values()))
         if set(found) != {view.name for view in self._space.views}:
@@ -321,11 +322,6 @@ class CatalogWriter:
                 f"{sorted(view.name for view in self._space.views)}; make them agree"
             )
         return self._space
-
-    def _spec(self, name: str) -> ViewSpec:
-        if name in self._dense:
-            return ViewSpec(name, "dense", self._dense[name])
-        return ViewSpec(name, "sparse", self._sparse[name] + 1)
 
     def write(self, out: IO[bytes], more: Mapping[str, str] | None = None) -> None:
         """Write the file; `more` is added to its metadata. Raises CatalogError and OSError."""
@@ -363,7 +359,6 @@ class CatalogWriter:
         return _packed_header(entries)
 
     def _id_pieces(self) -> Iterable[bytes]:
-        """Of each id its length, four bytes, and its text."""
         data = b"".join(self._spools["ids"].chunks()) if self.rows else b""
         bounds = np.frombuffer(b"".join(self._spools["ids_offsets"].chunks()), "<i8").tolist()
         for first, last in pairwise(bounds):

@@ -106,7 +106,7 @@ class RowChecks:
                 ) from None
         for name, column in rows.views.items():
             self._fits(name, column, rows.place)
-            wrong = faulty_rows(column, self._limit(name))
+            wrong = faulty_rows(column, self._wanted[name].dim if name in self._wanted else 2**31)
             if len(wrong):
                 raise CatalogError(f"{rows.place(int(wrong[0][0]))}, view {name!r}: {wrong[0][1]}")
 
@@ -126,9 +126,6 @@ class RowChecks:
                 f"{place(0)}: view {name!r} is {kind} with {dim} coordinates, "
                 f"{wanted.kind} with {wanted.dim} in the {of}; make them agree"
             )
-
-    def _limit(self, name: str) -> int:
-        return self._wanted[name].dim if name in self._wanted else 2**31
 
 
 def faulty_rows(column: Column, dim: int) -> list[tuple[int, str]]:

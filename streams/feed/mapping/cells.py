@@ -93,8 +93,10 @@ def numbers(cells: Cells) -> list[Any]:
     """Numbers, also those that are written as text."""
     if not isinstance(cells, list):
         import pyarrow
+        from pyarrow import types
 
-        _check_plain(cells, "number")
+        if types.is_nested(cells.type) or types.is_boolean(cells.type) or types.is_temporal(cells.type):
+            raise ValueError(f"is of type {cells.type}, which is no number")
         try:
             found: list[Any] = cells.cast(pyarrow.float64()).to_pylist()
             if not any(one != one for one in found):  # noqa: PLR0124  not a number equals nothing
@@ -223,13 +225,6 @@ def _number(cell: Any) -> float | None:
         if number == number:  # noqa: PLR0124  not a number equals nothing
             return number
     raise BadItemError(reasons.WRONG_TYPE, f"{str(cell)[:40]!r} is no number")
-
-
-def _check_plain(array: pyarrow.Array[Any], wanted: str) -> None:
-    from pyarrow import types
-
-    if types.is_nested(array.type) or types.is_boolean(array.type) or types.is_temporal(array.type):
-        raise ValueError(f"is of type {array.type}, which is no {wanted}")
 
 
 def first_filled(columns: Sequence[list[Any]], fits: Callable[[Any], bool]) -> list[Any]:

@@ -198,7 +198,6 @@ def _mapping(table: dict[str, Any], name: str) -> ClickLogMapping:
 
 
 def _check_sense(mapping: ClickLogMapping) -> None:
-    """Raise ValueError for keys that do not go together."""
     if mapping.rows == IMPRESSIONS and (mapping.clicked is None) == (mapping.positions is None):
         raise ValueError("name the clicks: either clicked (ids of objects) or clicked_positions")
     if mapping.rows == EVENTS and not mapping.join and not mapping.id:
@@ -294,7 +293,6 @@ def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    """How a value may stand in a file as text."""
     if isinstance(value, bool):
         return ("true", "True", "TRUE") if value else ("false", "False", "FALSE")
     if isinstance(value, int | float) and float(value).is_integer():
@@ -336,7 +334,6 @@ _DURATION = re.compile(r"(\d+) ?(s|m|h|d)")
 
 
 def _duration(value: Any) -> int:
-    """Milliseconds of `30m`, `2h`, `90s` or `1d`."""
     found = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise ValueError(f'within is {value!r}; write a time such as "90s", "30m", "2h" or "1d"')

@@ -245,7 +245,6 @@ def column_list(table: Table) -> str:
 
 
 def _files(path: str) -> list[str]:
-    """The files of a folder, or the path itself."""
     folder = Path(path)
     if not folder.is_dir():
         return [path]
@@ -299,7 +298,6 @@ def _bind(table: Table, steps: Steps) -> tuple[str, Steps]:
 
 
 def _reaches(name: str, rest: Steps, kind: pyarrow.DataType) -> tuple[str, Steps]:
-    """Try the steps on a column without rows."""
     import pyarrow
 
     try:

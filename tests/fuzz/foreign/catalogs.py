@@ -197,6 +197,7 @@ INPUTS = (
         catalog(".parquet", None, SPACE),
         tuple(_parquet(table) for table in (TABLE, PACKED)),
         CATALOG,
+        (_parquet(TABLE).replace(b"round", b"\xa0ound"),),
     ),
     ForeignInput(
         "catalogs.feather",
