@@ -14,6 +14,9 @@ def start() -> None:
     """The console command."""
     if ROLES.intersection(sys.argv[1:]):
         leave_on_signals()
+    from daemon.memory.cores import limit_pools
+
+    limit_pools()  # before numpy is imported, whose BLAS makes its threads at once
     from daemon.cli import main
     from daemon.runtime.leaving import end
 

@@ -99,7 +99,6 @@ def _file(path: str) -> Path:
 
 
 def _live(config: Config, path: str) -> LivePlace | None:
-    """The place of objects that are in no file; None where they are."""
     if path.startswith(POSTGRES):
         from streams.objects.from_postgres import PostgresPlace
 

@@ -57,6 +57,7 @@ _CODES = {
     "StreamUnavailable": EX_UNAVAILABLE,
     "LogNotWritable": EX_CANTCREAT,
     "StreamError": EX_DATAERR,
+    "ThreadLimit": EX_TEMPFAIL,
     "CatalogAway": EX_UNAVAILABLE,
     "CatalogError": EX_DATAERR,
     "Superseded": EX_CANTCREAT,
@@ -78,6 +79,10 @@ def as_user_error(error: Exception) -> UserError | None:
     """
     if isinstance(error, UserError):
         return error
+    if "can't start new thread" in str(error) or (isinstance(error, BlockingIOError) and not error.filename):
+        from streams.threads import ThreadLimit
+
+        error = ThreadLimit()
     for kind in type(error).__mro__:
         if kind.__name__ in _CODES and kind.__module__.partition(".")[0] in _PACKAGES:
             return UserError(*_words(error), _CODES[kind.__name__])

@@ -232,7 +232,6 @@ def derived_arrays(catalog: Catalog, name: str, make: Callable[[], Arrays], tell
 
 
 def _mapped_arrays(path: Path) -> Arrays | None:
-    """None where they are not there, or not as they were written."""
     try:
         touched = path.stat().st_mtime_ns
         arrays, _ = map_arrays(path)
@@ -259,7 +258,6 @@ def _remove_derived(keep: Path) -> None:
 
 
 def _damaged(path: Path) -> bool:
-    """Whether a file is there and not as it was written, to the last byte."""
     try:
         return path.exists() and not is_whole(path)
     except (OSError, ValueError):
@@ -428,7 +426,6 @@ def _remove_old(folder: Path, keep: Path) -> None:
 
 
 def _binary_of(path: Path) -> str:
-    """The name of the binary that a file is, or was computed of."""
     return f"{path.stem.partition('-')[0]}.safetensors"
 
 

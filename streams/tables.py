@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from streams.threads import check_threads
 
 if TYPE_CHECKING:
     import pyarrow
@@ -97,12 +100,14 @@ class Table:
         suffix = _suffix(place)
         if suffix is None:
             raise TableError(f"{path} is no table", f"the name of one ends in {', '.join(SUFFIXES)}")
+        _check_pools()
+        self._mapped = _FORMATS[suffix.removesuffix(".gz")] == "ipc"
         self._countable = not suffix.startswith((".csv", ".tsv"))
         with self._errors():
             self._dataset = _open(place, suffix, text, numbers, words_are_null)
-        self._schema = self._dataset.schema
-        self.columns: tuple[str, ...] = tuple(self._schema.names)
-        """The names of its columns, in their order."""
+            self._schema = self._dataset.schema
+            self.columns: tuple[str, ...] = tuple(self._schema.names)
+            """The names of its columns, in their order."""
 
     def rows(self) -> int | None:
         """How many rows it has; None for CSV, which would have to be read for it."""
@@ -144,6 +149,8 @@ class Table:
                     fragment_readahead=1,
                 )
                 for batch in scanner.to_batches():
+                    if self._mapped:
+                        batch.validate(full=True)  # else a damaged one is read beyond its end
                     if len(batch):
                         columns = dict(zip(wanted, batch.columns, strict=True))
                         yield Batch(first, columns, fragment.path, before)
@@ -199,6 +206,14 @@ def text_values(array: pyarrow.Array[Any]) -> list[str | None]:
         raise ValueError(f"is of type {kind}, neither text nor whole numbers")
     values: list[str | None] = array.cast(pyarrow.string()).to_pylist()
     return values
+
+
+@cache
+def _check_pools() -> None:
+    """Arrow waits for ever for a thread that could not be started. Raises ThreadLimit."""
+    import pyarrow
+
+    check_threads(pyarrow.cpu_count() + pyarrow.io_thread_count() + 1)
 
 
 def _suffix(path: Path) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from daemon.commands.common import JsonOption, flag, say, write_json, write_note
 from daemon.exits import EX_OK
+from daemon.memory.cores import usable_cores
 
 if TYPE_CHECKING:
     from daemon.describe.describing import DescribeReport
@@ -74,7 +74,7 @@ def describe(
     seed: Annotated[int, typer.Option(min=0, help="Of what is drawn by chance.")] = 0,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Processes.", show_default="one per core"),
+        typer.Option(min=1, metavar="N", help="Processes.", show_default="one per core of its quota"),
     ] = None,
     strict: Annotated[bool, flag("--strict", "End at the first object that cannot be used.")] = False,
     fresh: Annotated[bool, flag("--fresh", "Throw away what a run that was cut has done.")] = False,
@@ -101,7 +101,7 @@ def describe(
         fitted,
         str(text_model or ""),
         strict,
-        workers or len(os.sched_getaffinity(0)),
+        workers or usable_cores(),
         fresh,
         sample,
     )

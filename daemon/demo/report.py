@@ -91,7 +91,7 @@ def _hits(rows: Sequence[Neighbours], side: str) -> str:
 
 def _thumbnail(jpeg: bytes) -> Image.Image:
     """The photo fitted into a CELL x CELL square on paper, its proportions kept."""
-    photo = Image.open(io.BytesIO(jpeg)).convert("RGB")
+    photo = Image.open(io.BytesIO(jpeg), formats=["JPEG"]).convert("RGB")
     photo.thumbnail((CELL, CELL), Image.Resampling.LANCZOS)
     cell = Image.new("RGB", (CELL, CELL), (244, 244, 245))
     cell.paste(photo, ((CELL - photo.width) // 2, (CELL - photo.height) // 2))

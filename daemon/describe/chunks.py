@@ -73,7 +73,6 @@ def one_thread_for_opencv() -> None:
 
 
 def _done(chunk: RawChunk) -> tuple[Arrays, int]:
-    """What goes into the file, and how many objects were refused."""
     fit, refused = _fit(chunk.fit), list[tuple[int, str]]()
     if chunk.work == "words":
         counted = texts.holding(one.text for one in chunk.objects)
@@ -130,7 +129,6 @@ def _described(chunk: RawChunk, fit: DescriberFit) -> tuple[Arrays, list[tuple[i
 
 
 def _embedded(model: TextModel, given: Sequence[str]) -> Floats:
-    """Vectors of documents, float32 [n, dim]."""
     tokens = model.tokens(given, "doc")
     found = np.empty((len(given), model.dim), np.float32)
     for rows in tokens.batches():
@@ -151,7 +149,6 @@ def _sampled(chunk: RawChunk, fit: DescriberFit) -> Arrays:
 
 
 def _of(kind: str, pixels: Pixels, fit: DescriberFit) -> np.ndarray[Any, Any]:
-    """What codebooks are made of."""
     if kind == "pixels":
         return pixels.reshape(-1, 3)
     if kind == "blocks":

@@ -229,7 +229,6 @@ class _Run:
         return fit
 
     def _codebook(self, name: str, vectors: np.ndarray[Any, Any], size: int) -> Floats:
-        """One codebook; that of a former start is taken."""
         done = self._folder / f"codebook-{name}.npy"
         if done.exists():
             return np.asarray(np.load(done), np.float32)
@@ -244,7 +243,6 @@ class _Run:
         return found
 
     def _sample(self) -> list[RawObject]:
-        """Objects drawn by their ids, in their order."""
         drawn = nsmallest(
             self._settings.sample,
             (
@@ -340,7 +338,6 @@ class _Run:
 
 
 def _word_counts(fit: DescriberFit) -> dict[str, int]:
-    """Words of each view that has some."""
     sizes = {name: len(codebook) for name, codebook in fit.codebooks.items()}
     return sizes | ({TEXT: len(fit.words)} if fit.words else {})
 
@@ -352,7 +349,6 @@ def _spec(name: str, fit: DescriberFit, sizes: Mapping[str, int]) -> ViewSpec:
 
 
 def _vectors(parts: Sequence[PartFile], kind: str) -> np.ndarray[Any, Any] | None:
-    """All that was sampled; None where there is nothing."""
     found = []
     for part in parts:
         with np.load(part.path, allow_pickle=False) as file:

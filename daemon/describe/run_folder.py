@@ -95,7 +95,6 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def _take_over(folder: Path, plan: dict[str, Any], fresh: bool) -> None:
-    """Keep what fits the plan."""
     place = folder / _PLAN
     try:
         former = json.loads(place.read_text(encoding="utf-8"))

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from daemon.describe.pictures import MOST_BYTES, UnusableObject
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
+from streams.text_files import numbered_lines
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".jp2", ".ppm", ".pgm", ".pbm")
 """Of the names that count as photos in a folder or a tar; a list may name any file."""
@@ -89,6 +90,9 @@ def find_photos(source: Path, ids: IdRule = "stem") -> list[RawObject]:
             found = list(_in_list(source, ids))
         else:
             found = sorted(_in_tar(source, ids), key=lambda one: one.name)
+    except ValueError as error:
+        message, _, remedy = str(error).partition("; ")
+        raise UserError(f"{source}: {message}", remedy, EX_DATAERR) from None
     except OSError as error:
         remedy = "correct the path or its permissions"
         raise UserError(
@@ -141,12 +145,9 @@ def _in_folder(folder: Path, ids: IdRule) -> Iterator[RawObject]:
 
 
 def _in_list(path: Path, ids: IdRule) -> Iterator[RawObject]:
-    with path.open(encoding="utf-8", errors="surrogateescape") as lines:
-        for number, line in enumerate(lines, 1):
-            text = line.rstrip("\r\n")
-            if not text:
-                continue
-            object_id, _, name = text.rpartition("\t")
+    with path.open("rb") as file:
+        for number, line in numbered_lines(file):
+            object_id, _, name = line.decode(errors="surrogateescape").rstrip("\r\n").rpartition("\t")
             place = path.parent / name
             try:
                 found = place.stat()

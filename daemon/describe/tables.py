@@ -13,6 +13,7 @@ from daemon.describe.sources import IdRule, PhotoList, RawObject, RawSource, fin
 from daemon.describe.views import OF_PHOTOS, TEXT
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from streams.tables import Table, TableError, is_table, text_values
+from streams.text_files import numbered_lines
 
 LINES = ".jsonl"
 
@@ -91,7 +92,6 @@ class TextTable:
             yield held
 
     def _rows(self) -> Iterator[tuple[str, dict[str, str | None]]]:
-        """Of each row its place for messages, and its values."""
         rows = self._lines if self._path.name.lower().endswith(LINES) else self._table
         try:
             yield from rows()
@@ -112,13 +112,15 @@ class TextTable:
 
     def _lines(self) -> Iterator[tuple[str, dict[str, str | None]]]:
         with self._path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                place = f"{self._path}, line {number}"
+            lines, place = numbered_lines(file), str(self._path)
+            while True:
                 try:
+                    number, line = next(lines)
+                    place = f"{self._path}, line {number}"
                     found = json.loads(line)
-                except ValueError as error:
+                except StopIteration:
+                    return
+                except (ValueError, RecursionError) as error:
                     raise UserError(
                         f"{place}: {error}", "write an object of JSON per line", EX_DATAERR
                     ) from None

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daemon.exits import UserError
+from streams.text_files import read_text
 
 
 class JudgmentsError(UserError):
@@ -84,12 +85,12 @@ def load_judgments(address: str) -> Judgments:
     if kind not in _READERS or not name:
         raise JudgmentsError(f"validate.judgments: {address!r} is not 'qrels:path' or 'labels:path'")
     try:
-        lines = Path(name).read_text(encoding="utf-8").splitlines()
+        lines = read_text(Path(name)).splitlines()
     except OSError as error:
         reason = error.strerror or error
         raise JudgmentsError(f"validate.judgments: cannot read {name}: {reason}; check the path") from error
-    except UnicodeDecodeError as error:
-        raise JudgmentsError(f"{name}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    except ValueError as error:
+        raise JudgmentsError(f"{name}: {error}") from error
     judgments = _READERS[kind](name, lines)
     if not judgments.relevant and not judgments.labels:
         raise JudgmentsError(

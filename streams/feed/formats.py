@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from streams.feed.inputs import Input
+from streams.feed.inputs import Input, is_msgpack_map
 from streams.feed.items import FeedError, Placed
 from streams.feed.mapping.mapping import load_mapping, recipes
 from streams.feed.mapping.rows import RowSource, column_list
@@ -111,7 +111,7 @@ def detect(source: Input) -> str | None:
     Raises FeedError for an empty source.
     """
     first = source.first_byte()
-    if first and (0x80 <= first[0] <= 0x8F or first[0] in (0xDE, 0xDF)):
+    if first and is_msgpack_map(first[0]):
         return MSGPACK
     line = source.first_line()
     if not line:

@@ -54,6 +54,8 @@ def vectors(array: pyarrow.Array[Any], name: str) -> Column:
         return DenseColumn(_rectangle(array))
     if is_texts(kind):
         return _of_texts(array, name)
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
+        return DenseColumn(_unpacked(array))
     raise ValueError(f"is of type {kind}, which is no list of numbers")
 
 
@@ -166,6 +168,16 @@ def _rectangle(array: pyarrow.Array[Any]) -> Float32Array:
     if len(lengths) and not lengths[0]:
         raise RowError(0, "has no coordinates; fill it in, or leave the object out")
     return _float32(_numbers(array, starts)).reshape(len(array), int(lengths[0]) if len(lengths) else 0)
+
+
+def _unpacked(array: pyarrow.Array[Any]) -> Float32Array:
+    """Dense vectors whose coordinates are float32 of four bytes each, little-endian."""
+    _no_nulls(array)
+    cells: list[bytes] = array.to_pylist()
+    for row, cell in enumerate(cells):
+        if not cell or len(cell) % 4 or len(cell) != len(cells[0]):
+            raise RowError(row, f"has {len(cell)} bytes; a vector is 4 bytes (float32) for each coordinate")
+    return np.frombuffer(b"".join(cells), "<f4").reshape(len(cells), -1).astype(np.float32)
 
 
 def _of_texts(array: pyarrow.Array[Any], name: str) -> Column:

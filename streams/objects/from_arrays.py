@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from streams.event import Column, DenseColumn, SpaceSpec, SparseColumn
-from streams.objects.catalog_file import FORMAT, Arrays, map_arrays, map_catalog, texts_of
+from streams.event import Column, DenseColumn, Float32Array, SpaceSpec, SparseColumn
+from streams.objects.catalog_file import BF16, FORMAT, Arrays, map_arrays, map_catalog, texts_of
 from streams.objects.columns import ObjectColumns, SparsePair, VectorColumns, listed, single_view
 from streams.objects.rows import BATCH_ROWS, CatalogError, ObjectRows
+from streams.text_files import read_text
 
 _IDS_ENDINGS = ("{}.ids.txt", "{}.ids.npy", "ids.txt", "ids.npy")
 _IDS = "ids"
@@ -47,7 +47,7 @@ class ArrayReader:
     def _found_views(
         self, arrays: Arrays, columns: ObjectColumns, space: SpaceSpec | None
     ) -> dict[str, Column]:
-        vectors = [name for name, one in arrays.items() if one.ndim == 2 and one.dtype.kind in "fiu"]
+        vectors = [name for name, one in arrays.items() if one.ndim == 2 and _is_numbers(one)]
         try:
             said = columns.vectors(space)
             if not said and space is not None and all(view.name in arrays for view in space.views):
@@ -70,7 +70,10 @@ class ArrayReader:
         if where not in arrays:
             raise ValueError(f"there is no array {where!r}; there are {listed(list(arrays))}")
         found = arrays[where]
-        if found.ndim != 2 or found.dtype.kind not in "fiu":
+        if found.dtype.names and found.dtype != BF16:
+            kind = found.dtype.names[0]
+            raise ValueError(f"array {where!r} is of type {kind}, which is not read; save it as BF16 or F32")
+        if found.ndim != 2 or not _is_numbers(found):
             raise ValueError(
                 f"array {where!r} is {found.dtype} of {found.ndim} axes; numbers of two are needed"
             )
@@ -90,9 +93,20 @@ class ArrayReader:
             (found,) = load_arrays(ids).values()
             return id_texts(found, ids), ids
         try:
-            return ids.read_text(encoding="utf-8-sig").splitlines(), ids
-        except UnicodeDecodeError as error:
-            raise CatalogError(f"{ids}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+            return read_text(ids).splitlines(), ids
+        except ValueError as error:
+            raise CatalogError(f"{ids}: {error}") from None
+
+
+def _is_numbers(array: np.ndarray[Any, Any]) -> bool:
+    return array.dtype.kind in "fiu" or array.dtype == BF16
+
+
+def _float32(array: np.ndarray[Any, Any]) -> Float32Array:
+    if array.dtype == BF16:
+        return (array["BF16"].astype(np.uint32) << 16).view(np.float32)
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32)
 
 
 def ids_file_of(path: Path) -> Path | None:
@@ -126,7 +140,9 @@ def load_arrays(path: Path) -> Arrays:
             return {path.stem: found}
         with found as opened:
             return {one: opened[one] for one in opened.files}
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever a file of others leads numpy and zipfile to
         said = (
             "it holds Python objects"
             if "pickle" in str(error) or "objects" in str(error)
@@ -140,8 +156,7 @@ def load_arrays(path: Path) -> Arrays:
 def piece(column: Column, first: int, last: int) -> Column:
     """Rows `first` to `last` of a column, as numbers of 32 bits."""
     if isinstance(column, DenseColumn):
-        with np.errstate(over="ignore"):
-            return DenseColumn(column.values[first:last].astype(np.float32))
+        return DenseColumn(_float32(column.values[first:last]))
     bounds = column.indptr[first : last + 1]
     entries = slice(int(bounds[0]), int(bounds[-1]))
     values = column.values[entries].astype(np.float32)

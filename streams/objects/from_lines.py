@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from streams.objects.json_vectors import (
     read_vector,
 )
 from streams.objects.rows import BATCH_ROWS, CatalogError, ObjectRows, cut, packed_display, tags_of
+from streams.text_files import numbered_lines
 
 SHOWN = ("title", "text", "image", "tags")
 """What a line says of an object to people."""
@@ -50,17 +51,23 @@ class LineReader:
 
     def batches(self) -> Iterator[ObjectRows]:
         """The objects in the order of the lines. Raises CatalogError naming file and line."""
-        some = False
+        some, reading = False, self._reading
+
+        def read(line: bytes) -> DocumentRead:
+            return reading(read_json(line))
+
         with self._path.open("rb") as file:
-            lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
-            for rows in object_rows(lines, self._read, lambda number: f"{self._path}, line {number}"):
+            for rows in object_rows(self._lines(file), read, lambda at: f"{self._path}, line {at}"):
                 some = True
                 yield rows
         if not some:
             raise CatalogError(f"{self._path}: no objects; write one JSON object per line")
 
-    def _read(self, line: bytes) -> DocumentRead:
-        return self._reading(read_json(line))
+    def _lines(self, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+        try:
+            yield from numbered_lines(file)
+        except ValueError as error:
+            raise CatalogError(f"{self._path}: {error}") from None
 
 
 def object_rows(
@@ -80,6 +87,8 @@ def object_rows(
             _check_like(found[1], first)
         except ValueError as error:
             raise CatalogError(f"{place(at)}: {error}") from None
+        except RecursionError:
+            raise CatalogError(f"{place(at)}: too deep; an object is a flat one of JSON") from None
         held.append((at, found))
         if len(held) == BATCH_ROWS:
             yield _batch(held, place)
@@ -127,18 +136,19 @@ class _Mapped:
         given = {name: _text(_at(fields, key, None)) if key else None for name, key in texts.items()}
         given |= {name: cut(text) for name, text in given.items() if text and name != "image"}
         tags = [_at(fields, key, None) for key in self._columns.tags]
-        return self._id(fields), self._views(fields), _shown(given, tags)
+        object_id = self._id(fields)
+        views = (
+            {name: self._vector(name, where, fields) for name, where in self._vectors.items()}
+            if self._vectors
+            else read_features({key: fields[key] for key in ("x", "views") if key in fields})
+        )
+        return object_id, views, _shown(given, tags)
 
     def _id(self, fields: dict[str, Any]) -> str:
         found = _at(fields, self._columns.id or "id")
         if isinstance(found, bool) or not isinstance(found, str | int):
             raise ValueError(f"{self._columns.id or 'id'!r} is neither text nor a whole number")
         return str(found)
-
-    def _views(self, fields: dict[str, Any]) -> dict[str, Vector]:
-        if not self._vectors:
-            return read_features({key: fields[key] for key in ("x", "views") if key in fields})
-        return {name: self._vector(name, where, fields) for name, where in self._vectors.items()}
 
     def _vector(self, name: str, where: VectorColumns, fields: dict[str, Any]) -> Vector:
         if isinstance(where, SparsePair):

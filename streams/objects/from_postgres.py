@@ -133,7 +133,6 @@ def _not_connected(place: PostgresPlace, error: Exception) -> CatalogError:
 
 
 def _told(error: Exception) -> str:
-    """What went wrong, in the server's words, on one line."""
     lines = [one.strip() for one in str(error).splitlines() if one.strip() and "^" not in one]
     message = next((one for one in lines if "FATAL:" in one), lines[0] if lines else type(error).__name__)
     return message.rpartition("FATAL:")[2].strip().rstrip(".")

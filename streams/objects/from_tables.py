@@ -81,7 +81,6 @@ class TableReader:
         return ObjectRows(ids, views, self._shown(batch), batch.place)
 
     def _told(self, batch: Batch, column: str, work: Callable[[], Any]) -> Any:
-        """What `work` gives; its errors with file, row and column."""
         try:
             return work()
         except RowError as error:
@@ -96,7 +95,7 @@ class TableReader:
             name: self._told(batch, column, partial(_as_texts, batch.columns[column]))
             for name, column in self._texts.items()
         }
-        tags = [batch.columns[column].to_pylist() for column in self._tags]
+        tags = [self._told(batch, column, batch.columns[column].to_pylist) for column in self._tags]
         count = len(batch.columns[self._id])
         shown = []
         for row in range(count):
@@ -148,10 +147,8 @@ class TableReader:
         try:
             yield
         except TableError as error:
-            raise CatalogError(f"{error.message}; {error.remedy}{self._hint(error)}") from None
-
-    def _hint(self, error: TableError) -> str:
-        return "; say which is which under [catalog.columns]" if "has no column" in error.message else ""
+            hint = "; say which is which under [catalog.columns]" if "has no column" in error.message else ""
+            raise CatalogError(f"{error.message}; {error.remedy}{hint}") from None
 
 
 def _guessed_views(table: ReadableTable, space: SpaceSpec | None) -> dict[str, VectorColumns]:
@@ -185,7 +182,6 @@ def _vectors(where: VectorColumns, arrays: Sequence[pyarrow.Array[Any]], name: s
 
 
 def _as_texts(array: pyarrow.Array[Any]) -> list[str | None]:
-    """A column's cells as people read them, numbers included."""
     import pyarrow
     from pyarrow import types
 

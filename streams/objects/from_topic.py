@@ -119,7 +119,6 @@ class _TopicReader:
             ) from None
 
     def _newest(self, waiting: IO[bytes]) -> dict[bytes, _LastRecord]:
-        """Read everything, and let the values wait."""
         progress = ReadingProgress(
             self._tell, sum(end - first for first, end in self._bounds.values()), "records"
         )

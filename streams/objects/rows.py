@@ -106,7 +106,7 @@ class RowChecks:
                 ) from None
         for name, column in rows.views.items():
             self._fits(name, column, rows.place)
-            wrong = faulty_rows(column, self._limit(name))
+            wrong = faulty_rows(column, self._wanted[name].dim if name in self._wanted else 2**31)
             if len(wrong):
                 raise CatalogError(f"{rows.place(int(wrong[0][0]))}, view {name!r}: {wrong[0][1]}")
 
@@ -126,9 +126,6 @@ class RowChecks:
                 f"{place(0)}: view {name!r} is {kind} with {dim} coordinates, "
                 f"{wanted.kind} with {wanted.dim} in the {of}; make them agree"
             )
-
-    def _limit(self, name: str) -> int:
-        return self._wanted[name].dim if name in self._wanted else 2**31
 
 
 def faulty_rows(column: Column, dim: int) -> list[tuple[int, str]]:
@@ -199,18 +196,16 @@ def tags_of(cells: Sequence[Any]) -> tuple[str, ...]:
 
     A text that is a list in JSON is that list, as CSV has no other.
     """
-    found: list[str] = []
-    for cell in cells:
-        found += _tags(cell)
-    return tuple(dict.fromkeys(found))
-
-
-def _tags(cell: Any) -> list[str]:
-    if isinstance(cell, str) and cell.startswith("[") and cell.endswith("]"):
-        try:
-            cell = json.loads(cell)
-        except (ValueError, RecursionError):
-            return [cell]
-    if isinstance(cell, list | tuple):
-        return [tag for one in cell for tag in _tags(one)]
-    return [] if cell is None or cell == "" else [str(cell)]
+    found, waiting = dict[str, None](), list(reversed(cells))
+    while waiting:
+        cell = waiting.pop()
+        if isinstance(cell, str) and cell.startswith("[") and cell.endswith("]"):
+            try:
+                waiting.append(json.loads(cell))
+            except (ValueError, RecursionError):
+                found[cell] = None
+        elif isinstance(cell, list | tuple):
+            waiting += reversed(cell)
+        elif cell is not None and cell != "":
+            found[str(cell)] = None
+    return tuple(found)

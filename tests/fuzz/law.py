@@ -22,7 +22,7 @@ from tests.fuzz.generate import mutated
 
 SECONDS = 1.0
 MEGABYTES = 100
-MODULES = ("files", "registry", "answers", "catalogs", "http", "configuration", "events")
+MODULES = ("files", "readers", "registry", "answers", "catalogs", "http", "configuration", "events")
 """Modules of `tests.fuzz.foreign`; each has a tuple `INPUTS`."""
 
 TEXTS = [

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from daemon.memory.cores import limit_pools
 from tests.harness.fork_server import LENGTH
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,6 +34,7 @@ SEEN_BY_IMPORTS = (
 )
 """How the names of variables begin that matter while modules are imported and the command line is made: those
 of the server must do."""
+limit_pools()  # as `up` does, whose roles are forked where their environment is that of the server
 _BEFORE = {name: value for name, value in os.environ.items() if name.startswith(SEEN_BY_IMPORTS)}
 """Those of this process before any test changed one."""
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)

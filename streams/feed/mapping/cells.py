@@ -27,12 +27,36 @@ Cells = Any
 
 DAY_MS = 86_400_000
 
+YEAR_10000_MS = 253_402_300_800_000  # before which every date has four digits
+
+_DIGITS = 30
+"""Of a time that is written as a number: nanoseconds need 19."""
+
+
+def values(array: pyarrow.Array[Any]) -> list[Any]:
+    """The cells of a column; a BadItemError for each that is not UTF-8."""
+    try:
+        found: list[Any] = array.to_pylist()
+        return found
+    except UnicodeDecodeError:
+        return [_guarded(_value, cell) for cell in array]
+
+
+def _value(cell: pyarrow.Scalar[Any]) -> Any:
+    try:
+        return cell.as_py()
+    except UnicodeDecodeError as error:
+        raise BadItemError(reasons.NOT_UTF8, f"byte {error.start} is not UTF-8") from None
+
 
 def texts(cells: Cells) -> list[Any]:
     """Texts; whole numbers are written as text."""
     if isinstance(cells, list):
         return [_guarded(_text, cell) for cell in cells]
-    return [cell or None for cell in text_values(cells)]
+    try:
+        return [cell or None for cell in text_values(cells)]
+    except UnicodeDecodeError:
+        return [_guarded(_text, cell) for cell in values(cells)]
 
 
 def times(cells: Cells, unit_ms: float) -> list[Any]:
@@ -50,7 +74,7 @@ def times(cells: Cells, unit_ms: float) -> list[Any]:
     elif types.is_date64(kind):
         cells, unit_ms = cells.cast(pyarrow.int64()), UNITS["ms"]
     elif types.is_decimal(kind):
-        cells = cells.cast(pyarrow.int64(), safe=False)
+        cells = cells.cast(pyarrow.float64())  # as an integer one beyond its range would be another time
     if types.is_integer(cells.type) and not cells.null_count:
         whole = cells.to_numpy(zero_copy_only=False)
         if len(whole) and whole.min() >= 0 and whole.max() < 2**63 / max(1, unit_ms):
@@ -62,22 +86,24 @@ def times(cells: Cells, unit_ms: float) -> list[Any]:
         fits(cells.type) for fits in (types.is_integer, types.is_floating, types.is_null)
     ):
         raise ValueError(f"is of type {kind}, which is no time")
-    return [_guarded(lambda cell: _time(cell, unit_ms), cell) for cell in cells.to_pylist()]
+    return [_guarded(lambda cell: _time(cell, unit_ms), cell) for cell in values(cells)]
 
 
 def numbers(cells: Cells) -> list[Any]:
     """Numbers, also those that are written as text."""
     if not isinstance(cells, list):
         import pyarrow
+        from pyarrow import types
 
-        _check_plain(cells, "number")
+        if types.is_nested(cells.type) or types.is_boolean(cells.type) or types.is_temporal(cells.type):
+            raise ValueError(f"is of type {cells.type}, which is no number")
         try:
             found: list[Any] = cells.cast(pyarrow.float64()).to_pylist()
             if not any(one != one for one in found):  # noqa: PLR0124  not a number equals nothing
                 return found
         except pyarrow.ArrowInvalid:
             pass
-        cells = cells.to_pylist()
+        cells = values(cells)
     return [_guarded(_number, cell) for cell in cells]
 
 
@@ -99,8 +125,8 @@ def conditions(cells: Cells) -> list[str | None]:
 
         if types.is_nested(cells.type):
             raise ValueError(f"is of type {cells.type}, which no value equals")
-        cells = cells.cast(pyarrow.string()).to_pylist()
-        return [cell or None for cell in cells]
+        cells = values(cells.cast(pyarrow.string()))
+        return [None if isinstance(cell, BadItemError) else cell or None for cell in cells]
     return [_condition(cell) for cell in cells]
 
 
@@ -127,7 +153,7 @@ def _lists(cells: Cells, separator: str | None, inner: Callable[[Cells], list[An
             at += size
         return made
     if types.is_dictionary(kind) or types.is_string(kind) or types.is_large_string(kind):
-        return [_list(cell, separator, inner) for cell in cells.to_pylist()]
+        return [_list(cell, separator, inner) for cell in values(cells)]
     if types.is_null(kind):
         return [[] for _ in range(len(cells))]
     raise ValueError(f"is of type {kind}, which is no list")
@@ -178,10 +204,10 @@ def _time(cell: Any, unit_ms: float) -> int | None:
         return None
     if isinstance(cell, str):
         text = cell.strip().removesuffix(" UTC")
-        if not text.isdecimal():
+        if not text.isdecimal() or len(text) > _DIGITS:
             return timestamp(text, "the time")
         cell = int(text)
-    if isinstance(cell, bool) or not isinstance(cell, int | float) or not 0 <= cell * unit_ms < 2**63:
+    if isinstance(cell, bool) or not isinstance(cell, int | float) or not 0 <= cell < 2**63 / unit_ms:
         raise BadItemError(reasons.BAD_TIMESTAMP, f"the time {str(cell)[:40]} is no time since 1970")
     if unit_ms >= 1:
         return int(cell * unit_ms)
@@ -201,18 +227,23 @@ def _number(cell: Any) -> float | None:
     raise BadItemError(reasons.WRONG_TYPE, f"{str(cell)[:40]!r} is no number")
 
 
-def _check_plain(array: pyarrow.Array[Any], wanted: str) -> None:
-    from pyarrow import types
-
-    if types.is_nested(array.type) or types.is_boolean(array.type) or types.is_temporal(array.type):
-        raise ValueError(f"is of type {array.type}, which is no {wanted}")
-
-
-def first_filled(columns: Sequence[list[Any]]) -> list[Any]:
-    """Row by row the first of several columns that holds something."""
+def first_filled(columns: Sequence[list[Any]], fits: Callable[[Any], bool]) -> list[Any]:
+    """Row by row the first of several columns that holds something which fits; else the first that holds
+    something."""
     if len(columns) == 1:
         return columns[0]
-    return [
-        next((cell for cell in row if cell is not None and cell != []), row[-1])
-        for row in zip(*columns, strict=True)
-    ]
+    found = []
+    for row in zip(*columns, strict=True):
+        filled = [cell for cell in row if cell is not None and cell != []]
+        found.append(next(filter(fits, filled), filled[0] if filled else row[-1]))
+    return found
+
+
+def is_filled(cell: Any) -> bool:
+    """Whatever a cell holds."""
+    return True
+
+
+def is_plausible(time: Any) -> bool:
+    """Whether a cell is a time of the years 1970 to 9999, and no fault."""
+    return isinstance(time, int) and time < YEAR_10000_MS

@@ -17,6 +17,7 @@ from typing import Any
 
 from streams.feed.items import FeedError
 from streams.feed.mapping.paths import ColumnPath, parse_path
+from streams.text_files import read_text
 
 IMPRESSIONS, SHOWN, EVENTS, TRIPLETS = ROWS = ("impressions", "shown", "events", "triplets")
 """What a row can be."""
@@ -132,9 +133,9 @@ def load_mapping(given: str) -> ClickLogMapping:
     if not given.endswith(".toml"):
         return read_mapping(recipe_text(given), given)
     try:
-        text = Path(given).read_text(encoding="utf-8")
+        text = read_text(Path(given))
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or "it is not UTF-8"
+        said = getattr(error, "strerror", None) or error
         raise FeedError(f"the mapping {given} cannot be read: {said}", "correct --mapping") from None
     return read_mapping(text, given)
 
@@ -197,7 +198,6 @@ def _mapping(table: dict[str, Any], name: str) -> ClickLogMapping:
 
 
 def _check_sense(mapping: ClickLogMapping) -> None:
-    """Raise ValueError for keys that do not go together."""
     if mapping.rows == IMPRESSIONS and (mapping.clicked is None) == (mapping.positions is None):
         raise ValueError("name the clicks: either clicked (ids of objects) or clicked_positions")
     if mapping.rows == EVENTS and not mapping.join and not mapping.id:
@@ -293,7 +293,6 @@ def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    """How a value may stand in a file as text."""
     if isinstance(value, bool):
         return ("true", "True", "TRUE") if value else ("false", "False", "FALSE")
     if isinstance(value, int | float) and float(value).is_integer():
@@ -335,7 +334,6 @@ _DURATION = re.compile(r"(\d+) ?(s|m|h|d)")
 
 
 def _duration(value: Any) -> int:
-    """Milliseconds of `30m`, `2h`, `90s` or `1d`."""
     found = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         raise ValueError(f'within is {value!r}; write a time such as "90s", "30m", "2h" or "1d"')

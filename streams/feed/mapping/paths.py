@@ -5,7 +5,7 @@
     items[0].item_id            of the first entry of a list
     items[].item_id             of every entry of a list: gives a list
     event_params[search_term]   the `value` of the entry of a list whose `key` is that; or the entry of a map
-    anonymousId | anonymous_id  the first of several that holds something
+    anonymousId | anonymous_id  the first of several that holds something; of times, one that can be
     products[].position?        may be absent from a file
 
 A struct of which one field is filled (`{"string_value": null, "int_value": 7}`) counts as that field.
@@ -196,7 +196,6 @@ def column_at(array: pyarrow.Array[Any], steps: Sequence[Step]) -> pyarrow.Array
 
 
 def _in_list(array: pyarrow.Array[Any], step: Step, rest: Sequence[Step]) -> pyarrow.Array[Any]:
-    """What stands in the lists of a column."""
     import pyarrow
     from pyarrow import compute, types
 
@@ -233,7 +232,6 @@ def _by_key(
 
 
 def _taken(array: pyarrow.Array[Any], chosen: np.ndarray[Any, Any]) -> pyarrow.Array[Any]:
-    """Entries by their places; null for -1."""
     import pyarrow
 
     return array.take(pyarrow.array(chosen, mask=chosen < 0))
@@ -245,13 +243,5 @@ def _filled_column(array: pyarrow.Array[Any]) -> pyarrow.Array[Any]:
     from pyarrow import compute, types
 
     fields = [compute.struct_field(array, field.name) for field in array.type]
-    plain = [one for one in fields if not types.is_nested(one.type)]
-    if not plain:
-        return array
-    return compute.coalesce(*(_whole_text(one) for one in plain)) if plain else pyarrow.nulls(len(array))
-
-
-def _whole_text(array: pyarrow.Array[Any]) -> pyarrow.Array[Any]:
-    import pyarrow
-
-    return array.cast(pyarrow.string())
+    plain = [one.cast(pyarrow.string()) for one in fields if not types.is_nested(one.type)]
+    return compute.coalesce(*plain) if plain else array

@@ -102,7 +102,6 @@ class ShownObjects(_Pieces):
         yield from self.drained()
 
     def _note(self, rows: LogRows, clicked: BoolArray) -> None:
-        """Which values rows have that are no clicks, while none was found."""
         assert self.mapping.click is not None
         if not self.found["click"]:
             for condition in self.mapping.click.where:
@@ -110,7 +109,6 @@ class ShownObjects(_Pieces):
                 counts.update(value or "nothing" for value in rows.conditions(condition.path))
 
     def _runs(self, columns: RowColumns, clicked: BoolArray) -> None:
-        """Rows of one impression that follow each other go into the window together."""
         ids = self.ids(columns)
         objects, rows = columns["object"], columns.chosen.tolist()
         positions, chances = columns.of("position", []), columns.of("propensity", [])

@@ -15,7 +15,7 @@ from streams.feed import items as reasons
 from streams.feed.inputs import MAX_LINE_BYTES, Input
 from streams.feed.items import BadItemError, Dropped, FeedError, Placed
 from streams.feed.mapping import cells as read
-from streams.feed.mapping.cells import Cells, first_filled
+from streams.feed.mapping.cells import Cells
 from streams.feed.mapping.mapping import ANY, NONE, ClickLogMapping, Condition
 from streams.feed.mapping.paths import (
     ColumnPath,
@@ -66,7 +66,7 @@ class LogRows(ABC):
 
     def times(self, path: ColumnPath, unit_ms: float, rows: IntArray | None = None) -> list[Any]:
         """Milliseconds since 1970, None, or BadItemError."""
-        return self._read(path, rows, lambda cells: read.times(cells, unit_ms))
+        return self._read(path, rows, lambda cells: read.times(cells, unit_ms), read.is_plausible)
 
     def numbers(self, path: ColumnPath, rows: IntArray | None = None) -> list[Any]:
         """Numbers, None, or BadItemError."""
@@ -100,11 +100,15 @@ class LogRows(ABC):
         return self._conditions[path.text]
 
     def _read(
-        self, path: ColumnPath, rows: IntArray | None, convert: Callable[[Cells], list[Any]]
+        self,
+        path: ColumnPath,
+        rows: IntArray | None,
+        convert: Callable[[Cells], list[Any]],
+        fits: Callable[[Any], bool] = read.is_filled,
     ) -> list[Any]:
         count = len(self) if rows is None else len(rows)
         columns = self._cells(path, rows) or [[None] * count]
-        return first_filled([self._named(path, convert, one) for one in columns])
+        return read.first_filled([self._named(path, convert, one) for one in columns], fits)
 
     def _named(self, path: ColumnPath, convert: Callable[[Cells], Any], cells: Cells) -> Any:
         try:
@@ -139,7 +143,7 @@ class LineRows(LogRows):
 
 def _cell(line: Any, steps: Steps) -> Any:
     try:
-        return value_at(line, steps)
+        return line if isinstance(line, BadItemError) else value_at(line, steps)
     except BadItemError as bad:
         return bad
 
@@ -170,7 +174,7 @@ class TableRows(LogRows):
         try:
             return column_at(array, rest)
         except RowByRow:
-            return [_cell(one, rest) for one in array.to_pylist()]
+            return [_cell(one, rest) for one in read.values(array)]
 
 
 class RowSource:
@@ -241,7 +245,6 @@ def column_list(table: Table) -> str:
 
 
 def _files(path: str) -> list[str]:
-    """The files of a folder, or the path itself."""
     folder = Path(path)
     if not folder.is_dir():
         return [path]
@@ -295,7 +298,6 @@ def _bind(table: Table, steps: Steps) -> tuple[str, Steps]:
 
 
 def _reaches(name: str, rest: Steps, kind: pyarrow.DataType) -> tuple[str, Steps]:
-    """Try the steps on a column without rows."""
     import pyarrow
 
     try:
@@ -304,4 +306,6 @@ def _reaches(name: str, rest: Steps, kind: pyarrow.DataType) -> tuple[str, Steps
         pass
     except NoSuchFieldError as error:
         raise NoSuchFieldError(f"{name} {error}") from None
+    except UnicodeDecodeError:
+        raise NoSuchFieldError(f"{name} has a field whose name is not UTF-8") from None
     return name, rest

@@ -277,7 +277,6 @@ class JoinWindow:
             self._give_up(*self._clicks.popitem(last=False))
 
     def _close(self) -> None:
-        """Close the impression that was added to longest ago."""
         name, one = self._open.popitem(last=False)
         join = one.said.join
         same = self._by_join[join]
@@ -332,7 +331,6 @@ class JoinWindow:
             self.done.append((click.place, Ignored(reason, f"object {clicked[:80]!r}: {said}")))
 
     def _why(self, click: WaitingClick, join: Hashable) -> tuple[str, str]:
-        """Why a click finds no impression."""
         if join not in self._begun:
             return reasons.CLICK_WITHOUT_IMPRESSION, "no impression has its join key"
         if click.late:

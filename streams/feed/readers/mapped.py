@@ -36,7 +36,6 @@ def read_mapped(paths: Sequence[str], mapping: ClickLogMapping, options: ReaderO
 
 
 def _check_columns(sources: Sequence[RowSource], mapping: ClickLogMapping) -> None:
-    """Raise FeedError for a path that no source has."""
     if not all(source.is_table for source in sources):
         return
     for key, path in mapping.named.items():

@@ -83,19 +83,15 @@ def _clicked(value: Any, shown: tuple[ObjectRef, ...]) -> tuple[int, ...]:
                 raise BadItemError(reasons.BAD_CLICKED_RANK, f"clicked rank {click} of {len(shown)} shown")
             ranks.add(click)
         elif isinstance(click, str):
-            ranks.add(_rank_of(click, shown))
+            rank = next((at for at, item in enumerate(shown) if item.id == click), None)
+            if rank is None:
+                raise BadItemError(reasons.BAD_CLICKED_ID, f"clicked id {click[:80]!r} was not shown")
+            ranks.add(rank)
         else:
             raise BadItemError(
                 reasons.BAD_CLICKED_RANK, f"clicked holds {str(click)[:40]}: no rank and no id"
             )
     return tuple(sorted(ranks))
-
-
-def _rank_of(name: str, shown: tuple[ObjectRef, ...]) -> int:
-    for rank, item in enumerate(shown):
-        if item.id == name:
-            return rank
-    raise BadItemError(reasons.BAD_CLICKED_ID, f"clicked id {name[:80]!r} was not shown")
 
 
 def _propensity(value: Any, shown: int) -> tuple[float, ...]:

@@ -101,7 +101,6 @@ def _row_blocks(left: sp.csr_matrix, right: sp.csr_matrix, block: int) -> Iterat
 
 
 def _kept(piece: sp.csr_matrix, above: float) -> sp.csr_matrix:
-    """`piece` with only the entries > `above`."""
     coo = sp.coo_matrix(piece)
     keep = coo.data > above
     return sp.csr_matrix((coo.data[keep], (coo.row[keep], coo.col[keep])), shape=coo.shape)
@@ -194,7 +193,8 @@ def read_relevance(source: Input, options: ReaderOptions) -> Iterator[Placed]:
         try:
             query, item, count = _row(line)
         except BadItemError as bad:
-            if line.number > 1 or not _is_header(line):
+            cells = (line.data or b"").split(b"\t")
+            if line.number > 1 or len(cells) != 3 or not cells[2].strip().isalpha():  # else a header
                 yield f"{source.name}:{line.number}", bad.dropped()
             continue
         table.add(query, item, count)
@@ -213,11 +213,6 @@ def _row(line: InputLine) -> tuple[str, str, float]:
     if len(cells) != 3 or not query or not item or not math.isfinite(count) or count < 0:
         raise BadItemError(reasons.BAD_ROW, f"{len(cells)} columns, count {count}")
     return query, item, count
-
-
-def _is_header(line: InputLine) -> bool:
-    cells = (line.data or b"").split(b"\t")
-    return len(cells) == 3 and cells[2].strip().isalpha()
 
 
 def _sampled(name: str, table: RelevanceTable, options: ReaderOptions) -> Iterator[Placed]:

@@ -106,6 +106,28 @@ def test_a_row_is_an_impression(tmp_path: Path, kind: str) -> None:
     assert placed[1][0].endswith(":2" if kind == "jsonl" else ":row 2")
 
 
+@pytest.mark.parametrize("kind", [pyarrow.string(), pyarrow.large_string()])
+@pytest.mark.parametrize("column", ["id", "q", "results"])
+def test_a_row_that_is_not_utf_8_is_dropped_and_the_others_are_read(
+    tmp_path: Path, column: str, kind: Any
+) -> None:
+    rows = [
+        {"id": f"i{row}", "ts": 1_700_000_000_000, "q": "q", "results": '["a", "b"]', "clicks": "[1]"}
+        for row in range(3)
+    ]
+    table = pyarrow.Table.from_pylist(rows)
+    cells = [row[column].encode() for row in rows]
+    cells[1] = b"\xe9" + cells[1]
+    bad = pyarrow.array(cells, pyarrow.large_binary() if kind == pyarrow.large_string() else pyarrow.binary())
+    table = table.set_column(table.column_names.index(column), column, bad.view(kind))
+    pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
+    placed = feed(tmp_path, WHOLE, str(tmp_path / "log.parquet"))
+    assert set(impressions(placed)) == {"i0", "i2"}
+    assert [(place.rsplit(" ")[-1], item.reason) for place, item in placed if isinstance(item, Dropped)] == [
+        ("2", reasons.NOT_UTF8)
+    ]
+
+
 def test_clicked_ids_propensities_sources_and_keys(tmp_path: Path) -> None:
     mapping = """
 rows = "impressions"

@@ -12,6 +12,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from streams.feed import items as reasons
@@ -72,6 +74,30 @@ def test_snowplow(tmp_path: Path, form: str) -> None:
     placed = feed(tmp_path, "snowplow", written(tmp_path, "snowplow", form))
     related = (START + 12_250, "related", ["lamp-7", "bulb-2"], (0,))
     check(placed, [*COMMON, related], {reasons.OTHER_ROW: 2, reasons.CLICK_NOT_SHOWN: 1})
+
+
+DERIVED = [-250_453_900_800_000, 253_824_000_000_000, "-5965-01-01T00:00:00Z", "9" * 4_000, None]
+"""Years -5965 and 10013, in two ways, and no time at all."""
+
+
+@pytest.mark.parametrize("derived", DERIVED)
+def test_a_time_that_cannot_be_falls_through_to_the_next(tmp_path: Path, derived: Any) -> None:
+    good = impressions(feed(tmp_path, "snowplow", str(SAMPLES / "snowplow.jsonl")))
+    rows = [{**row, "derived_tstamp": derived} for row in sample("snowplow")]
+    found = feed(tmp_path, "snowplow", write(tmp_path / "odd.jsonl", rows))
+    assert sorted(one[1:] for one in impressions(found).values()) == sorted(one[1:] for one in good.values())
+
+
+def test_a_time_of_a_table_that_cannot_be_falls_through_row_by_row(tmp_path: Path) -> None:
+    good = impressions(feed(tmp_path, "snowplow", written(tmp_path, "snowplow", "parquet")))
+    rows = sample("snowplow")
+    table = pyarrow.Table.from_pylist(rows)
+    odd = [DERIVED[at % 2] for at in range(len(rows))]
+    place = table.column_names.index("derived_tstamp")
+    table = table.set_column(place, "derived_tstamp", pyarrow.array(odd, pyarrow.timestamp("ms")))
+    pyarrow.parquet.write_table(table, tmp_path / "odd.parquet")
+    found = impressions(feed(tmp_path, "snowplow", str(tmp_path / "odd.parquet")))
+    assert sorted(one[1:] for one in found.values()) == sorted(one[1:] for one in good.values())
 
 
 @pytest.mark.parametrize("form", FORMS)

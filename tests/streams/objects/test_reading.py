@@ -246,6 +246,57 @@ def test_a_column_that_is_not_there_names_those_that_are(tmp_path: Path) -> None
         load_catalog(tmp_path / "o.parquet", SHOP)
 
 
+def test_bytes_are_vectors_of_float32(tmp_path: Path, lines: Catalog) -> None:
+    packed = [row.tobytes() for row in VALUES.astype("<f4")]
+    for kind in (pa.binary(), pa.large_binary(), pa.binary(4 * DIM)):
+        pyarrow.parquet.write_table(table(pa.array(packed, kind)), tmp_path / "o.parquet")
+        found = load_catalog(tmp_path / "o.parquet", SHOP, columns=MAPPED)
+        assert found.digest == lines.digest
+    packed[1700] += b"abc"
+    pyarrow.parquet.write_table(table(pa.array(packed)), tmp_path / "o.parquet")
+    with pytest.raises(CatalogError, match=r"row 1701.*embedding.*15 bytes; a vector is 4 bytes"):
+        load_catalog(tmp_path / "o.parquet", SHOP, columns=MAPPED)
+
+
+def safetensors(path: Path, code: str, data: bytes) -> Path:
+    """A file with one array of `ROWS` x `DIM`, of a type that numpy may lack, and its ids."""
+    about = {"dtype": code, "shape": [ROWS, DIM], "data_offsets": [0, len(data)]}
+    header = json.dumps({"look": about}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + data)
+    path.with_name("o.ids.txt").write_bytes(b"\xef\xbb\xbf" + "\n".join(IDS).encode())
+    return path
+
+
+@pytest.mark.parametrize("code", ["BF16", "F16", "F32", "F64", "I8", "U16", "I64"])
+def test_types_of_numbers_of_safetensors(tmp_path: Path, code: str) -> None:
+    rounded = VALUES.astype(np.float16).astype(np.float32)
+    kinds = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "|i1", "U16": "<u2", "I64": "<i8"}
+    if code == "BF16":
+        rounded = (VALUES.view(np.uint32) & 0xFFFF_0000).view(np.float32)
+        stored = (rounded.view(np.uint32) >> 16).astype("<u2")
+    else:
+        rounded = np.abs(np.round(rounded * 9)) if code[0] != "F" else rounded
+        stored = rounded.astype(kinds[code])
+    found = load_catalog(safetensors(tmp_path / "o.safetensors", code, stored.tobytes()), SHOP)
+    np.testing.assert_array_equal(found.views["look"].values, rounded)
+    assert list(found.ids) == IDS
+
+
+def test_numbers_that_mean_nothing_without_a_scale_are_named(tmp_path: Path) -> None:
+    path = safetensors(tmp_path / "o.safetensors", "F8_E4M3", bytes(ROWS * DIM))
+    with pytest.raises(CatalogError, match="'look' is of type F8_E4M3, which is not read; save it as BF16"):
+        load_catalog(path, SHOP)
+
+
+def test_lines_of_another_encoding_are_one_error(tmp_path: Path) -> None:
+    path = tmp_path / "o.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + b'{"id": "a", "x": [1]}\n')
+    assert list(load_catalog(path).ids) == ["a"]
+    path.write_bytes('{"id": "a", "x": [1]}\n'.encode("utf-16"))
+    with pytest.raises(CatalogError, match="UTF-16 text; save it as UTF-8"):
+        load_catalog(path)
+
+
 def test_arrays_of_python_objects_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "v.npy", np.array([[1.0], [2.0]], object), allow_pickle=True)
     (tmp_path / "ids.txt").write_text("a\nb\n")
