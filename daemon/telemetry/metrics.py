@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
-from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from checkpoints.versions import LOSS_MESSAGES
@@ -142,24 +142,26 @@ def add_place(registry: CollectorRegistry, checkpoints: str) -> None:
     Info("tripletd_place", "The checkpoint folder", registry=registry).info({"checkpoints": checkpoints})
 
 
-class KnownGauge:
-    """A gauge without labels that has no series before its value is known: an alert must not take "not known
+class KnownGauge(Collector):
+    """A gauge without labels that has no sample before its value is known: an alert must not take "not known
     yet" for 0.
     """
 
     def __init__(self, name: str, documentation: str, registry: CollectorRegistry) -> None:
-        self._registry, self._gauge, self._is_known = (
-            registry,
-            Gauge(name, documentation, registry=None),
-            False,
-        )
+        self._about = name, documentation
+        self._value: float | None = None
+        registry.register(self)
 
     def set(self, value: float) -> None:
         """The value from now on."""
-        self._gauge.set(value)
-        if not self._is_known:
-            self._is_known = True
-            self._registry.register(self._gauge)
+        self._value = float(value)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The family, empty until there is a value."""
+        yield GaugeMetricFamily(*self._about, value=self._value)
+
+    describe = collect
+    """Its name is known from the start."""
 
 
 class KeyMetrics:
