@@ -277,7 +277,7 @@ class ServeConfig(Section):
     """[serve]: which versions are served, of which objects, and within which limits."""
 
     aliases: Names = Field(
-        ["stable", "latest"], description="names of versions to follow; the first answers where none is named"
+        ["stable"], description="names of versions to follow; the first answers where none is named"
     )
     look_every: PositiveSeconds = Field(0.25, description="how often versions and verdicts are looked at")
     refine_every: PositiveSeconds = Field(
@@ -827,8 +827,8 @@ class ValidateConfig(Section):
         ge=1,
         description="stop after this many events without a gain, or as many as the last gain took if more",
     )
-    patience: int | None = Field(
-        None, ge=1, description="former rule: stop after this many versions without a new best"
+    patience: int = Field(
+        0, ge=0, description="former rule, instead: stop after so many versions without a new best; 0: off"
     )
     min_delta: float = Field(0.002, ge=0, allow_inf_nan=False, description="lead a new best needs")
     min_versions: int = Field(3, ge=1, description="never stop before this many judged versions")

@@ -275,6 +275,7 @@ on_stop = "exit"
 
 [serve]
 display = "{DISPLAY}"
+aliases = ["stable", "latest"]
 
 [http]
 learn_port = {ports.learn}
