@@ -61,7 +61,12 @@ def _status_lines(picture: Mapping[str, Any], verbose: bool) -> list[tuple[str, 
         lines += [("because", why) for why in picture["verdict"]["details"]]
     if numbers:
         lines.append(("state", _state(picture)))
-    lines += [(role, _version_line(picture[role], verbose)) for role in ("newest", "best") if picture[role]]
+    newest, best = picture["newest"], picture["best"]
+    lines += [
+        (role, _version_line(one, verbose)) for role, one in (("newest", newest), ("best", best)) if one
+    ]
+    if newest and newest == best:
+        lines[-1] = "best", f"version {best['number']}, the newest"
     if verbose:
         lines += [(name, picture[key]) for name, key in _EXPLAINED if picture[key]]
     lines.append(("checkpoints", picture["checkpoints"]))

@@ -103,7 +103,7 @@ function best(curves) {
     const place = line.versions.indexOf(curves.best.version);
     if (place >= 0) {
       const reference = line.reference[place];
-      return { value: String(curves.best.version), more: `${measure(line.values[place])}${reference === null ? "" : `; ${curves.own ? "your ranking" : "version 0"}: ${measure(reference)}`}` };
+      return { value: String(curves.best.version), more: `${kind.title.length < 9 ? `${kind.title} ` : ""}${measure(line.values[place])}${reference === null ? "" : `; ${curves.own ? "your ranking" : "version 0"}: ${measure(reference)}`}` };
     }
   }
   return { value: String(curves.best.version), more: `after ${short(curves.best.events)} events` };
