@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
 
 OF_THE_PROCESS = {
     "tripletd_build_info": "what runs",
@@ -20,17 +22,23 @@ OF_THE_PROCESS = {
     "tripletd_swap_seconds": "of the last swap of the process",
     "tripletd_refine_seconds": "of the last recomputation of the process",
     "tripletd_events_unanswered": "events that came while the process could have answered",
-    "tripletd_up_seconds": "of a clock",
+    "tripletd_memory_free_bytes": "of the host",
+    "tripletd_memory_left_seconds": "of the host",
 }
 """Series that a restart may change, and why; all other gauges are compared."""
 
 
 def state_gauges(registry: CollectorRegistry) -> dict[str, float]:
-    """Every `tripletd_` gauge that describes state: name with its labels -> value."""
+    """Every `tripletd_` gauge of a registry that describes state: name with its labels -> value."""
+    return state_samples(registry.collect())
+
+
+def state_samples(families: Iterable[Metric]) -> dict[str, float]:
+    """The same of what a role exports."""
     return {
         sample.name + (json.dumps(sample.labels, sort_keys=True) if sample.labels else ""): sample.value
-        for family in registry.collect()
+        for family in families
         if family.type == "gauge" and family.name.startswith("tripletd_")
         for sample in family.samples
-        if family.name not in OF_THE_PROCESS and "memory" not in family.name
+        if family.name not in OF_THE_PROCESS and not family.name.endswith("_created")
     }
