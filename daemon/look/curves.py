@@ -23,7 +23,7 @@ from checkpoints.store import CheckpointError, Damaged
 from daemon.look.overview import read_entries, summary
 from daemon.versions.contents import APPLIED, LOSS_SUM, RECORDS, counted
 from daemon.versions.reference import Reference, reference_of
-from daemon.versions.verdict import NAMES, Stopped, Verdict
+from daemon.versions.verdict import NAMES, PlainAnswer, Stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class Curves:
     lines: tuple[CurveLine, ...]
     best: int | None
     stopped_by: str | None
-    verdict: Verdict | None = None
+    verdict: PlainAnswer | None = None
     stop: Stopped | None = None
     reference: str = "version 0"
     lost: str = ""

@@ -22,7 +22,7 @@ from checkpoints.encoding import fresh
 from checkpoints.manifest import ArraySpec
 from daemon.versions.contents import APPLIED, DUPLICATE, POISON, REJECTED, counted, watermark_of
 from daemon.versions.key_verdicts import KeyVerdict
-from daemon.versions.verdict import Stopped, Verdict
+from daemon.versions.verdict import PlainAnswer, Stopped
 
 _OUTCOMES = (*APPLIED, REJECTED)
 _DEAD = (POISON, REJECTED)
@@ -72,7 +72,7 @@ class Summary:
     stopped_at: int | None
     judged: int
     paused_by: str | None
-    verdict: Verdict | None = None
+    verdict: PlainAnswer | None = None
     stop: Stopped | None = None
     form: str | None = None
     unseen: str | None = None
@@ -140,7 +140,7 @@ def summary(entries: Sequence[LedgerEntry]) -> Summary:
         stopped_at=stop.version if stop else None,
         judged=len(judged),
         paused_by=pause.reason if pause else None,
-        verdict=next(filter(None, (Verdict.of(one.measures) for one in reversed(entries))), None),
+        verdict=next(filter(None, (PlainAnswer.of(one.measures) for one in reversed(entries))), None),
         stop=None if stop is None else Stopped.from_json(stop.measures),
         form=None if best is None else form_of(judged.get(best, {})),
         unseen=next(filter(None, map(_unseen, reversed(entries))), None),

@@ -38,7 +38,7 @@ from typing import Any, Final, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from daemon.versions.verdict import ByClicks, Verdict, by_clicks
+from daemon.versions.verdict import ByClicks, PlainAnswer, by_clicks
 
 Positions = dict[int, int]
 
@@ -435,7 +435,7 @@ class Weighed:
         return "superior" if is_up else self.outcome.found
 
     @property
-    def answer(self) -> Verdict:
+    def answer(self) -> PlainAnswer:
         """The answer to "is it better for my users?"."""
         standing, rule, outcome, seen = self.standing, self.rule, self.outcome, self.seen
         served = self.version if outcome.promoted else self.best

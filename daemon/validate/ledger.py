@@ -26,8 +26,15 @@ from daemon.validate.decide import (
 from daemon.validate.evaluator import Candidate
 from daemon.validate.evidence import Conclusion, Standing, Weighed
 from daemon.versions.key_verdicts import KEYS, KeyVerdict, verdicts_to_json
-from daemon.versions.verdict import ANSWER, JudgedGain, Stopped, by_judgments, by_keys, short_name
-from daemon.versions.verdict import Verdict as Answer
+from daemon.versions.verdict import (
+    ANSWER,
+    JudgedGain,
+    PlainAnswer,
+    Stopped,
+    by_judgments,
+    by_keys,
+    short_name,
+)
 
 BEST = "best"
 VALIDATE = "validate"
@@ -197,7 +204,7 @@ def _answer(
     keys: Mapping[str, KeyVerdict] | None,
     evidence: Weighed | None,
     gains: Mapping[int, JudgedGain] | None,
-) -> Answer | None:
+) -> PlainAnswer | None:
     """Is it better? None for version 0, and where nothing says so."""
     if evidence is not None:
         return evidence.answer

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 
 from daemon.text import measure
 
-Answer = Literal["yes", "no", "not known yet"]
+YesOrNo = Literal["yes", "no", "not known yet"]
 ERRORS = 3.0
 """Standard errors of an interval: wide enough for one that is looked at after every version."""
 ANSWER = "answer"
@@ -51,10 +51,10 @@ def short_name(kind: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PlainAnswer:
     """An answer, the sentence that says it first, and what explains it, one sentence each."""
 
-    answer: Answer
+    answer: YesOrNo
     sentence: str
     details: tuple[str, ...] = ()
 
@@ -69,7 +69,7 @@ class Verdict:
         if isinstance(found, Mapping):
             return cls(found["is_better"], str(found["sentence"]), tuple(map(str, found["details"])))
         text = str(older.get("is_better") or "") if isinstance(older, Mapping) else ""
-        answer: Answer = (
+        answer: YesOrNo = (
             "yes" if text.startswith("yes") else "no" if text.startswith("no:") else "not known yet"
         )
         return cls(answer, text[:1].upper() + text[1:]) if text else None
@@ -88,7 +88,7 @@ class JudgedGain:
     least: float = 0.0
 
 
-def by_judgments(served: int, gain: JudgedGain) -> Verdict:
+def by_judgments(served: int, gain: JudgedGain) -> PlainAnswer:
     """served: the best version, 0: none. gain: of it, else of the newest."""
     numbers = (
         f"mAP {measure(gain.value)} against {measure(gain.reference)} on {gain.queries:,} judged queries"
@@ -97,20 +97,22 @@ def by_judgments(served: int, gain: JudgedGain) -> Verdict:
     high = gain.value - gain.reference + ERRORS * gain.error
     span = f"the difference lies between {low:+.3f} and {high:+.3f}"
     if served and low > 0:
-        return Verdict("yes", f"Yes: better than your ranking. {numbers}", (f"{span} (version {served})",))
+        return PlainAnswer(
+            "yes", f"Yes: better than your ranking. {numbers}", (f"{span} (version {served})",)
+        )
     if high < 0:
         still = f"; version {served} is served" if served else ""
-        return Verdict("no", f"No: your ranking is better. {numbers}{still}", (span,))
+        return PlainAnswer("no", f"No: your ranking is better. {numbers}{still}", (span,))
     if -gain.least <= low and high <= gain.least:
-        return Verdict("no", f"No: no difference from your ranking. {numbers}", (span,))
-    return Verdict("not known yet", f"Not known yet: {numbers}; {span}")
+        return PlainAnswer("no", f"No: no difference from your ranking. {numbers}", (span,))
+    return PlainAnswer("not known yet", f"Not known yet: {numbers}; {span}")
 
 
-def by_keys(learned: int, judged: int) -> Verdict:
+def by_keys(learned: int, judged: int) -> PlainAnswer:
     """learned: keys whose own model was shown to be better, of those judged."""
     if learned:
-        return Verdict("yes", f"Yes: better than your ranking for {learned:,} of {judged:,} judged keys")
-    return Verdict(
+        return PlainAnswer("yes", f"Yes: better than your ranking for {learned:,} of {judged:,} judged keys")
+    return PlainAnswer(
         "not known yet", f"Not known yet: no model of {judged:,} judged keys was shown to be better"
     )
 
@@ -159,7 +161,7 @@ class ByClicks:
         return "lists" if self.trained else "held-out lists"
 
 
-def by_clicks(seen: ByClicks) -> Verdict:
+def by_clicks(seen: ByClicks) -> PlainAnswer:
     """The answer by clicks."""
     details = [f"{seen.lists:,} {seen.unit} so far{_parts(seen)}"] if seen.lists else []
     ask = ""
@@ -170,7 +172,7 @@ def by_clicks(seen: ByClicks) -> Verdict:
             f"better: ask with interleave=own,{alias} for a share of the questions"
         )
     if seen.fell:
-        return Verdict(
+        return PlainAnswer(
             "no", f"No: version {seen.fell} lost to your ranking, which is served again", (*details,)
         )
     higher = "" if seen.higher is None else f". Clicked objects stand higher in {_of_100(seen.higher)}"
@@ -183,16 +185,20 @@ def by_clicks(seen: ByClicks) -> Verdict:
         if not seen.promoted and seen.served != seen.newest:
             why = "; ".join((*seen.held, *seen.guards)) or "users prefer what came before it"
             details.append(f"not so the newest, version {seen.newest}: {why}")
-        return Verdict("yes", f"Yes: better than your ranking{higher}", (*details, *([ask] if ask else [])))
+        return PlainAnswer(
+            "yes", f"Yes: better than your ranking{higher}", (*details, *([ask] if ask else []))
+        )
     if seen.guards:
-        return Verdict("no", f"No: {'; '.join(seen.guards)}", (*details,))
+        return PlainAnswer("no", f"No: {'; '.join(seen.guards)}", (*details,))
     if seen.found == "inferior":
-        return Verdict("no", f"No: users prefer your ranking{higher}", (*details,))
+        return PlainAnswer("no", f"No: users prefer your ranking{higher}", (*details,))
     if seen.is_same and not seen.reaches and not seen.held:
         low, high = seen.mean - ERRORS * seen.error, seen.mean + ERRORS * seen.error
         details.append(f"the difference lies between {low:+.4f} and {high:+.4f}, below {seen.margin:.4f}")
-        return Verdict("no", f"No: no difference from your ranking in the shown lists{higher}", (*details,))
-    return Verdict("not known yet", f"Not known yet: {ask or _open(seen) + higher}", (*details,))
+        return PlainAnswer(
+            "no", f"No: no difference from your ranking in the shown lists{higher}", (*details,)
+        )
+    return PlainAnswer("not known yet", f"Not known yet: {ask or _open(seen) + higher}", (*details,))
 
 
 def _open(seen: ByClicks) -> str:

@@ -10,7 +10,7 @@ from daemon.look.curves import CurveSeries
 from daemon.look.overview import summary
 from daemon.look.status import dropped, lags
 from daemon.text import ago, measure, number_runs, size, span
-from daemon.versions.verdict import Verdict
+from daemon.versions.verdict import PlainAnswer
 
 
 def test_numbers_are_told_in_runs() -> None:
@@ -27,10 +27,10 @@ def test_a_resume_lifts_the_stop() -> None:
 def test_the_newest_answer_is_told() -> None:
     """Also one that an older release wrote."""
     old = LedgerEntry(n=1, kind="KEEP", version=1, measures={"evidence": {"is_better": "yes: version 2"}})
-    new = Verdict("not known yet", "Not known yet: more lists", ("why",))
+    new = PlainAnswer("not known yet", "Not known yet: more lists", ("why",))
     entries = [old, LedgerEntry(n=2, kind="KEEP", version=2, measures={"answer": new.to_json()})]
     assert summary([]).verdict is None
-    assert summary(entries[:1]).verdict == Verdict("yes", "Yes: version 2")
+    assert summary(entries[:1]).verdict == PlainAnswer("yes", "Yes: version 2")
     assert summary([*entries, LedgerEntry(n=3, kind="PROMOTE", version=2)]).verdict == new
 
 

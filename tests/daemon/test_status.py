@@ -22,6 +22,7 @@ from daemon.look.curves import curves_of
 from daemon.look.overview import VersionRow
 from daemon.replica.view import ModelId, ReplicaStatus
 from daemon.serve.metrics import ServeMetrics
+from daemon.serve.store import alias_answers
 from daemon.telemetry import Health, LearnMetrics, serve_http
 from daemon.telemetry.metrics import add_place
 from daemon.versions.verdict import Stopped
@@ -175,6 +176,31 @@ def test_status_tells_dead_letters_and_why_the_newest_is_not_best(
     text = " ".join(ask(capsys, "status").split())
     assert "8 events, 12 dead letters" in text
     assert "not best: the window cannot decide" in text
+
+
+def test_latest_is_said_to_be_unproven_where_it_is_not_what_was_judged_best(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = " ".join(ask(capsys, "models", "list").split())
+    assert "latest (not shown to be better than your ranking)" in table
+    served = ServeMetrics(["stable", "latest"])
+    states = [
+        ReplicaStatus("stable", ModelId(1), 1.0, "", "versions"),
+        ReplicaStatus("latest", ModelId(1, 3, 5, 3), 1.0, "", "steps"),
+    ]
+    served.follow(lambda: states, lambda: None, dict)
+    add_place(served.registry, str(home / "checkpoints"))
+    server = serve_http(served.registry, Health(), "127.0.0.1", 0)
+    try:
+        lines = ask(capsys, "status", "--set", f"http.serve_port={server.port}").splitlines()
+    finally:
+        server.close()
+    (latest,) = (line for line in lines if line.startswith("latest"))
+    (stable,) = (line for line in lines if line.startswith("stable"))
+    assert "version 1 (not shown to be better than your ranking)" in latest, "steps were learned since"
+    assert "not shown" not in stable
+    assert alias_answers(states[1], 1)["note"] == "not shown to be better than your ranking"
+    assert alias_answers(states[0], 1)["note"] == ""
 
 
 def test_status_asks_a_running_role_whether_it_is_ready(

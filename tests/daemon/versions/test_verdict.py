@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.versions.verdict import ByClicks, JudgedGain, Stopped, Verdict, by_clicks, by_judgments, by_keys
+from daemon.versions.verdict import (
+    ByClicks,
+    JudgedGain,
+    PlainAnswer,
+    Stopped,
+    by_clicks,
+    by_judgments,
+    by_keys,
+)
 
 FEW = ByClicks(0, 1, "not yet", lists=60, mean=0.01, error=0.02, margin=0.02)
 FEW_QUERIES = "mAP 0.638 against 0.607 on 40 judged queries"
@@ -100,7 +108,7 @@ def test_what_judgments_say(served, gain, sentence):
 
 
 def test_what_keys_say():
-    assert by_keys(12, 40) == Verdict("yes", "Yes: better than your ranking for 12 of 40 judged keys")
+    assert by_keys(12, 40) == PlainAnswer("yes", "Yes: better than your ranking for 12 of 40 judged keys")
     assert by_keys(0, 40).answer == "not known yet"
 
 
