@@ -15,16 +15,26 @@ from daemon.commands import common
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, facts, load, say, write_json
 from daemon.exits import EX_CANTCREAT, EX_OK, EX_UNAVAILABLE, UserError
 from daemon.text import ago, measure, number_runs
+from daemon.versions.verdict import NAMES, NOT_SHOWN, is_unproven, short_name
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from daemon.dead_letters import ShownLetter
     from daemon.look.curves import Curves
+    from daemon.look.live import AliasStatus
 
 
-def status(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOption = False) -> int:
-    """Where things stand: versions, best, why it stopped, lag, running roles."""
+def status(
+    *,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also what the answer rests on, forms and all measures.")
+    ] = False,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Where things stand: is it better, best and newest version, why it stopped, running roles."""
     from daemon.look.status import collect
 
     picture = collect(load(config, set_))
@@ -34,30 +44,34 @@ def status(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOpt
         return EX_OK
     from rich.text import Text
 
-    lines = [(name, Text(text)) for name, text in _status_lines(picture)]
+    lines = [(name, Text(text)) for name, text in _status_lines(picture, verbose)]
     notes = [("note", Text(problem, style="yellow")) for problem in picture["problems"]]
     console().print(facts([*lines, *notes]))
     return EX_OK
 
 
-def _status_lines(picture: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _status_lines(picture: Mapping[str, Any], verbose: bool) -> list[tuple[str, str]]:
     numbers = picture["versions"]
-    lines = [("checkpoints", picture["checkpoints"])]
+    lines = []
     if numbers:
-        lines.append(("versions", f"{len(numbers)} kept: {number_runs(numbers)}; {picture['judged']} judged"))
-    for role in ("newest", "best"):
-        if picture[role]:
-            lines.append((role, _version_line(picture[role])))
-    if picture["is_better"]:
-        lines.append(("better?", picture["is_better"]))
-    if picture["form"]:
-        lines.append(("form", picture["form"]))
-    if picture["unseen"]:
-        lines.append(("unseen kinds", picture["unseen"]))
-    if picture["reference"]:
+        lines.append(("better?", picture["is_better"] or "Not known yet: no learned version was judged"))
+    if picture["reference"] and (verbose or not picture["is_own"]):
         lines.append(("compared with", picture["reference"]))
+    if verbose and picture["verdict"]:
+        lines += [("because", why) for why in picture["verdict"]["details"]]
     if numbers:
         lines.append(("state", _state(picture)))
+    newest, best = picture["newest"], picture["best"]
+    lines += [
+        (role, _version_line(one, verbose)) for role, one in (("newest", newest), ("best", best)) if one
+    ]
+    if newest and newest == best:
+        lines[-1] = "best", f"version {best['number']}, the newest"
+    if verbose:
+        lines += [(name, picture[key]) for name, key in _EXPLAINED if picture[key]]
+    lines.append(("checkpoints", picture["checkpoints"]))
+    if numbers:
+        lines.append(("versions", f"{len(numbers)} kept: {number_runs(numbers)}; {picture['judged']} judged"))
     stream = picture["stream"]
     lines.append(("stream", stream["address"]))
     if stream["lag"] is not None:
@@ -75,35 +89,64 @@ def _status_lines(picture: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines.append((role, text + other))
     served = picture["live"].get("serve")
     aliases = {} if served is None else served.aliases
-    return [*lines, *((alias, one.line(time.time())) for alias, one in aliases.items())]
+    return [*lines, *((alias, one.line(time.time(), _note(one, picture))) for alias, one in aliases.items())]
 
 
-def _version_line(row: Mapping[str, Any]) -> str:
+_EXPLAINED = (("form", "form"), ("unseen kinds", "unseen"))
+
+
+def _note(alias: AliasStatus, picture: Mapping[str, Any]) -> str:
+    """About what a name answers with: whether it was shown to be better."""
+    best = picture["best"] and picture["best"]["number"]
+    steps = alias.version == best and picture["best_records"] not in (None, alias.records)
+    if is_unproven(alias.version, best, steps=steps):
+        return NOT_SHOWN
+    return "your ranking" if alias.version == 0 and picture["is_own"] else ""
+
+
+def _version_line(row: Mapping[str, Any], verbose: bool) -> str:
     parts = [f"version {row['number']}", f"{row['events']:,} events", ago(row["created"])]
     if row["duplicates"]:
         parts.insert(-1, f"{row['duplicates']:,} sent again and dropped")
     if row["dead_letters"]:
         parts.insert(-1, f"{row['dead_letters']:,} dead letters")
     measures = row["measures"]
-    deciding = measures.get("decision_measure")
-    if deciding:
-        before = measures.get("version_0", {}).get(deciding)
-        parts.append(f"{deciding} {measure(measures.get(deciding))} (version 0: {measure(before)})")
-    why_not = row["verdict"].partition("; ")[2]
-    return ", ".join(parts) + (f"; {why_not}" if why_not else "")
+    reference = measures.get("version_0") or {}
+    known = [name for name in NAMES if name in measures]
+    shown = known if verbose else [name for name in known if name in ("map_full", "map_shown")][:1]
+    for name in shown:
+        before = f" (version 0: {measure(reference[name])})" if name in reference else ""
+        parts.append(f"{short_name(name)} {measure(measures[name])}{before}")
+    why_not = row["verdict"].partition("; not best: ")[2]
+    return ", ".join(parts) + (f"; not best: {why_not}" if why_not else "")
 
 
 def _state(picture: Mapping[str, Any]) -> str:
     stopped, paused = picture["stopped_by"], picture["paused_by"]
-    states = [f"stopped at version {picture['stopped_at']}: {stopped}"] if stopped is not None else []
+    states = [_stopped(picture)] if stopped is not None else []
     states += [f"paused: {paused}; `tripletd resume` continues"] if paused is not None else []
-    return "; ".join(states) or "no STOP in force"
+    return "; ".join(states) or "learning (no STOP in force)"
+
+
+def _stopped(picture: Mapping[str, Any]) -> str:
+    """Why learning was stopped, what waits and what ends it."""
+    stop, stream = picture["stop"], picture["stream"]
+    waits = f"; {stream['lag']:,} events wait" if stream["lag"] else ""
+    again = ""
+    if stop and stop["wait"]:
+        end = sum(one["end"] for one in stream["partitions"])
+        more = max(0, stop["wait"] - max(0, end - stop["end"]))
+        again = f"; goes on by itself after {more:,} more events, or when what users click changes"
+    at = f"STOPPED at version {picture['stopped_at']}: {picture['stopped_by']}"
+    return f"{at}{waits}{again}; `tripletd resume` continues now"
 
 
 def _lag(stream: Mapping[str, Any]) -> str:
     total = sum(one["end"] - one["earliest"] for one in stream["partitions"])
-    text = f"{stream['lag']:,} of {total:,} records not in the newest version"
-    if len(stream["partitions"]) > 1 and stream["lag"]:
+    if not stream["lag"]:
+        return f"none: the newest version has learned all {total:,} events of the stream"
+    text = f"{stream['lag']:,} of {total:,} events of the stream came after the newest version"
+    if len(stream["partitions"]) > 1:
         worst = max(stream["partitions"], key=lambda one: one["lag"])
         text += f"; most in partition {worst['partition']} ({worst['lag']:,})"
     return text
@@ -178,7 +221,9 @@ def _print_curves(found: Curves) -> None:
     if best is not None:
         legend.append(f"   best: version {best.version} after {best.events:,} events", style="green")
     if found.stopped_by:
-        legend.append(f"   stopped by {found.stopped_by}")
+        legend.append(f"   stopped: {found.stopped_by}", style="red")
+    if found.verdict is not None:
+        terminal.print(Text(found.verdict.sentence, style="bold"))
     terminal.print(legend)
 
 

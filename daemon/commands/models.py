@@ -13,6 +13,7 @@ from daemon.commands import common, models_change, models_diff, models_export
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, VersionArgument, console, load, table
 from daemon.exits import EX_OK, EX_USAGE, UserError
 from daemon.text import ago, measure, safe, size
+from daemon.versions.verdict import HIGHER, NOT_SHOWN, is_unproven, short_name
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from daemon.look.overview import KeyRow, VersionRow
 
 app = typer.Typer(help="Look at the versions, and say which are served.", no_args_is_help=True)
-_SHOWN = ("map_full", "p10_full", "balanced_hop", "map_shown", "clicked_vs_random")
+_SHOWN = ("map_full", "p10_full", HIGHER, "map_shown", "balanced_hop")
 
 KNOWN_IDS = "dedupe.ids"
 _ALWAYS = ("version", "events", "names")
@@ -147,8 +148,16 @@ def _columns(rows: list[VersionRow]) -> dict[str, list[str]]:
     for key in _SHOWN:
         values = [row.measures.get(key) for row in rows]
         if any(value is not None for value in values):
-            columns[key.replace("_", " ")] = [measure(value) for value in values]
-    return columns | {"names": [", ".join(row.aliases) for row in rows]}
+            columns[short_name(key)] = [measure(value) for value in values]
+    best = next((row.number for row in rows if "best" in row.aliases), None)
+    return columns | {"names": [_names(row, is_unproven(row.number, best)) for row in rows]}
+
+
+def _names(row: VersionRow, unproven: bool) -> str:
+    """`latest` is not what is best because it is newest: said where it is neither best nor version 0."""
+    return ", ".join(
+        f"{name} ({NOT_SHOWN})" if name == "latest" and unproven else name for name in row.aliases
+    )
 
 
 def _widths(columns: Mapping[str, Sequence[str]], *, wrapped: bool) -> dict[str, int]:
@@ -183,7 +192,7 @@ def _measures(row: VersionRow) -> Table:
     for name, value in row.measures.items():
         if name in reference:
             cells = [measure(value), measure(reference[name])]
-            shown.add_row(name, *(cells if row.number else cells[:1]))
+            shown.add_row(short_name(name), *(cells if row.number else cells[:1]))
     return shown
 
 

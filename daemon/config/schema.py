@@ -277,7 +277,7 @@ class ServeConfig(Section):
     """[serve]: which versions are served, of which objects, and within which limits."""
 
     aliases: Names = Field(
-        ["stable", "latest"], description="names of versions to follow; the first answers where none is named"
+        ["stable"], description="names of versions to follow; the first answers where none is named"
     )
     look_every: PositiveSeconds = Field(0.25, description="how often versions and verdicts are looked at")
     refine_every: PositiveSeconds = Field(
@@ -822,7 +822,14 @@ class ValidateConfig(Section):
         description="by clicks: probability of a promotion while no version is better, over all looks",
     )
     max_queries: int = Field(1000, ge=1, description="judged queries per version")
-    patience: int = Field(8, ge=1, description="stop after this many versions without a new best")
+    patience_events: int = Field(
+        20_000,
+        ge=1,
+        description="stop after this many events without a gain, or as many as the last gain took if more",
+    )
+    patience: int = Field(
+        0, ge=0, description="former rule, instead: stop after so many versions without a new best; 0: off"
+    )
     min_delta: float = Field(0.002, ge=0, allow_inf_nan=False, description="lead a new best needs")
     min_versions: int = Field(3, ge=1, description="never stop before this many judged versions")
     on_stop: Literal["park", "exit"] = Field("park", description="what learn does on STOP")

@@ -22,7 +22,6 @@ from daemon.demo.run import MIN_DELTA, PATIENCE, DemoProgress
 from daemon.look.charts import save_picture
 from daemon.look.curves import LOSS, Curves
 from daemon.look.overview import events_of
-from daemon.validate.decide import STOP_PATIENCE
 from daemon.validate.scorer import MappedObjects, Scorer
 from daemon.versions.restore import read_map, serving_form
 from learners.measures import judge_by_labels
@@ -169,12 +168,10 @@ class Report:
     def sentence(self) -> str:
         """What came of it, and why it ended, in words."""
         why = {
-            STOP_PATIENCE: f"Learning stopped by itself: {PATIENCE} versions in a row had not added "
-            f"{MIN_DELTA:g} to the best mAP.",
             TIME_LIMIT: "Learning had not stopped by itself when its time was over: this is what it has.",
-            ALL_LEARNED: f"All clicks were learned before {PATIENCE} versions in a row had added less than "
+            ALL_LEARNED: f"All clicks were learned before {PATIENCE:,} events had added less than "
             f"{MIN_DELTA:g} to the best mAP.",
-        }[self.stopped_by]
+        }.get(self.stopped_by, f"Learning stopped by itself: {self.stopped_by}.")
         before, after = (f"{10 * found.p10:.1f}" for found in (self.before, self.after))
         return (
             f"After {self.events:,} events in {self.seconds:.0f} s, {after} of the 10 nearest photos are of "

@@ -227,9 +227,9 @@ VERSIONS_KEPT = 8
 HOLDOUT_SHARE = 0.1
 LOG_BYTES = "32MiB"
 MIN_DELTA = 0.02
-PATIENCE = 3
-"""Learning stops when so many versions in a row have not added MIN_DELTA of mAP to the best one: most of the
-gain comes first, and a newcomer has a minute. The defaults run for longer."""
+PATIENCE = 15_000
+"""Learning stops when so many events have not added MIN_DELTA of mAP to the best version: most of the gain
+comes first, and a newcomer has a minute. The defaults run for longer."""
 
 
 def write_settings(folder: Path, ports: DemoPorts, followed: bool = True) -> Path:
@@ -267,14 +267,15 @@ keep = {VERSIONS_KEPT}   # the curve keeps those that are gone
 
 [validate]
 judgments = "labels:{LABELS}"
-# Stop when {PATIENCE} versions in a row have not added {MIN_DELTA} to the best mAP; the defaults, 8 and
+# Stop when {PATIENCE} events have not added {MIN_DELTA} to the best mAP; the defaults, 20000 and
 # 0.002, run for longer.
 min_delta = {MIN_DELTA}
-patience = {PATIENCE}
+patience_events = {PATIENCE}
 on_stop = "exit"
 
 [serve]
 display = "{DISPLAY}"
+aliases = ["stable", "latest"]
 
 [http]
 learn_port = {ports.learn}

@@ -29,7 +29,7 @@ def introduction(folder: Path) -> str:
         f"{LISTS_PER_SECOND:.0f} lists a second, each with the 5 nearest photos by the ranking there is (the "
         "mean cosine of five descriptors) and 5 random ones, shuffled. The photo at rank r is looked at with "
         "probability 1/sqrt(r), and clicked with .8 if it is of the query's class, else with .1.\n\n"
-        f"Learning stops when {PATIENCE} versions in a row have not added {MIN_DELTA:g} to the best mAP of "
+        f"Learning stops when {PATIENCE:,} events have not added {MIN_DELTA:g} to the best mAP of "
         "queries that are never trained on. Users, feed, learn and validate are processes; their logs are in "
         f"{folder}.\n"
     )

@@ -127,7 +127,7 @@ def _headline(curves: Curves) -> str:
     if best is not None:
         parts.append(f"best: version {best.version} after {best.events:,} events")
     if curves.stopped_by:
-        parts.append(f"stopped by {curves.stopped_by}")
+        parts.append(f"stopped: {curves.stopped_by}")
     return "Learning curves: " + ", ".join(parts)
 
 

@@ -23,6 +23,7 @@ from checkpoints.store import CheckpointError, Damaged
 from daemon.look.overview import read_entries, summary
 from daemon.versions.contents import APPLIED, LOSS_SUM, RECORDS, counted
 from daemon.versions.reference import Reference, reference_of
+from daemon.versions.verdict import NAMES, PlainAnswer, Stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +118,7 @@ def _mark(entry: Mapping[str, Any]) -> str:
 
 
 REFERENCE = "version_0"
-TITLES = {
-    "map_full": "mAP, whole catalog, by judgments",
-    "p10_full": "P@10, whole catalog, by judgments",
-    "balanced_hop": "decision by clicks: position-balanced + half two-click AUC",
-    "position_balanced": "better than the shown order (0.5 = the same)",
-    "hop_auc": "two clicks away, never shown (AUC)",
-    "map_shown": "mAP inside the shown lists",
-    "clicked_vs_random": "clicked above random objects (AUC)",
-    "map_clicks": "mAP, whole catalog, by clicks",
-    "macro_map_full": "mAP, whole catalog, mean of classes",
-    "unseen_preference": "preferred to your ranking on kinds never learned (0 = the same)",
-    "symmetry_index": "symmetry index of W (1 = symmetric)",
-    "sparsity": "share of weights that are 0 (SOML)",
-}
+TITLES = NAMES
 """Measures that have a curve, in order of weight; a ledger may hold more (they are in the CSV)."""
 LOSS = "training_loss"
 LOSS_TITLE = "training loss (mean hinge, before each step)"
@@ -218,7 +206,8 @@ class Curves:
     lines: tuple[CurveLine, ...]
     best: int | None
     stopped_by: str | None
-    is_better: str | None = None
+    verdict: PlainAnswer | None = None
+    stop: Stopped | None = None
     reference: str = "version 0"
     lost: str = ""
 
@@ -271,7 +260,7 @@ def curves_of(places: Iterable[VersionPlace], entries: Iterable[LedgerEntry]) ->
         for branch in lines(parents)
     )
     stands = summary(entries)
-    return Curves(found, stands.best, stands.stopped_by, stands.is_better)
+    return Curves(found, stands.best, stands.stopped_by, stands.verdict, stands.stop)
 
 
 def _judges(entry: LedgerEntry) -> bool:

@@ -217,11 +217,14 @@ class AliasStatus(BaseModel):
     refused: dict[str, int] = {}
     freshness: Distribution = Field(default_factory=Distribution)
 
-    def line(self, now_s: float) -> str:
-        """What it answers with, how fresh that is and what was refused, for a terminal."""
+    def line(self, now_s: float, note: str = "") -> str:
+        """What it answers with, how fresh that is and what was refused, for a terminal. note: about what it
+        answers with, put first.
+        """
         parts = ["answers nothing yet"]
         if self.version is not None:
-            parts = [f"answers with version {self.version}, {self.records:,} records"]
+            named = f" ({note})" if note else ""
+            parts = [f"answers with version {self.version}{named}, {self.records:,} records"]
         if self.behind > STANDS_STILL_S:
             parts.append(f"stands still, though something newer has been there for {span(self.behind)}")
         if self.watermark is not None:

@@ -22,10 +22,13 @@ from checkpoints.encoding import fresh
 from checkpoints.manifest import ArraySpec
 from daemon.versions.contents import APPLIED, DUPLICATE, POISON, REJECTED, counted, watermark_of
 from daemon.versions.key_verdicts import KeyVerdict
+from daemon.versions.verdict import PlainAnswer, Stopped
 
 _OUTCOMES = (*APPLIED, REJECTED)
 _DEAD = (POISON, REJECTED)
 _REFUSED = "refused"
+_FORMER = {"patience": "no gain for as long as validate.patience allows"}
+"""Reasons of a STOP as older releases wrote them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,10 @@ class VersionRow:
 class Summary:
     """What the verdicts amount to: the best version, the STOP and the learner's own pause in force.
 
-    is_better: the newest answer to "is it better for my users?", None where none was given. form: in which
-    the best version is served and why, a sentence; None where it is as configured. unseen: how the newest
-    version judged on them does on kinds of queries that are never learned, None where there are none.
+    verdict: the newest answer to "is it better for my users?", None where none was given. stop: what a STOP
+    waits for, where validate gave it. form: in which the best version is served and why, a sentence; None
+    where it is as configured. unseen: how the newest version judged on them does on kinds of queries that are
+    never learned, None where there are none.
     """
 
     best: int | None
@@ -68,7 +72,8 @@ class Summary:
     stopped_at: int | None
     judged: int
     paused_by: str | None
-    is_better: str | None = None
+    verdict: PlainAnswer | None = None
+    stop: Stopped | None = None
     form: str | None = None
     unseen: str | None = None
 
@@ -131,11 +136,12 @@ def summary(entries: Sequence[LedgerEntry]) -> Summary:
     judged, best = measures_by_version(entries), aliases(entries).get("best")
     return Summary(
         best=best,
-        stopped_by=stop.reason if stop else None,
+        stopped_by=_FORMER.get(stop.reason, stop.reason) if stop else None,
         stopped_at=stop.version if stop else None,
         judged=len(judged),
         paused_by=pause.reason if pause else None,
-        is_better=next(filter(None, map(_answer, reversed(entries))), None),
+        verdict=next(filter(None, (PlainAnswer.of(one.measures) for one in reversed(entries))), None),
+        stop=None if stop is None else Stopped.from_json(stop.measures),
         form=None if best is None else form_of(judged.get(best, {})),
         unseen=next(filter(None, map(_unseen, reversed(entries))), None),
     )
@@ -155,11 +161,6 @@ def _unseen(entry: LedgerEntry) -> str | None:
     queries = f"{round(found['unseen_queries']):,} queries of kinds that are never learned"
     preferred = f"{found['unseen_preference']:+.4f} (error {found['unseen_error']:.4f})"
     return f"version {entry.version} is preferred to your own ranking by {preferred} on {queries}"
-
-
-def _answer(entry: LedgerEntry) -> str | None:
-    evidence = entry.measures.get("evidence")
-    return str(evidence.get("is_better")) if isinstance(evidence, Mapping) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from daemon.look.live import RoleStatus, ServeStatus, UpStatus, is_of, status_at
 from daemon.look.overview import VersionRow, read_all, summary, version_rows
 from daemon.models.actions import look
 from daemon.models.decide import in_doubt
-from daemon.versions.contents import EXPIRED, counted
+from daemon.versions.contents import EXPIRED, counted, records_of
 from daemon.versions.reference import reference_of
 from daemon.versions.storage import open_for_reading
 from streams.partitions import behind_transactions, past_gaps
@@ -144,7 +144,7 @@ def _of_line(line: str) -> str:
 def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | None:
     picture |= {"checkpoints": config.checkpoints.path, "versions": [], "newest": None, "best": None}
     picture |= {"stopped_by": None, "stopped_at": None, "paused_by": None, "judged": 0, "problems": []}
-    picture |= {"is_better": None, "form": None, "unseen": None}
+    picture |= {"is_better": None, "verdict": None, "stop": None, "form": None, "unseen": None}
     picture["reference"] = ""
     try:
         store, ledger = open_for_reading(config)
@@ -161,9 +161,17 @@ def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | Non
     picture["newest"] = _plain(by_number.get(newest.number)) if newest else None
     picture["best"] = _plain(by_number.get(stands.best)) if stands.best is not None else None
     picture |= {"stopped_by": stands.stopped_by, "stopped_at": stands.stopped_at}
-    picture |= {"paused_by": stands.paused_by, "judged": stands.judged, "is_better": stands.is_better}
-    picture |= {"form": stands.form, "unseen": stands.unseen}
-    picture["reference"] = reference_of(newest.map).description if newest else ""
+    picture |= {"paused_by": stands.paused_by, "judged": stands.judged}
+    if stands.verdict is not None:
+        picture |= {"is_better": stands.verdict.sentence, "verdict": stands.verdict.to_json()}
+    picture |= {"stop": stands.stop and asdict(stands.stop), "form": stands.form, "unseen": stands.unseen}
+    reference = reference_of(newest.map) if newest else None
+    picture |= {
+        "reference": reference.description if reference else "",
+        "is_own": bool(reference and reference.own),
+    }
+    best = next((one for one in found.manifests if one.number == stands.best), None)
+    picture["best_records"] = None if best is None else records_of(best)
     return newest
 
 

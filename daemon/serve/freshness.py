@@ -67,6 +67,11 @@ class EventTimes:
         old_ms = made.old_ms + self.old_ms + other.old_ms
         return EventTimes(made.ms, made.counts, made.old + self.old + other.old, old_ms)
 
+    def since(self, ms: int) -> EventTimes:
+        """Those from then on; the past of the horizon goes with what was before."""
+        kept = self.ms >= ms
+        return self if kept.all() and not self.old else EventTimes(self.ms[kept], self.counts[kept])
+
     def ages(self, now_ms: int) -> Ages:
         """Their ages at `now_ms`; those past the horizon all at their mean."""
         seconds = np.maximum(now_ms - self.ms, 0) / 1000.0
@@ -91,11 +96,12 @@ class Freshness:
 
     A state is known by its number of records applied since version 0. Call `begin` when the alias can
     answer for the first time, `learned` for every piece of the step log in its order, `cut` where a version
-    stands, and `answered` for every answer.
+    stands, and `answered` for every answer. Events from before `since_ms` waited for the server and not for
+    learning: they are left out.
     """
 
-    def __init__(self, horizon_s: float) -> None:
-        self._horizon_s = horizon_s
+    def __init__(self, horizon_s: float, since_ms: int = 0) -> None:
+        self._horizon_s, self._since_ms = horizon_s, since_ms
         self.groups: list[tuple[int, EventTimes]] = []
         """Events by the state that first holds them; empty once every learned event has been in an answer."""
         self._cuts: set[int] = set()
@@ -123,6 +129,8 @@ class Freshness:
     def _add(self, total: int, times: EventTimes, now_ms: int) -> None:
         if total <= self._begun_at:
             return
+        if self._since_ms > now_ms - round(1000 * self._horizon_s):
+            times = times.since(self._since_ms)
         self.groups = [group for group in self.groups if group[0] < total]
         self.groups.append((total, times))
         self._keep_bounds(now_ms)

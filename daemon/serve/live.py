@@ -86,6 +86,7 @@ class FreshnessWatcher:
     those known, at times spaced evenly from the newest known one to its own newest.
 
     Called by the replicas' threads and by the server's; `now_ms` is the wall clock, as event times are.
+    Events from before `since_ms` are left out.
     """
 
     def __init__(
@@ -94,8 +95,9 @@ class FreshnessWatcher:
         record: Record,
         horizon_s: float,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        since_ms: int = 0,
     ) -> None:
-        self._accounts = {alias: Freshness(horizon_s) for alias in aliases}
+        self._accounts = {alias: Freshness(horizon_s, since_ms) for alias in aliases}
         self._begun: set[str] = set()
         self._counted: _CountedState | None = None
         self._record, self._now_ms = record, now_ms

@@ -152,7 +152,10 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
     """
     stored = open_store(config.checkpoints.path)
     versions, ledger = stored.versions, stored.ledger
-    watcher = FreshnessWatcher(config.serve.aliases, metrics.record_freshness, FRESHNESS_EDGES[-1])
+    began_ms = time.time_ns() // 1_000_000  # what was clicked before waited for this start
+    watcher = FreshnessWatcher(
+        config.serve.aliases, metrics.record_freshness, FRESHNESS_EDGES[-1], since_ms=began_ms
+    )
     guarded, keys = GuardMetrics(metrics.registry).record, KeyAnswerMetrics(metrics.registry)
 
     def reading(progress: str) -> None:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from checkpoints import Ledger, VersionStore
+from checkpoints import Ledger, VersionStore, aliases
+from checkpoints.entries import BEST
 from daemon.look.overview import VersionRow, read_all, version_rows
 from daemon.models.actions import gc, move
 from daemon.models.decide import Verb
 from daemon.replica.view import ReplicaStatus
+from daemon.versions.verdict import NOT_SHOWN, is_unproven
 
 
 class StoreActions:
@@ -34,7 +36,7 @@ class StoreActions:
         found = read_all(self._versions, self._ledger)
         rows = version_rows(found.manifests, found.entries, found.newest, found.damaged)
         return {
-            "aliases": [alias_answers(one) for one in self._statuses()],
+            "aliases": [alias_answers(one, aliases(found.entries).get(BEST)) for one in self._statuses()],
             "versions": [_kept(row) for row in rows],
         }
 
@@ -58,9 +60,10 @@ class StoreActions:
         return {"gone": list(found.gone), "size": found.size, "kept": kept, "dry_run": found.dry_run}
 
 
-def alias_answers(one: ReplicaStatus) -> dict[str, Any]:
-    """What one alias answers with: the values of `schemas.ServedAlias`."""
+def alias_answers(one: ReplicaStatus, best: int | None) -> dict[str, Any]:
+    """What one alias answers with: the values of `schemas.ServedAlias`. best: the best version, if any."""
     model = one.model
+    unproven = model is not None and is_unproven(model.version, best, steps=model.behind > 0)
     return {
         "alias": one.alias,
         "version": None if model is None else str(model),
@@ -69,6 +72,7 @@ def alias_answers(one: ReplicaStatus) -> dict[str, Any]:
         "records": None if model is None else model.total,
         "watermark": None if model is None else model.watermark,
         "since": one.since,
+        "note": NOT_SHOWN if unproven else "",
         "why": one.why_not_newer,
     }
 

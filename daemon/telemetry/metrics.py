@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
-from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from checkpoints.versions import LOSS_MESSAGES
@@ -140,6 +140,28 @@ def add_build_info(registry: CollectorRegistry, role: str) -> None:
 def add_place(registry: CollectorRegistry, checkpoints: str) -> None:
     """`tripletd_place_info{checkpoints} 1`: the folder a role works with, to tell it from another's."""
     Info("tripletd_place", "The checkpoint folder", registry=registry).info({"checkpoints": checkpoints})
+
+
+class KnownGauge(Collector):
+    """A gauge without labels that has no sample before its value is known: an alert must not take "not known
+    yet" for 0.
+    """
+
+    def __init__(self, name: str, documentation: str, registry: CollectorRegistry) -> None:
+        self._about = name, documentation
+        self._value: float | None = None
+        registry.register(self)
+
+    def set(self, value: float) -> None:
+        """The value from now on."""
+        self._value = float(value)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The family, empty until there is a value."""
+        yield GaugeMetricFamily(*self._about, value=self._value)
+
+    describe = collect
+    """Its name is known from the start."""
 
 
 class KeyMetrics:
@@ -354,6 +376,7 @@ _JUDGE_EDGES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 
 FINDINGS = ("superior", "equivalent", "not yet", "inferior")
+ANSWERS = ("yes", "no", "not known yet")
 
 
 class ValidateMetrics:
@@ -362,6 +385,7 @@ class ValidateMetrics:
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        known = partial(KnownGauge, registry=registry)
         about = "Holdout measure by kind, for the newest and best version, version 0, the shown order"
         self._measures = gauge("tripletd_holdout_map", about, ["kind", "which"])
         self._decision = gauge("tripletd_holdout_decision", "Decision measure, for the same", ["which"])
@@ -382,18 +406,20 @@ class ValidateMetrics:
         about = "Holdout impressions not usable"
         self._skipped = counter("tripletd_skipped_impressions", about, ["reason"])
         self.drift = counter("tripletd_drift", "Drifts detected on the holdout loss")
-        self.holdout_loss = gauge("tripletd_holdout_loss", "Best version's holdout loss")
+        self.holdout_loss = known("tripletd_holdout_loss", "Best version's holdout loss")
         about = "1 while the best version is above version 0 on the newest window"
-        self.best_holds = gauge("tripletd_best_holds", about)
+        self.best_holds = known("tripletd_best_holds", about)
         about = "Keys of the newest judged version by verdict, where there is one model per key"
         self._keys = gauge("tripletd_judged_keys", about, ["verdict"])
         about = "1 for what is known of the learned versions against version 0, by clicks"
         self._better = gauge("tripletd_better_for_users", about, ["finding"])
         about = "Natural logarithm of the capital against no version being better than version 0"
-        self._capital = gauge("tripletd_evidence", about)
+        self._capital = known("tripletd_evidence", about)
         about = "About how many more lists a verdict takes; absent while nothing points there"
         self._missing = gauge("tripletd_evidence_missing_lists", about, ["verdict"])
-        self.stopped = gauge("tripletd_stopped", "1 after a STOP verdict")
+        about = "1 for the answer in force to: is it better than the ranking that users had?"
+        self._answer = gauge("tripletd_better", about, ["answer"])
+        self.stopped = known("tripletd_stopped", "1 while a STOP verdict is in force")
         ProcessCollector(registry=registry)
         add_build_info(registry, "validate")
 
@@ -426,6 +452,11 @@ class ValidateMetrics:
         self._missing.clear()
         if missing is not None and finding == "not yet":
             self._missing.labels("superior").set(missing)
+
+    def record_answer(self, answer: str) -> None:
+        """Set the answer in force."""
+        for one in ANSWERS:
+            self._answer.labels(one).set(one == answer)
 
     def record_keys(self, by_verdict: Mapping[str, int]) -> None:
         """Set how many keys of the newest judged version have each verdict."""

@@ -464,11 +464,10 @@ def _merge(read: _Samples) -> dict[str, Any]:
 
 
 def _validate(read: _Samples) -> dict[str, Any]:
-    judged, loss = read.one("tripletd_judged_versions_total"), read.one("tripletd_holdout_loss")
     return {
-        "judged": judged,
+        "judged": read.one("tripletd_judged_versions_total"),
         "drifts": read.one("tripletd_drift_total"),
-        "holdout_loss": loss if judged else None,
+        "holdout_loss": next(iter(read.by("", "tripletd_holdout_loss").values()), None),
     }
 
 

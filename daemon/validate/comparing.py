@@ -35,6 +35,7 @@ from daemon.validate.measures import (
     differences,
     in_shown_order,
     outcomes,
+    standing_higher,
 )
 from daemon.validate.scorer import Panel
 
@@ -111,6 +112,16 @@ def compare(
         speak = where & ~np.isnan(values)
         return by_cluster(values[speak], clusters[speak].tolist())
 
+    def higher(one: Scored, teams: Float) -> float | None:
+        """Of all lists of the window that tell: by teams, else by order."""
+        ours, theirs, asked = one.scores[plain], zero.scores[plain], lists.at(plain)
+        told = np.zeros((2, 0))
+        if len(ours) and not are_nearer(ours, theirs, asked):
+            told = np.stack(standing_higher(ours, theirs, asked))
+        drafted = teams[~np.isnan(teams)]
+        won, weights = np.append(told, [drafted > 0, np.abs(drafted)], axis=1)
+        return float(np.average(won, weights=weights)) if weights.sum() > 0 else None
+
     served = own if best is zero else best
     by_teams = fresh & ~np.isnan(np.stack([against_zero, against_anchor, lead]))
     silent = fresh & plain
@@ -130,6 +141,8 @@ def compare(
         interleaved=int(by_teams.any(axis=0).sum()),
         silent=int(silent.sum()),
         through=through,
+        higher=higher(own, against_zero),
+        higher_best=None if best is zero else higher(best, outcomes(impressions, at_zero, at_best)),
     )
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from daemon.validate.evidence import Conclusion, Standing
+from daemon.versions.verdict import Stopped, short_name
 
 CLICKS_MEASURE = "balanced_hop"
 """`position_balanced + HOP_WEIGHT * hop_auc`: the decision by clicks where there is a catalog.
@@ -117,7 +118,7 @@ class Judged:
 
     `guarded`: every guard held. `margin`: the gain it needs to be best. `enough`: the window could decide;
     otherwise the version cannot be best, and patience does not count it. `best`: None where version 0 was.
-    `outcome`: what the evidence says, where that decides and not the values.
+    `outcome`: what the evidence says, where that decides and not the values. `events`: learned up to it.
     """
 
     version: int
@@ -128,6 +129,7 @@ class Judged:
     enough: bool = True
     best: Incumbent | None = None
     outcome: Conclusion | None = None
+    events: int = 0
 
     @property
     def gain(self) -> float:
@@ -205,7 +207,7 @@ def why_not(rule: DecisionRule, judged: Judged, own: Mapping[str, Any], referenc
     if not judged.enough:
         return f"the window cannot decide ({', '.join(missing(rule, reference))})"
     if not judged.guarded:
-        return f"{', '.join(fallen(rule, own, reference))} below version 0's"
+        return f"{', '.join(map(short_name, fallen(rule, own, reference)))} below version 0's"
     if judged.best is None or not judged.eligible:
         return f"its gain {judged.gain:+.4f} is not above {judged.margin:.4g}"
     return f"its lead {judged.lead:+.4f} is not above {judged.best.min_delta:g}"
@@ -222,19 +224,54 @@ def is_finite(measures: Mapping[str, Any], rule: DecisionRule) -> bool:
     return value is not None and math.isfinite(value)
 
 
-STOP_PATIENCE = "patience"
 Positions = dict[int, int]
 Kind = Literal["KEEP", "PROMOTE", "ROLLBACK", "STOP", "RESUME"]
 
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """Early stop, counted in judged versions: `patience` of them without a new best, after `min_versions` at
-    the earliest.
+    """Early stop: no gain in `events` learned, or in as many as the last gain took where those are more, and
+    `min_versions` judged versions at the least.
+
+    versions: counted instead, where a configuration of an older release names `validate.patience`. gain: what
+    counts as one, for people; 0 where clicks prove it.
     """
 
-    patience: int
-    min_versions: int
+    events: int = 20_000
+    min_versions: int = 3
+    versions: int | None = None
+    gain: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long nothing has improved. counted: versions with evidence; stale, idle: versions judged and events
+    learned since the last gain; took: events that the last gain took, None without one.
+    """
+
+    counted: int = 0
+    stale: int = 0
+    idle: int = 0
+    took: int | None = None
+
+    def is_over(self, rule: StopRule) -> bool:
+        """Whether learning is to stop."""
+        if self.counted < rule.min_versions:
+            return False
+        if rule.versions is not None:
+            return self.stale >= rule.versions
+        return self.idle >= max(rule.events, self.took or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """Trials since the last gain, how many events that gain took, and where learning stood when the history
+    began.
+    """
+
+    count: int = 0
+    took: int = 0
+    began: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +290,8 @@ class JudgedHistory:
     promoted: int | None = None
     stopped_at: Positions | None = None
     standing: Standing = field(default_factory=Standing)
+    trials: Trials = Trials()
+    stop: Stopped | None = None
 
     @property
     def stopped(self) -> bool:
@@ -287,21 +326,41 @@ def best_version(judged: Sequence[Judged]) -> int:
     return best
 
 
-def out_of_patience(history: JudgedHistory, rule: StopRule) -> bool:
-    """Early stop: the last `patience` judged versions brought no new best.
+def patience_of(history: JudgedHistory) -> Patience:
+    """How long nothing has improved.
 
     Small gains add up: versions are compared with the best (by clicks: with the last that was surely better),
-    not with the version before. Versions without evidence for or against them do not count.
+    not with the version before. What was learned up to versions without evidence for or against them does not
+    count: neither how fast versions are judged nor how many are passed over moves a STOP.
     """
-    best, counted, stale = 0, 0, 0
+    now, best = Patience(), 0
+    last = gained = history.trials.began
     for entry in history.judged:
         before, best = best, _after(entry, best)
-        if entry.version in history.baseline or not entry.decided:
+        if entry.version in history.baseline:
+            continue
+        passed, last = max(0, entry.events - last), entry.events
+        if not entry.decided:
             continue
         improved = best != before if entry.outcome is None else entry.outcome.improved or entry.fell
-        counted += 1
-        stale = 0 if improved else stale + 1
-    return counted >= rule.min_versions and stale >= rule.patience
+        if improved:
+            now, gained = Patience(now.counted + 1, took=max(0, last - gained)), last
+        else:
+            now = replace(now, counted=now.counted + 1, stale=now.stale + 1, idle=now.idle + passed)
+    return now
+
+
+def stopped_by(history: JudgedHistory, rule: StopRule) -> Stopped | None:
+    """Early stop: why, and after how many new events it is tried again; None while patience lasts.
+
+    Each trial without a gain doubles the wait for the next.
+    """
+    now = patience_of(history)
+    if not now.is_over(rule):
+        return None
+    trials, took = (history.trials.count, history.trials.took) if now.took is None else (0, now.took)
+    at = max(entry.events for entry in history.judged)
+    return Stopped(now.idle, now.stale, rule.gain, max(rule.events, took) * 2**trials, trials, at)
 
 
 def _after(entry: Judged, best: int) -> int:
@@ -328,8 +387,9 @@ def outstanding(history: JudgedHistory, rule: StopRule) -> tuple[Verdict, ...]:
         fell = not best and bool(history.promoted) and any(entry.fell for entry in history.judged)
         why = f"version {history.promoted} lost to version 0" if fell else _why_best(history, best)
         verdicts.append(Verdict("ROLLBACK" if fell else "PROMOTE", best, why))
-    if out_of_patience(history, rule):
-        verdicts.append(Verdict("STOP", best, STOP_PATIENCE))
+    stopped = stopped_by(history, rule)
+    if stopped is not None:
+        verdicts.append(Verdict("STOP", best, stopped.reason, stopped.to_json()))
     return tuple(verdicts)
 
 

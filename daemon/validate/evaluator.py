@@ -40,13 +40,14 @@ from daemon.validate.evidence import (
 )
 from daemon.validate.holdout import Holdout, Window
 from daemon.validate.judge import Judge
-from daemon.validate.measures import Float, State
+from daemon.validate.measures import Float, Preference, State
 from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
 from daemon.versions.algorithms import map_of
 from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
 from daemon.versions.forms import FormChoice, KeyedForm
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict
 from daemon.versions.restore import ChoosesForms, choice_of, learner_of, serving_form
+from daemon.versions.verdict import JudgedGain
 from learners.block import Float32s
 from learners.errors import LearnerError
 from learners.forms.quadratic import DiagonalForm, IdentityForm, ServedForm, by_distance, folds
@@ -299,6 +300,21 @@ class Evaluator:
             self._kinds = window.positions, kinds
         return to_measures(self._kinds[1].compare(candidate.scorer))
 
+    def judged_gain(
+        self, candidate: Candidate, zero: Candidate, window: Window, least: float
+    ) -> JudgedGain | None:
+        """What judged queries say of a version against version 0, None without them; least: what counts as a
+        gain. Raises NotFinite.
+        """
+        own, base = (self._look(one, window).precision for one in (candidate, zero))
+        known = ~np.isnan(own - base)
+        found = Preference.of((own - base)[known].tolist())
+        if not candidate.number or found.queries < 2:
+            return None
+        return JudgedGain(
+            float(own[known].mean()), float(base[known].mean()), found.error, found.queries, least
+        )
+
     def _look(self, candidate: Candidate, window: Window) -> Scored:
         panel, number = self._panel_of(window), candidate.number
         if number not in self._fixed:
@@ -479,7 +495,7 @@ class Weigher:
             seen = replace(seen, barred=self._barred(evaluator, version, zero))
         seen = self._with_trained(evaluator, seen, version, (zero, best, anchor), known.bettor)
         standing, outcome = weigh(known, self._evidence, version.number, best.number, seen)
-        return Weighed(version.number, best.number, standing, outcome, self._evidence, seen.silent)
+        return Weighed(version.number, best.number, standing, outcome, self._evidence, seen)
 
     def carry(self, evaluator: Evaluator, best: Candidate, zero: Candidate, known: Standing) -> Weighed:
         """The best version after further learning: it stays best unless the window says that it is worse.

@@ -38,6 +38,8 @@ from typing import Any, Final, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from daemon.versions.verdict import ByClicks, PlainAnswer, by_clicks
+
 Positions = dict[int, int]
 
 FALSE_ALARM_BETS = 50_000
@@ -302,7 +304,8 @@ class Comparison:
     them two versions made together, so that their teams tell; trained: how many of them were learned from
     later, and bet on by a version before. bettor: which bets on such lists next, None: the same. silent: how
     many are so near to the served version that they cannot tell the two apart. barred: what else keeps the
-    version from being best.
+    version from being best. higher, higher_best: share of the lists of the window in which clicked objects
+    stand higher than in version 0, under the version and under the best one; None where no list tells.
     """
 
     fresh: Sequence[float]
@@ -318,6 +321,8 @@ class Comparison:
     barred: tuple[str, ...] = ()
     trained: int = 0
     bettor: Bettor | None = None
+    higher: float | None = None
+    higher_best: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,57 +401,6 @@ def is_inferior(differences: Sequence[float], rule: EvidenceRule) -> bool:
     return NOTHING_SEEN.take(differences, rule.horizon).below.log >= -math.log(rule.alpha)
 
 
-def is_better(
-    standing: Standing, rule: EvidenceRule, best: int, version: int, outcome: Conclusion, *, silent: int = 0
-) -> str:
-    """The answer to "is it better for my users?" after `version` was judged, with what is missing.
-
-    silent: lists of this judgement so near to the served version that they cannot tell the two apart.
-    """
-    if outcome.fell:
-        return f"no longer: version {best} has lost to your ranking (version 0), which is best again"
-    served = version if outcome.promoted else best
-    if not served:
-        held = f", {standing.lists - standing.trained:,} of them held out" if standing.trained else ""
-        drafted = f", {standing.interleaved:,} of them interleaved" if standing.interleaved else ""
-        lists = f"{standing.lists:,} {_lists(standing)} so far{held}{drafted}"
-        reason = f"{_why_not_yet(standing, rule, outcome)} ({lists})"
-        return f"{reason}; {_ask(version, 'latest')}" if silent else reason
-    proven = standing.anchor or served
-    reason = f"yes: version {proven} is better than your ranking (version 0), error at most {rule.alpha:g}"
-    if served != proven:
-        reason += f"; nothing shows that version {served}, which is best now, is worse"
-    if not outcome.promoted and best != version:
-        why = "; ".join(outcome.guards) or "users prefer what came before it"
-        reason += f"; not so the newest: {why}"
-    return f"{reason}; {_ask(served, 'stable')}" if silent else reason
-
-
-def _ask(version: int, alias: str) -> str:
-    return (
-        f"version {version} makes these lists itself, so that their order cannot say whether it is better: "
-        f"ask with interleave=own,{alias} for a share of the questions"
-    )
-
-
-def _why_not_yet(standing: Standing, rule: EvidenceRule, outcome: Conclusion) -> str:
-    if outcome.guards:
-        return f"no: {'; '.join(outcome.guards)}"
-    if outcome.found == "inferior":
-        return "no: users prefer your ranking (version 0) to what was learned"
-    if outcome.found == "equivalent":
-        return f"no: what was learned makes no difference that {rule.horizon:,} lists could show"
-    missing = lists_missing(standing, rule)
-    if missing is None:
-        return "not known yet: nothing points to it"
-    return f"not known yet: about {missing:,} more {_lists(standing)} are needed"
-
-
-def _lists(standing: Standing) -> str:
-    """What is counted: all that are fed, where those that are learned from are bet on, too."""
-    return "lists" if standing.trained else "held-out lists"
-
-
 def lists_missing(standing: Standing, rule: EvidenceRule) -> int | None:
     """About how many more lists "superior" to version 0 takes, held out or bet on before they are learned
     from; None where nothing points there.
@@ -461,8 +415,8 @@ def lists_missing(standing: Standing, rule: EvidenceRule) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """A judgement by evidence: of `version` while `best` was best, and what is known after it. silent: see
-    `is_better`.
+    """A judgement by evidence: of `version` while `best` was best, and what is known after it. seen: what it
+    was judged by, None for a best version that is carried over a RESUME.
     """
 
     version: int
@@ -470,7 +424,7 @@ class Weighed:
     standing: Standing
     outcome: Conclusion
     rule: EvidenceRule
-    silent: int = 0
+    seen: Comparison | None = None
 
     @property
     def verdict(self) -> Finding:
@@ -481,19 +435,47 @@ class Weighed:
         return "superior" if is_up else self.outcome.found
 
     @property
-    def answer(self) -> str:
+    def answer(self) -> PlainAnswer:
         """The answer to "is it better for my users?"."""
-        return is_better(self.standing, self.rule, self.best, self.version, self.outcome, silent=self.silent)
+        standing, rule, outcome, seen = self.standing, self.rule, self.outcome, self.seen
+        served = self.version if outcome.promoted else self.best
+        line, held = standing.line, () if seen is None else seen.barred
+        higher = (
+            None if seen is None else seen.higher_best if served and not outcome.promoted else seen.higher
+        )
+        return by_clicks(
+            ByClicks(
+                0 if outcome.fell else served,
+                self.version,
+                line.found(standing.alpha(rule)),
+                proven=standing.anchor,
+                fell=self.best if outcome.fell else 0,
+                mean=line.mean,
+                error=math.sqrt(line.variance / max(1, line.bets)),
+                margin=line.margin(rule.horizon),
+                higher=higher,
+                lists=standing.lists,
+                trained=standing.trained,
+                drafted=standing.interleaved,
+                guards=tuple(one for one in outcome.guards if one not in held),
+                held=held,
+                missing=lists_missing(standing, rule),
+                reaches=seen is not None and is_inferior([-one for one in seen.away], rule),
+                alpha=rule.alpha,
+                silent=(served or self.version) if seen is not None and seen.silent else 0,
+                promoted=outcome.promoted,
+            )
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in the entry's measures."""
         return {
             "found": self.outcome.found,
+            "verdict": self.verdict,
             "guards": list(self.outcome.guards),
             "promoted": self.outcome.promoted,
             "fell": self.outcome.fell,
             "alpha": self.rule.alpha,
             "lists_missing": lists_missing(self.standing, self.rule),
-            "is_better": self.answer,
             "standing": self.standing.to_json(),
         }

@@ -17,6 +17,7 @@ from daemon.validate.decide import (
     JudgedHistory,
     LossRise,
     Positions,
+    Trials,
     Verdict,
     is_finite,
     judge_by,
@@ -25,6 +26,15 @@ from daemon.validate.decide import (
 from daemon.validate.evaluator import Candidate
 from daemon.validate.evidence import Conclusion, Standing, Weighed
 from daemon.versions.key_verdicts import KEYS, KeyVerdict, verdicts_to_json
+from daemon.versions.verdict import (
+    ANSWER,
+    JudgedGain,
+    PlainAnswer,
+    Stopped,
+    by_judgments,
+    by_keys,
+    short_name,
+)
 
 BEST = "best"
 VALIDATE = "validate"
@@ -38,6 +48,10 @@ BEST_HOLDS = "best_holds"
 MIN_DELTA = "min_delta"
 FORM = "form"
 """Of a judgement by clicks: which form was chosen for the version, and why."""
+BEST_MEASURES = "best_measures"
+"""Of a judgement: what the best version before it reaches on the same window."""
+TRIAL = "trial"
+"""Of a RESUME after enough new events: trials since the last gain, events that the gain took."""
 EVIDENCE = "evidence"
 """Of a judgement by evidence: its outcome, and what is known after it."""
 
@@ -51,7 +65,7 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
     refused: set[int] = set()
     baseline = frozenset({0})
     promoted: int | None = None
-    standing = Standing()
+    standing, trials, stood = Standing(), Trials(), 0
     ordered = sorted(entries, key=lambda e: e.n)
     for entry in ordered:
         if entry.kind == "KEEP" and entry.version is not None:
@@ -65,14 +79,22 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
             promoted = entry.version
             if entry.kind == "ROLLBACK" and entry.by == VALIDATE:
                 judged = [one for one in judged if one.version == 0]  # what led to the fallen one
+        elif entry.kind == "STOP":
+            given = Stopped.from_json(entry.measures)
+            stood = stood if given is None else given.at
         elif entry.kind == "RESUME" and not is_pause(entry):
+            began = max([trials.began, stood, *(one.events for one in judged)])
+            count, took = entry.measures.get(TRIAL, (0, 0))
+            trials = Trials(int(count), int(took), began)
             judged = []
             baseline = frozenset({0} if promoted is None else {0, promoted})
             through, bettor = positions_of(entry.measures), standing.bettor
             standing = Standing(promoted or 0, falls=standing.falls, through=through, bettor=bettor)
     stop = stop_in_force(ordered)
     stopped = None if stop is None else positions_of(stop.measures)
-    return JudgedHistory(tuple(judged), baseline, frozenset(refused), promoted, stopped, standing)
+    why = None if stop is None or stop.by != VALIDATE else Stopped.from_json(stop.measures)
+    known = (tuple(judged), baseline, frozenset(refused), promoted, stopped, standing)
+    return JudgedHistory(*known, trials, why)
 
 
 def measured_positions(positions: Positions) -> dict[str, int]:
@@ -93,7 +115,7 @@ def _judged(version: int, measures: Mapping[str, Any], rule: DecisionRule) -> Ju
     if not is_finite(measures, rule) or not is_finite(reference, rule):
         return None
     judged = judge_by(rule, version, measures, reference, _standing(measures))
-    return replace(judged, outcome=_outcome(measures))
+    return replace(judged, outcome=_outcome(measures), events=int(measures.get("events", 0)))
 
 
 def _outcome(measures: Mapping[str, Any]) -> Conclusion | None:
@@ -128,12 +150,14 @@ def keep_entry(
     window: tuple[int, Positions],
     *,
     best: Incumbent | None,
+    best_measures: Mapping[str, float] | None = None,
     keys: Mapping[str, KeyVerdict] | None = None,
     evidence: Weighed | None = None,
+    gains: Mapping[int, JudgedGain] | None = None,
 ) -> dict[str, Any]:
     """KEEP with every measure of the version and of version 0 on the same window, and how the best version
-    so far stands there (None: version 0 is best). keys: the verdicts on its models, where there is one per
-    key. evidence: where that decides.
+    so far stands there (None: version 0 is best), with its measures. keys: the verdicts on its models, where
+    there is one per key. evidence: where that decides; gains: by version, where judgments do.
 
     `window` is (impressions, holdout positions): with `state_hash` they determine all the numbers.
     """
@@ -153,22 +177,42 @@ def keep_entry(
         POSITIONS: measured_positions(positions),
         REFERENCE: {**reference, "decision": judged.reference},
         **_against(best),
+        **({} if best is None or not best_measures else {BEST_MEASURES: dict(best_measures)}),
         **({} if keys is None else {KEYS: verdicts_to_json(keys)}),
         **({} if candidate.choice is None else {FORM: candidate.choice.to_json()}),
         **({} if evidence is None else {EVIDENCE: evidence.to_json(), ANCHOR: evidence.standing.anchor}),
     }
-    reason = f"{rule.measure} {judged.value:.4f}, version 0 {judged.reference:.4f}"
+    answer = _answer(judged, keys, evidence, gains)
+    if answer is not None:
+        measures[ANSWER] = answer.to_json()
+    reason = f"{short_name(rule.measure)} {judged.value:.4f}, version 0 {judged.reference:.4f}"
     if best is not None:
         reason += f", best so far ({best.version}) {best.value:.4f}"
-    if evidence is not None:
-        reason += f"; {evidence.answer}"
-    elif candidate.number and not judged.beats:
+    if answer is not None:
+        reason += f"; {answer.sentence}"
+    if evidence is None and candidate.number and not judged.beats:
         reason += f"; not best: {why_not(rule, judged, known, reference)}"
     if candidate.choice is not None:
         reason += f"; served with {candidate.choice.why}"
     if keys is not None:
         reason += f"; {sum(one.learned for one in keys.values())} of {len(keys)} keys judged learned"
     return _entry("KEEP", candidate.number, reason, measures)
+
+
+def _answer(
+    judged: Judged,
+    keys: Mapping[str, KeyVerdict] | None,
+    evidence: Weighed | None,
+    gains: Mapping[int, JudgedGain] | None,
+) -> PlainAnswer | None:
+    """Is it better? None for version 0, and where nothing says so."""
+    if evidence is not None:
+        return evidence.answer
+    if keys is not None and judged.version:
+        return by_keys(sum(one.learned for one in keys.values()), len(keys))
+    served = judged.version if judged.beats else 0 if judged.best is None else judged.best.version
+    gain = (gains or {}).get(served or judged.version)
+    return None if gain is None or not judged.version else by_judgments(served, gain)
 
 
 def _against(best: Incumbent | None) -> dict[str, Any]:
@@ -190,7 +234,8 @@ def refused_entry(version: int, why: str, positions: Positions) -> dict[str, Any
 
 def verdict_entry(verdict: Verdict, positions: Positions) -> dict[str, Any]:
     """PROMOTE or ROLLBACK of the alias `best`, or STOP."""
-    entry = _entry(verdict.kind, verdict.version, verdict.reason, {POSITIONS: measured_positions(positions)})
+    measures = {**verdict.measures, POSITIONS: measured_positions(positions)}
+    entry = _entry(verdict.kind, verdict.version, verdict.reason, measures)
     return entry if verdict.kind == "STOP" else {**entry, "alias": BEST}
 
 
@@ -198,6 +243,13 @@ def resume_entry(version: int, risen: LossRise, positions: Positions) -> dict[st
     """RESUME because the best version's holdout loss has risen."""
     why = f"drift: holdout loss of version {version} rose from {risen.before:.3f} to {risen.now:.3f}"
     return _entry("RESUME", version, why, {POSITIONS: measured_positions(positions)})
+
+
+def trial_entry(version: int, stop: Stopped, came: int, positions: Positions) -> dict[str, Any]:
+    """RESUME because as many events have come since the STOP as were to be waited for."""
+    why = f"trial: {came:,} new events have come since learning was stopped"
+    measures = {POSITIONS: measured_positions(positions), TRIAL: [stop.trials + 1, stop.wait >> stop.trials]}
+    return _entry("RESUME", version, why, measures)
 
 
 def _entry(kind: str, version: int, reason: str, measures: Mapping[str, Any]) -> dict[str, Any]:

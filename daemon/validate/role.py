@@ -129,6 +129,7 @@ def _loop(validator: Validator, runtime: RoleRuntime, limit: WaitLimit | None) -
             fresh = validator.read(0.0, give_up, lambda: pulse.beat("reading the holdout stream"))
             with pulse.patient("judging"):
                 validator.watch_drift(fresh)
+                validator.try_again()
                 judged = validator.judge_next()
             validator.look_at_folder()
         except Unreachable as error:

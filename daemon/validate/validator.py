@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -19,7 +19,6 @@ from checkpoints.store import CheckpointError, WriteFailed, is_away
 from checkpoints.versions import LOOK_EVERY_S, LOSS_MESSAGES, FolderWatch
 from daemon.config.schema import ValidateConfig
 from daemon.exits import EX_DATAERR, UserError
-from daemon.telemetry import ValidateMetrics
 from daemon.validate.comparing import Measures
 from daemon.validate.decide import (
     DecisionRule,
@@ -35,29 +34,29 @@ from daemon.validate.decide import (
     outstanding,
 )
 from daemon.validate.evaluator import (
-    OF_WEIGHTS,
     AnyEvaluator,
     Candidate,
     CandidateRejected,
     Evaluator,
     Weigher,
 )
-from daemon.validate.evidence import EvidenceRule, Weighed, lists_missing
+from daemon.validate.evidence import EvidenceRule, Weighed
 from daemon.validate.holdout import HeldImpression, Window
 from daemon.validate.inputs import ValidatorInputs
 from daemon.validate.ledger import (
-    REFERENCE,
-    REFUSED,
     fold,
     keep_entry,
     refused_entry,
     resume_entry,
+    trial_entry,
     verdict_entry,
 )
 from daemon.validate.measures import Float
+from daemon.validate.reporting import report
 from daemon.validate.scorer import NotFinite
-from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED
 from daemon.versions.restore import ChoosesForms, queries_of
+from daemon.versions.verdict import HIGHER, JudgedGain, Stopped
+from streams.errors import StreamUnavailable
 from streams.event import Impression
 from streams.partitions import behind_transactions
 
@@ -175,60 +174,10 @@ def _split(window: Window, stopped_at: Positions | None) -> tuple[list[HeldImpre
 
 log = structlog.get_logger("tripletd.validate")
 
-EXPORTED = (
-    "decision",
-    "map_full",
-    "p10_full",
-    "macro_map_full",
-    "macro_p10_full",
-    "balanced_hop",
-    "position_balanced",
-    "hop_auc",
-    "map_shown",
-    "ndcg_shown",
-    "map_clicks",
-    "clicked_vs_random",
-    "unseen_preference",
-    "loss",
-    *OF_WEIGHTS,
-)
-
 
 def passed_over(error: CheckpointError) -> None:
     """One warning for a verdict that cannot be read; the ledger tells each once."""
     log.warning("verdict passed over", error=str(error))
-
-
-def report(
-    metrics: ValidateMetrics, history: JudgedHistory, number: int, measures: Mapping[str, Any]
-) -> None:
-    """Export what was judged: the version, version 0, the order the user saw, and the best when it is one of
-    the two.
-    """
-    metrics.stopped.set(history.stopped)
-    if measures.get(REFUSED):
-        return
-    metrics.record_measures("newest", number, _exported(measures))
-    if KEYS in measures:
-        found = Counter(one["verdict"] for one in measures[KEYS].values())
-        metrics.record_keys({verdict: found[verdict] for verdict in (LEARNED, COSINE)})
-    metrics.record_measures("zero", 0, _exported(measures[REFERENCE]))
-    if history.promoted in (0, number):
-        of_best = measures if history.promoted else measures[REFERENCE]
-        metrics.record_measures("best", history.promoted, _exported(of_best))
-        metrics.best_holds.set(1)
-    seen = {"map_shown": measures["shown_order_map"], "ndcg_shown": measures["shown_order_ndcg"]}
-    metrics.record_measures("shown_order", None, seen)
-
-
-def report_best(metrics: ValidateMetrics, best: Incumbent, measures: Mapping[str, Any]) -> None:
-    """Export the best version as it stands on the newest window."""
-    metrics.record_measures("best", best.version, _exported({**measures, "decision": best.value}))
-    metrics.best_holds.set(best.holds)
-
-
-def _exported(measures: Mapping[str, Any]) -> dict[str, float | None]:
-    return {name: measures.get(name) for name in EXPORTED}
 
 
 MAX_POLLS = 64
@@ -248,9 +197,10 @@ class Validator:
         self._weigher = Weigher(
             inputs.candidates, inputs.holdout, rule, EvidenceRule(config.alpha, config.window)
         )
-        self._stop = StopRule(config.patience, config.min_versions)
+        gain = 0.0 if self._by_evidence else config.min_delta
+        self._stop = StopRule(config.patience_events, config.min_versions, config.patience or None, gain)
         self._watch = DriftWatch(config.drift)
-        self._folder, self._folder_at = FolderWatch(inputs.versions), 0.0
+        self._folder, self._folder_at, self._trial_at = FolderWatch(inputs.versions), 0.0, 0.0
         self._evaluator: AnyEvaluator | None = None
         self._undecidable: Positions | None = None
         self._folded: tuple[list[LedgerEntry], JudgedHistory] | None = None
@@ -318,7 +268,6 @@ class Validator:
         history = self._complete(self._history())
         standing = history.standing
         self._forget_all_but(0, history.promoted, standing.anchor, standing.bettor.version)
-        report(self._inputs.metrics, history, number, entry["measures"])
         return number
 
     def watch_drift(self, fresh: Sequence[HeldImpression]) -> None:
@@ -343,7 +292,32 @@ class Validator:
         log.warning("drift", version=best.number, before=risen.before, now=risen.now, stopped=history.stopped)
         if history.stopped:
             self._inputs.ledger.append(resume_entry(best.number, risen, window.positions))
-            self._inputs.metrics.stopped.set(0)
+            self._history()
+
+    def try_again(self) -> None:
+        """RESUME as a trial when enough new events have come since a STOP for want of patience."""
+        history, now = self._history(), time.monotonic()
+        if history.stop is None or not history.stop.wait or self._config.on_stop == "exit":
+            return
+        if now < self._trial_at or is_away(self._inputs.versions.store):
+            return
+        self._trial_at = now + LOOK_EVERY_S
+        end = self._training_end()
+        came = 0 if end is None else history.stop.came(end)
+        if came >= history.stop.wait:
+            positions = self._inputs.holdout.window.positions
+            entry = self._inputs.ledger.append(
+                trial_entry(history.promoted or 0, history.stop, came, positions)
+            )
+            log.info(entry.kind, version=entry.version, reason=entry.reason)
+            self._history()
+
+    def _training_end(self) -> int | None:
+        """Records that the training topic ever held; None while that is not known."""
+        try:
+            return sum(end for _, end in self._inputs.training.bounds().values())
+        except StreamUnavailable:
+            return None
 
     def look_at_folder(self) -> None:
         """See, every LOOK_EVERY_S, whether the checkpoint folder still has the newest version it had."""
@@ -426,6 +400,7 @@ class Validator:
         entries = self._inputs.ledger.poll(report=passed_over)
         if self._folded is None or self._folded[0] is not entries:
             self._folded = entries, fold(entries, self._rule)
+            report(self._inputs.metrics, entries)
         return self._folded[1]
 
     def _newest(self) -> int | None:
@@ -438,6 +413,12 @@ class Validator:
             return history
         positions = self._inputs.holdout.window.positions
         for verdict in outstanding(history, self._stop):
+            if verdict.kind == "STOP":
+                end = self._training_end()
+                if end is None:  # given when it is known: what comes after it is counted
+                    return history
+                stop = replace(Stopped.from_json(verdict.measures) or Stopped(0, 0), end=end)
+                verdict = replace(verdict, measures=stop.to_json())
             self._inputs.ledger.append(verdict_entry(verdict, positions))
             log.info(verdict.kind, version=verdict.version, reason=verdict.reason)
             history = self._history()
@@ -459,6 +440,7 @@ class Validator:
         """
         window = self._inputs.holdout.window
         zero, asked, standing = self._open_zero(), number, None
+        incumbent, gains = None, None
         try:
             reference = self._measured(zero)
             if not is_finite(reference, self._rule):
@@ -466,19 +448,35 @@ class Validator:
                 return None
             if best:
                 asked = best
-                standing = self._standing(self._inputs.candidates.open(best), reference)
+                incumbent = self._inputs.candidates.open(best)
+                standing = self._standing(incumbent, reference)
                 asked = number
             candidate = self._inputs.candidates.open(number, self._chooser(history))
             own = self._measured(candidate)
             unseen = self._unseen(candidate, zero)
             weighed = self._weigh(candidate, best, history) if self._by_evidence else None
+            if self._inputs.judgments is not None:
+                gains = self._gains(zero, *filter(None, (incumbent, candidate)))
         except (CandidateRejected, NotFinite) as error:
             return refused_entry(asked, str(error), window.positions)
         seen = (len(window), window.positions)
         keys = self._evaluator_now().verdicts(number)
+        if weighed is not None and weighed.seen is not None and weighed.seen.higher is not None:
+            own, reference = own | {HIGHER: weighed.seen.higher}, reference | {HIGHER: 0.5}
         return keep_entry(
-            candidate, own | unseen, reference, self._rule, seen, best=standing, keys=keys, evidence=weighed
+            *(candidate, own | unseen, reference, self._rule, seen),
+            best=standing,
+            best_measures=None if incumbent is None else self._measured(incumbent),
+            keys=keys,
+            evidence=weighed,
+            gains=gains,
         )
+
+    def _gains(self, zero: Candidate, *versions: Candidate) -> dict[int, JudgedGain]:
+        """By version, what judged queries say of it. Raises NotFinite."""
+        window, least, evaluator = self._inputs.holdout.window, self._config.min_delta, self._own_evaluator()
+        found = {one.number: evaluator.judged_gain(one, zero, window, least) for one in versions}
+        return {number: one for number, one in found.items() if one is not None}
 
     def _weigh(self, candidate: Candidate, best: int, history: JudgedHistory) -> Weighed | None:
         """What the evidence says with this version's; None for version 0, which is what others must beat.
@@ -489,14 +487,9 @@ class Validator:
             return None
         evaluator, zero = self._own_evaluator(), self._open_zero()
         if candidate.number in history.baseline:
-            weighed = self._weigher.carry(evaluator, candidate, zero, history.standing)
-        else:
-            incumbent = self._inputs.candidates.open(best)
-            weighed = self._weigher.weigh(evaluator, candidate, (zero, incumbent), history.standing)
-        self._inputs.metrics.record_evidence(
-            weighed.verdict, weighed.standing.line.above.log, lists_missing(weighed.standing, weighed.rule)
-        )
-        return weighed
+            return self._weigher.carry(evaluator, candidate, zero, history.standing)
+        incumbent = self._inputs.candidates.open(best)
+        return self._weigher.weigh(evaluator, candidate, (zero, incumbent), history.standing)
 
     def _chooser(self, history: JudgedHistory) -> ChoosesForms | None:
         """By judgments, else by the lists that earlier versions were bet on; None with a model per key."""
@@ -522,7 +515,6 @@ class Validator:
         if self._by_evidence:
             holds = not self._weigher.is_worse(self._own_evaluator(), best, self._open_zero())
         standing = Incumbent(best.number, judged.value, self._config.min_delta, holds)
-        report_best(self._inputs.metrics, standing, measures)
         if not holds:
             log.warning(
                 "best version is not above version 0 on the newest window",

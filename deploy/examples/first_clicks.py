@@ -44,6 +44,7 @@ judgments = "labels:labels.tsv"
 
 [serve]
 display = "display.jsonl"
+aliases = ["stable", "latest"]   # latest follows the learner click by click, whether it is better or not
 """
 
 

@@ -142,6 +142,7 @@ def test_dimensions_after_the_maps() -> None:
 
 def test_the_buffers_of_serve_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = {"space.views.x.dim": 1024, "space.views.x.map": "unit", "learner.algorithm": "oasis"}
+    wide |= {"serve.aliases": ["stable", "latest"]}
     config = load_config(None, wide, {})
     W, waiting = 4 * 1024**2, pending_bytes(1024)
     assert serving_bytes(config) == W * (2 * 2 * 2 + 3) + waiting * (2 * 2 + 1)
@@ -168,7 +169,8 @@ def test_the_buffers_of_serve_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("algorithm", ["oks", "omks"])
 def test_what_a_form_of_kernels_keeps_of_itself_and_of_each_item_is_counted(algorithm: str) -> None:
-    settings = {"learner.algorithm": algorithm, "learner.objects": 3, "learner.triplets": 99}
+    settings: dict[str, Any] = {"learner.algorithm": algorithm, "learner.objects": 3, "learner.triplets": 99}
+    settings["serve.aliases"] = ["stable", "latest"]
     config = load_config(None, {"space.views.x.dim": 40, "space.views.x.map": "unit", **settings}, {})
     learner: Any = untrained(config.learner, 40, mapped_columns(config))
     learner.learn_many(triplets(3, 99, 40, "dense"))

@@ -10,6 +10,7 @@ from daemon.look.curves import CurveSeries
 from daemon.look.overview import summary
 from daemon.look.status import dropped, lags
 from daemon.text import ago, measure, number_runs, size, span
+from daemon.versions.verdict import PlainAnswer
 
 
 def test_numbers_are_told_in_runs() -> None:
@@ -18,19 +19,19 @@ def test_numbers_are_told_in_runs() -> None:
 
 def test_a_resume_lifts_the_stop() -> None:
     entries = [LedgerEntry(n=1, kind="STOP", version=3, reason="patience")]
-    assert summary(entries).stopped_by == "patience"
+    assert summary(entries).stopped_by == "no gain for as long as validate.patience allows"
     entries.append(LedgerEntry(n=2, kind="RESUME", version=3, reason="drift"))
     assert summary(entries).stopped_by is None
 
 
 def test_the_newest_answer_is_told() -> None:
-    """Judgments by values, as of single keys, have none."""
-    said = [
-        LedgerEntry(n=n, kind="KEEP", version=n, measures={"evidence": {"is_better": text}})
-        for n, text in enumerate(("not known yet", "yes: version 2"), 1)
-    ]
-    assert summary([]).is_better is None
-    assert summary([*said, LedgerEntry(n=3, kind="PROMOTE", version=2)]).is_better == "yes: version 2"
+    """Also one that an older release wrote."""
+    old = LedgerEntry(n=1, kind="KEEP", version=1, measures={"evidence": {"is_better": "yes: version 2"}})
+    new = PlainAnswer("not known yet", "Not known yet: more lists", ("why",))
+    entries = [old, LedgerEntry(n=2, kind="KEEP", version=2, measures={"answer": new.to_json()})]
+    assert summary([]).verdict is None
+    assert summary(entries[:1]).verdict == PlainAnswer("yes", "Yes: version 2")
+    assert summary([*entries, LedgerEntry(n=3, kind="PROMOTE", version=2)]).verdict == new
 
 
 def test_the_form_of_the_best_version_is_told() -> None:

@@ -67,6 +67,7 @@ validate_port = 0
 serve_port = 0
 up_port = 0
 [serve]
+aliases = ["stable", "latest"]
 look_every = "50ms"
 {more}
 """

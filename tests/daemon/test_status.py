@@ -22,8 +22,10 @@ from daemon.look.curves import curves_of
 from daemon.look.overview import VersionRow
 from daemon.replica.view import ModelId, ReplicaStatus
 from daemon.serve.metrics import ServeMetrics
+from daemon.serve.store import alias_answers
 from daemon.telemetry import Health, LearnMetrics, serve_http
 from daemon.telemetry.metrics import add_place
+from daemon.versions.verdict import Stopped
 from streams.open import delete_topic, ensure_topic, open_sink, retain
 from streams.source import OutRecord, parse_address
 
@@ -99,6 +101,9 @@ def keep(n: int, version: int, value: float, events: int) -> LedgerEntry:
     return LedgerEntry(n=n, kind="KEEP", version=version, measures=measures(value, events))
 
 
+STOPPED = Stopped(20_412, 8, 0.002, wait=20_000, end=200)
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three versions of 0, 100 and 200 events, 1 best, stopped; a log of 230 records in two partitions."""
@@ -127,7 +132,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         value = (0.2, 0.4, 0.3)[number]
         ledger.append({"kind": "KEEP", "version": number, "measures": measures(value, events)})
     ledger.append({"kind": "PROMOTE", "version": 1, "alias": "best"})
-    ledger.append({"kind": "STOP", "version": 1, "reason": "patience"})
+    stop = {"kind": "STOP", "version": 1, "reason": STOPPED.reason, "measures": STOPPED.to_json()}
+    ledger.append(stop)
     return tmp_path
 
 
@@ -142,13 +148,17 @@ def test_status_tells_versions_best_stop_and_lag(home: Path, capsys: pytest.Capt
     assert picture["versions"] == [0, 1, 2]
     assert (picture["newest"]["number"], picture["newest"]["events"]) == (2, 200)
     assert (picture["best"]["number"], picture["best"]["measures"]["map_full"]) == (1, 0.4)
-    assert (picture["stopped_by"], picture["stopped_at"], picture["judged"]) == ("patience", 1, 3)
+    assert (picture["stopped_by"], picture["stopped_at"], picture["judged"]) == (STOPPED.reason, 1, 3)
     assert (picture["stream"]["lag"], [p["lag"] for p in picture["stream"]["partitions"]]) == (30, [15, 15])
     assert picture["live"] == {"learn": None, "validate": None, "serve": None}
     assert picture["problems"] == []
-    text = ask(capsys, "status")
-    assert "stopped at version 1: patience" in text
-    assert "30 of 230 records" in text
+    text = " ".join(ask(capsys, "status").split())
+    assert (
+        "STOPPED at version 1: no gain of .002 in 20,412 events and 8 judged versions; 30 events wait" in text
+    )
+    assert "goes on by itself after 19,970 more events, or when what users click changes" in text
+    assert "`tripletd resume` continues now" in text
+    assert "30 of 230 events of the stream came after the newest version" in text
 
 
 def test_status_tells_dead_letters_and_why_the_newest_is_not_best(
@@ -166,6 +176,31 @@ def test_status_tells_dead_letters_and_why_the_newest_is_not_best(
     text = " ".join(ask(capsys, "status").split())
     assert "8 events, 12 dead letters" in text
     assert "not best: the window cannot decide" in text
+
+
+def test_latest_is_said_to_be_unproven_where_it_is_not_what_was_judged_best(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = " ".join(ask(capsys, "models", "list").split())
+    assert "latest (not shown to be better than your ranking)" in table
+    served = ServeMetrics(["stable", "latest"])
+    states = [
+        ReplicaStatus("stable", ModelId(1), 1.0, "", "versions"),
+        ReplicaStatus("latest", ModelId(1, 3, 5, 3), 1.0, "", "steps"),
+    ]
+    served.follow(lambda: states, lambda: None, dict)
+    add_place(served.registry, str(home / "checkpoints"))
+    server = serve_http(served.registry, Health(), "127.0.0.1", 0)
+    try:
+        lines = ask(capsys, "status", "--set", f"http.serve_port={server.port}").splitlines()
+    finally:
+        server.close()
+    (latest,) = (line for line in lines if line.startswith("latest"))
+    (stable,) = (line for line in lines if line.startswith("stable"))
+    assert "version 1 (not shown to be better than your ranking)" in latest, "steps were learned since"
+    assert "not shown" not in stable
+    assert alias_answers(states[1], 1)["note"] == "not shown to be better than your ranking"
+    assert alias_answers(states[0], 1)["note"] == ""
 
 
 def test_status_asks_a_running_role_whether_it_is_ready(

@@ -51,6 +51,7 @@ min_impressions = 100
 [checkpoints]
 every = "1h"
 [serve]
+aliases = ["stable", "latest"]
 look_every = "50ms"
 [http]
 learn_port = 0

@@ -161,9 +161,9 @@ HTTP = (
 
 VALIDATE = (
     _m("decide.best-is-last", "def _after(entry", "entry.version if entry.beats else best", "entry.version", DECIDE),
-    _m("decide.patience", "def out_of_patience(", "stale >= rule.patience", "stale > rule.patience", DECIDE),
-    _m("decide.min-versions", "def out_of_patience(", "counted >= rule.min_versions", "counted > rule.min_versions", DECIDE),
-    _m("decide.not-enough-counts", "def out_of_patience(", "or not entry.decided", "", DECIDE),
+    _m("decide.patience", "def is_over(", "self.stale >= rule.versions", "self.stale > rule.versions", DECIDE),
+    _m("decide.min-versions", "def is_over(", "self.counted < rule.min_versions", "self.counted <= rule.min_versions", DECIDE),
+    _m("decide.not-enough-counts", "def patience_of(", "if not entry.decided:", "if False:", DECIDE),
     _m("evidence.worse-than-the-anchor", "def weigh(", "found == \"inferior\" or", "", EVIDENCE),
     _m("evidence.patience", "def decided(self) -> bool", "self.found != \"not yet\" or", "", EVIDENCE),
     _m("evidence.next-proof", "def alpha(self, rule", "/ 2**self.falls", "", EVIDENCE),
@@ -172,7 +172,7 @@ VALIDATE = (
     _m("evidence.by-order-alone", "def compare(", "np.where(np.isnan(teams), ordered, teams)", "ordered", BEST + " -k two_versions"),
     _m("evidence.own-lists", "def told_by_order(", "or are_nearer(own[where], other[where], lists.at(where))", "", MAKERS),
     _m("evidence.lead", "def weigh(", "lead=standing.lead.take(seen.fresh_lead, rule.horizon)", "lead=standing.lead", MAKERS),
-    _m("evidence.ranks-prefer", "def differences(", "clicked * share * apart", "clicked * apart", PREFERENCES),
+    _m("evidence.ranks-prefer", "def differences(", "weights * apart", "clicked * apart", PREFERENCES),
     _m("evidence.usual", "def differences(", "_above(other[part]) - usual", "_above(other[part])", PREFERENCES),
     _m("forms.by-what-is-bet-on", "def chooser(self, window", "if held.offset < after.get(held.partition, 0)", "", CHOOSING),
     _m("forms.judged-unlike", "def choose_by_judgments(", "if not one.is_below_far", "", CHOOSING),

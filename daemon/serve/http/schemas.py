@@ -761,6 +761,7 @@ class ServedAlias(Answer):
     records: int | None
     watermark: int | None
     since: float | None = Field(description="Unix seconds of the swap that brought it")
+    note: str = Field("", description="says so where what answers was not shown to be better")
     why: str = ""
 
 

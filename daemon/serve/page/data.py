@@ -123,7 +123,8 @@ def curves_data(history: PageHistory, own: str | None = None) -> dict[str, Any]:
         ],
         "best": None if best is None else {"version": best.version, "events": best.events},
         "stopped_by": curves.stopped_by,
-        "is_better": curves.is_better,
+        "verdict": None if curves.verdict is None else curves.verdict.to_json(),
+        "stop": None if curves.stop is None else asdict(curves.stop),
         "lost": curves.lost,
         "judged": len(curves.judged),
     }
@@ -285,7 +286,7 @@ class PageData:
 
     def overview(self, request: Request) -> Response:
         """Roles, what each alias answers with, the newest live numbers and when they were taken, objects."""
-        sources = self._sources
+        sources, best = self._sources, self._history.get().curves.best
         return answer_json(
             request,
             {
@@ -294,7 +295,7 @@ class PageData:
                 "every": sources.series.every,
                 "roles": [asdict(state) for state in sources.series.states()],
                 "numbers": dict(sources.series.newest()),
-                "served": [alias_answers(one) for one in sources.statuses()],
+                "served": [alias_answers(one, best) for one in sources.statuses()],
                 "objects": sources.objects.count(),
                 "aliases": list(sources.aliases),
                 "own": sources.own(),

@@ -68,7 +68,7 @@ def test_settings_say_where_everybody_listens(tmp_path: Path, followed: bool) ->
     assert config.serve.display == str(tmp_path / DISPLAY)
     assert ports.url == "http://127.0.0.1:3/"
     assert config.steps.enabled is followed
-    assert (config.validate.patience, config.validate.min_delta) == (PATIENCE, MIN_DELTA)
+    assert (config.validate.patience_events, config.validate.min_delta) == (PATIENCE, MIN_DELTA)
 
 
 def test_a_taken_port_is_left_to_who_has_it() -> None:

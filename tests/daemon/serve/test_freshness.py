@@ -51,6 +51,16 @@ def test_what_was_there_before_the_first_answer_is_not_counted() -> None:
     assert told(account.answered(8, NOW)) == [(0.01, 1)]
 
 
+def test_clicks_from_before_the_server_are_not_counted_as_slow() -> None:
+    """They waited for somebody to start it: a log that was fed first would make every click an old one."""
+    account = Freshness(HORIZON_S, since_ms=NOW - 1000)
+    account.begin(0)
+    account.learned(3, ms(NOW - 9000, NOW - 1001, NOW - 400), NOW)
+    account.learned_between(7, NOW - 3000, NOW + 1000, 4, NOW + 1000)
+    account.learned(9, ms(NOW - 7_200_000), NOW)
+    assert told(account.answered(9, NOW + 1000)) == [(0.0, 1), (1.0, 1), (1.4, 1), (2.0, 1)]
+
+
 def test_a_clock_that_is_ahead_makes_no_negative_age() -> None:
     account = begun()
     account.learned(1, ms(NOW + 60_000), NOW)

@@ -31,6 +31,7 @@ def serving(shop: Shop) -> Iterator[Live]:
         "stream.address": f"log:{shop.folder.parent}/clicks.log",
         "space.views.x.dim": DIM,
         "checkpoints.path": str(shop.folder),
+        "serve.aliases": ["stable", "latest"],
         "serve.look_every": "20ms",
         "steps.enabled": False,
     }

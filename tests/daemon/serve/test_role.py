@@ -42,6 +42,7 @@ random_negatives = 0
 [checkpoints]
 every = "1h"
 [serve]
+aliases = ["stable", "latest"]
 look_every = "50ms"
 [http]
 learn_port = 0

@@ -110,7 +110,7 @@ def test_a_best_that_loses_to_version_0_is_told_and_gives_way(world, start):
     assert keep["evidence"]["fell"]
     assert value("tripletd_better_for_users", {"finding": "inferior"}) == 1
     assert value("tripletd_judged_version", {"which": "best"}) == 0
-    assert "no longer: version 1 has lost to your ranking" in keep["evidence"]["is_better"]
+    assert keep["answer"]["sentence"] == "No: version 1 lost to your ranking, which is served again"
     assert aliases(world.ledger.entries()) == {"best": 0}
     assert kinds(world)[-1] == ("ROLLBACK", 0)
     world.feed(100, flipped=True)

@@ -11,13 +11,15 @@ from daemon.validate.decide import (
     Judged,
     JudgedHistory,
     StopRule,
+    Trials,
     best_version,
     next_to_judge,
-    out_of_patience,
     outstanding,
+    patience_of,
+    stopped_by,
 )
 
-RULE = StopRule(patience=3, min_versions=4)
+RULE = StopRule(versions=3, min_versions=4)
 ZERO = Judged(0, 0.2, 0.2)
 DELTA = 0.01
 
@@ -94,21 +96,78 @@ def test_a_judgement_against_another_best_does_not_count():
     ],
 )
 def test_patience(values, stops):
-    assert out_of_patience(JudgedHistory(run(*values)), RULE) is stops
+    assert (stopped_by(JudgedHistory(run(*values)), RULE) is not None) is stops
+
+
+BY_EVENTS = StopRule(events=1_000, min_versions=2, gain=0.002)
+
+
+def learning(*gains, every=400, start=1, best=None, at=0.2):
+    """Versions after so many events each; whether each is a gain."""
+    judged, number = ([ZERO] if best is None else []), start
+    for gain in gains:
+        value = at + 0.1 if gain else at
+        judged.append(over(best or 0, number, value, at, events=number * every))
+        best, at = (number, value) if gain else (best, at)
+        number += 1
+    return tuple(judged)
+
+
+@pytest.mark.parametrize("every", [1, 40, 400, 2_000])
+def test_patience_counts_events_however_many_versions_are_judged_of_them(every):
+    """A machine that judges a version a second stops where one stops that judges one an hour."""
+    history, upto = learning(True, *[False] * (5_000 // every), every=every), 2
+    while stopped_by(JudgedHistory(history[:upto]), BY_EVENTS) is None:
+        upto += 1
+    passed = history[upto - 1].events - every
+    assert max(1_000, every) <= passed <= max(1_000, 2 * every) + every
+
+
+def test_a_gain_that_took_long_is_waited_for_as_long_again():
+    late = learning(True, *[False] * 2, True, every=400)[:2] + learning(
+        True, start=11, every=400, best=1, at=0.3
+    )
+    assert patience_of(JudgedHistory(late)).took == 4_000
+    stale = learning(*[False] * 9, start=12, every=400, best=11, at=0.4)
+    assert stopped_by(JudgedHistory((*late, *stale)), BY_EVENTS) is None
+    more = learning(*[False] * 10, start=12, every=400, best=11, at=0.4)
+    stop = stopped_by(JudgedHistory((*late, *more)), BY_EVENTS)
+    assert (stop.events, stop.versions, stop.wait) == (4_000, 10, 4_000)
+    assert stop.reason == "no gain of .002 in 4,000 events and 10 judged versions"
+
+
+def test_what_was_learned_up_to_versions_without_evidence_is_not_counted():
+    silent = [Judged(i, 0.2, 0.2, enough=False, events=1_000 * i) for i in range(1, 9)]
+    assert patience_of(JudgedHistory((ZERO, *silent, Judged(9, 0.2, 0.2, events=8_100)))).idle == 100
+
+
+def test_each_trial_without_a_gain_doubles_the_wait_for_the_next_and_a_gain_ends_that():
+    def after(trials, *gains):
+        return stopped_by(JudgedHistory(learning(*gains), trials=trials), BY_EVENTS)
+
+    assert after(Trials(), *[False] * 4).wait == 1_000
+    assert [after(Trials(n, 3_000), *[False] * 4).wait for n in (0, 1, 2)] == [3_000, 6_000, 12_000]
+    gained = after(Trials(2, 3_000), True, *[False] * 4)
+    assert (gained.wait, gained.trials) == (1_000, 0)
+
+
+def test_after_a_resume_only_what_is_learned_then_counts():
+    tried = learning(*[False] * 2, start=10)
+    assert patience_of(JudgedHistory(tried, trials=Trials(began=3_900))).idle == 500
 
 
 def test_unguarded_versions_are_no_improvement():
     judged = (ZERO, *(Judged(i, 0.2 + i / 10, 0.2, guarded=False) for i in range(1, 5)))
-    assert out_of_patience(JudgedHistory(judged), RULE)
+    assert stopped_by(JudgedHistory(judged), RULE)
 
 
 def test_a_yardstick_carried_over_a_resume_may_be_best_and_is_not_counted():
     carried = (ZERO, Judged(7, 0.5, 0.2))
     tries = tuple(over(7, 8 + i, value, 0.5) for i, value in enumerate((0.3, 0.4, 0.45, 0.46)))
     history = JudgedHistory((*carried, *tries[:3]), baseline=frozenset({0, 7}))
-    assert not out_of_patience(history, RULE)
+    assert not stopped_by(history, RULE)
     longer = JudgedHistory((*carried, *tries), baseline=frozenset({0, 7}))
-    assert out_of_patience(longer, RULE)
+    assert stopped_by(longer, RULE)
     assert best_version(longer.judged) == 7
 
 
@@ -124,7 +183,9 @@ def test_verdicts_are_promote_then_stop_and_nothing_twice():
     assert [(v.kind, v.version) for v in outstanding(history, RULE)] == [("PROMOTE", 1), ("STOP", 1)]
     promoted = JudgedHistory(history.judged, promoted=1)
     stop = outstanding(promoted, RULE)
-    assert [(v.kind, v.version, v.reason) for v in stop] == [("STOP", 1, "patience")]
+    assert [(v.kind, v.version, v.reason) for v in stop] == [
+        ("STOP", 1, "no gain in 0 events and 3 judged versions")
+    ]
     assert outstanding(JudgedHistory(history.judged, promoted=1, stopped_at={0: 3}), RULE) == ()
     assert outstanding(JudgedHistory(), RULE) == ()
 
@@ -161,8 +222,8 @@ def test_a_gain_below_the_margin_is_not_best():
 def test_windows_that_cannot_decide_promote_nothing_and_wear_out_no_patience():
     few = [Judged(i, 0.9, 0.2, enough=False) for i in range(1, 9)]
     assert best_version((ZERO, *few)) == 0
-    assert not out_of_patience(JudgedHistory((ZERO, *few)), RULE)
-    assert out_of_patience(JudgedHistory((ZERO, *few, *run(0.3, 0.3, 0.3, 0.3, start=9))), RULE)
+    assert not stopped_by(JudgedHistory((ZERO, *few)), RULE)
+    assert stopped_by(JudgedHistory((ZERO, *few, *run(0.3, 0.3, 0.3, 0.3, start=9))), RULE)
 
 
 def test_the_reason_names_whom_the_best_beat():
@@ -207,11 +268,11 @@ def test_best_changes_only_to_a_version_better_than_0_and_than_the_best_on_its_w
 
 @given(entries, st.integers(1, 5), st.integers(1, 8))
 def test_stop_needs_min_versions_and_patience(judged, patience, min_versions):
-    rule = StopRule(patience, min_versions)
+    rule = StopRule(versions=patience, min_versions=min_versions)
     counted = [upto for upto, entry in enumerate(judged, 1) if entry.version and entry.enough]
-    if out_of_patience(JudgedHistory(tuple(judged)), rule):
+    if stopped_by(JudgedHistory(tuple(judged)), rule):
         assert len(counted) >= max(patience, min_versions)
         since = {best_version(judged[:upto]) for upto in counted[-patience:]}
         assert len(since | {best_version(judged[: counted[-patience] - 1])}) == 1
     calm = (*judged, *(Judged(100 + i, 0.0, 0.5) for i in range(max(patience, min_versions))))
-    assert out_of_patience(JudgedHistory(calm), rule)
+    assert stopped_by(JudgedHistory(calm), rule)

@@ -16,7 +16,7 @@ from daemon.serve.interleave import team_draft
 from daemon.serve.query import ScoredId
 from daemon.validate import comparing
 from daemon.validate.comparing import Scored, are_nearer, compare, told_by_order
-from daemon.validate.evidence import Conclusion, EvidenceRule, Standing, is_better, weigh
+from daemon.validate.evidence import Conclusion, EvidenceRule, Standing, Weighed, weigh
 from daemon.validate.measures import in_shown_order, shown_lists
 from daemon.validate.scorer import make_panel
 from streams.event import Draft, DraftModel, Impression, ObjectRef
@@ -82,7 +82,8 @@ class Loop:
         before = self.best
         self.standing, found = weigh(self.standing, RULE, version, before, seen)
         self.best = 0 if found.fell else version if found.promoted else before
-        self.said.append((found, is_better(self.standing, RULE, before, version, found, silent=seen.silent)))
+        answer = Weighed(version, before, self.standing, found, RULE, seen).answer
+        self.said.append((found, " ".join((answer.sentence, *answer.details))))
         return found
 
 
@@ -114,7 +115,7 @@ def test_a_better_version_stays_best_on_its_own_lists(loop, monkeypatch, by_all_
     assert not by_all_lists, "the danger of this test is gone; find a harder one"
     assert loop.best == 1
     told = loop.said[-1][1]
-    assert told.startswith("yes: version 1 is better than your ranking (version 0), error at most 0.05; ")
+    assert told.startswith("Yes: better than your ranking")
     assert "version 1 makes these lists itself" in told
     assert "interleave=own,stable" in told
 
@@ -132,7 +133,7 @@ def test_a_worse_version_is_taken_back_by_interleaved_lists(loop):
         if loop.judge(9).fell:
             break
     assert loop.best == 0
-    assert "no longer: version 9 has lost to your ranking" in loop.said[-1][1]
+    assert "No: version 9 lost to your ranking" in loop.said[-1][1]
     assert "interleave=own" not in loop.said[-1][1], "it is asked already"
 
 

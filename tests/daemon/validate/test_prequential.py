@@ -68,11 +68,12 @@ def test_what_is_better_is_found_sooner(make_world, start):
 
 def test_the_answer_counts_both(world, start):
     rounds(world, start, held=12, trained=60, count=3, validate__alpha=1e-30)
-    told = [entry.reason for entry in world.ledger.entries() if entry.kind == "KEEP"][-1]
+    told = [entry.measures for entry in world.ledger.entries() if entry.kind == "KEEP"][-1]["answer"]
     standing = world.ledger.entries()[-1].measures["evidence"]["standing"]
     assert standing["trained"] == 120  # the third version's own are left for it to bet on
-    assert f"more lists are needed ({standing['lists']:,} lists so far, " in told
-    assert f", {standing['lists'] - 120:,} of them held out)" in told
+    assert (
+        told["details"][0] == f"{standing['lists']} lists so far, {standing['lists'] - 120} of them held out"
+    )
 
 
 def bets_of(monkeypatch):

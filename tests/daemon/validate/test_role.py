@@ -80,7 +80,7 @@ def test_few_lists_leave_version_0_best_and_say_what_is_missing(world):
     first, second = (entry.measures["evidence"] for entry in world.ledger.entries()[-2:])
     assert second["standing"]["lists"] > first["standing"]["lists"]
     assert 0 < second["lists_missing"] < first["lists_missing"]
-    assert "not known yet: about" in world.ledger.entries()[-1].reason
+    assert "Not known yet: about" in world.ledger.entries()[-1].reason
 
 
 @pytest.mark.parametrize("catalog", [True, False])
@@ -155,7 +155,7 @@ def test_patience_stops_and_names_the_best(world):
         world.publish()
         run(config, ONCE)
     assert told(world)[-2:] == [("KEEP", 3), ("STOP", 1)]
-    assert world.ledger.entries()[-1].reason == "patience"
+    assert world.ledger.entries()[-1].reason == "no gain of .002 in 0 events and 2 judged versions"
     world.publish()
     run(config, ONCE)
     assert told(world)[-1] == ("STOP", 1)

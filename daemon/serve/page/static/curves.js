@@ -129,7 +129,7 @@ export class Curves {
     }
     if (kind.lines.length > 1) parts.push("paler lines were left behind by going back to an older version");
     if (this.data.lost) parts.push(this.data.lost);
-    if (this.data.stopped_by) parts.push(`learning was stopped by ${this.data.stopped_by}`);
+    if (this.data.stopped_by) parts.push(`learning was stopped: ${this.data.stopped_by}`);
     return `${parts.join("; ")}.${NOTES[kind.name] ? ` ${NOTES[kind.name]}` : ""}`;
   }
 }

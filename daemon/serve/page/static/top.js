@@ -6,7 +6,7 @@ import { hint } from "./hints.js";
 
 const STATES = { ready: "ready", waiting: "not ready", gone: "does not answer" };
 const DEAD = /^(learn|serve)\.dead\./;
-const TILES = [["events", "Events learned"], ["lag", "Lag"], ["freshness", "Freshness, p99"], ["served", "Served"], ["best", "Best version"], ["dead", "Dead letters"]];
+const TILES = [["verdict", "Better than your ranking?"], ["learning", "Learning"], ["events", "Events learned"], ["lag", "Lag"], ["freshness", "Freshness, p99"], ["served", "Served"], ["best", "Best version"], ["dead", "Dead letters"]];
 
 function state(role) {
   if (role.answers) return role.not_ready === null ? "ready" : "waiting";
@@ -27,7 +27,8 @@ export class Tiles {
   constructor() {
     this.places = new Map(TILES.map(([name, title]) => {
       const parts = { name: make("span", {}, title), value: make("span", {}, "–"), unit: make("small", {}), more: make("dd", { class: "more" }, "\u00a0") };
-      const place = make("div", { class: "none", data: { tile: name } }, make("dt", {}, parts.name, " ", hint(name, title)), make("dd", {}, parts.value, parts.unit), parts.more);
+      const wide = name === "verdict" || name === "learning";
+      const place = make("div", { class: wide ? "none wide" : "none", data: { tile: name } }, make("dt", {}, parts.name, " ", hint(name, title)), make("dd", {}, parts.value, parts.unit), parts.more);
       find("tiles").append(place);
       return [name, { place, ...parts }];
     }));
@@ -35,13 +36,14 @@ export class Tiles {
 
   show(overview, curves) {
     const told = tiles(overview, curves);
-    for (const [name, { value, unit = "", more = "", title, known = true }] of Object.entries(told)) {
+    for (const [name, { value, unit = "", more = "", title, known = true, bad = false, whole = more }] of Object.entries(told)) {
       const tile = this.places.get(name);
       tile.place.classList.toggle("none", !known);
+      tile.place.classList.toggle("bad", bad);
       write(tile.value, value);
       write(tile.unit, unit);
       write(tile.more, more || "\u00a0");
-      tile.more.title = more;
+      tile.more.title = whole;
       if (title) write(tile.name, title);
     }
   }
@@ -58,11 +60,13 @@ function tiles(overview, curves) {
   const tile = (value, written, unit, more) => (value === undefined ? nothing(quiet) : { value: written(value), unit, more });
   const { "learn.loss": loss, "learn.lag_seconds": behind, "learn.lag_events": lag } = numbers;
   return {
+    verdict: verdict(curves),
+    learning: learning(curves, learn, lag),
     events: tile(numbers["learn.events"], short, " events/s", loss === undefined ? "" : `training loss ${measure(loss)}`),
     lag: tile(lag, short, lag === 1 ? " event" : " events", behind === undefined ? "" : `${span(behind)} behind`),
     freshness: freshness(numbers),
     served: served(overview),
-    best: answered(best(curves), curves),
+    best: best(curves),
     dead: dead(numbers, learn?.answers, quiet),
   };
 }
@@ -86,9 +90,9 @@ function freshness(numbers) {
 }
 
 function served(overview) {
-  const first = overview.served.find((one) => one.alias === "latest" && one.version !== null) ?? overview.served.find((one) => one.version !== null);
+  const first = overview.served.find((one) => one.version !== null);
   if (!first) return nothing(overview.served[0]?.why || "no version yet");
-  const others = overview.served.filter((one) => one !== first && one.version !== null).map((one) => `${one.alias} ${one.version}`);
+  const others = overview.served.filter((one) => one !== first && one.version !== null).map((one) => `${one.alias} ${one.version}${one.note ? `, ${one.note}` : ""}`);
   return { title: `Served as ${first.alias}`, value: first.version, more: others.join(", ") || `since ${moment(first.since, overview.now)}` };
 }
 
@@ -99,19 +103,33 @@ function best(curves) {
     const place = line.versions.indexOf(curves.best.version);
     if (place >= 0) {
       const reference = line.reference[place];
-      return { value: String(curves.best.version), more: `${measure(line.values[place])}${reference === null ? "" : `; ${curves.own ? "your ranking" : "version 0"}: ${measure(reference)}`}` };
+      return { value: String(curves.best.version), more: `${kind.title.length < 9 ? `${kind.title} ` : ""}${measure(line.values[place])}${reference === null ? "" : `; ${curves.own ? "your ranking" : "version 0"}: ${measure(reference)}`}` };
     }
   }
   return { value: String(curves.best.version), more: `after ${short(curves.best.events)} events` };
 }
 
-function answered(tile, curves) {
-  return curves?.is_better ? { ...tile, more: `better for users? ${curves.is_better}` } : tile;
+/** The answer first, and never cut; what it rests on is in the title. */
+function verdict(curves) {
+  const found = curves?.verdict;
+  if (!found) return nothing("no learned version was judged yet");
+  const [, ...rest] = found.sentence.split(": ");
+  const text = rest.join(": ");
+  return { value: found.is_better.replace(/^./, (first) => first.toUpperCase()), more: text.replace(/^./, (first) => first.toUpperCase()), whole: [found.sentence, ...found.details].join("; ") };
+}
+
+function learning(curves, learn, lag) {
+  const why = learn?.not_ready ?? "";
+  if (why.startsWith("paused")) return { value: "paused", more: why, bad: true };
+  if (!curves?.stopped_by) return learn?.answers ? { value: "going on", more: why } : nothing("learn does not answer");
+  const waits = lag ? `; ${count(lag)} event${lag === 1 ? " waits" : "s wait"}` : "";
+  const again = curves.stop?.wait ? `; goes on by itself ${count(curves.stop.wait)} new events after the stop, or when what users click changes` : "";
+  return { value: "stopped", more: `${curves.stopped_by}${waits}${again}. "tripletd resume" continues now`, bad: true };
 }
 
 export function showServed(overview) {
   const body = find("served-table").tBodies[0];
-  const rows = overview.served.map((one) => [one.alias, one.version, one.since === null ? "" : moment(one.since, overview.now), one.since === null ? "" : ago(one.since, overview.now),
+  const rows = overview.served.map((one) => [one.note ? `${one.alias} (${one.note})` : one.alias, one.version, one.since === null ? "" : moment(one.since, overview.now), one.since === null ? "" : ago(one.since, overview.now),
     one.watermark === null ? "none yet" : ago(one.watermark / 1000, overview.now), fresh(overview.numbers, one.alias), one.why]);
   refill(body, rows, () => rows.length === 0
     ? [make("tr", {}, make("td", { colspan: 6, class: "why" }, "Nothing is served yet."))]

@@ -1,0 +1,277 @@
+"""Is what was learned better for the users? The answer in words, from numbers alone: pure.
+
+One plain sentence comes first, and everything that explains it is in `details`. "Yes" and "no" are said only
+where a test or an interval says so; all else is "not known yet". That two rankings do not differ is said only
+where the interval of the difference (`ERRORS` standard errors to both sides) lies within what counts as none:
+a test that has merely seen little says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+from daemon.text import measure
+
+YesOrNo = Literal["yes", "no", "not known yet"]
+ERRORS = 3.0
+"""Standard errors of an interval: wide enough for one that is looked at after every version."""
+ANSWER = "answer"
+"""Key of a judgment's measures with the answer in words."""
+HIGHER = "clicked_higher"
+"""Measure: share of the lists that tell in which clicked objects stand higher than in version 0."""
+NAMES: Mapping[str, str] = {
+    "map_full": "mAP",
+    "p10_full": "P@10",
+    HIGHER: "clicked objects stand higher than in your ranking (share of lists, .5 = the same)",
+    "map_shown": "mAP inside the shown lists",
+    "map_clicks": "mAP by clicks, whole catalog",
+    "macro_map_full": "mAP, mean of classes",
+    "balanced_hop": "promotion score by clicks (order of shown lists + half of the AUC two clicks away)",
+    "position_balanced": "better than the shown order (0.5 = the same)",
+    "hop_auc": "two clicks away, never shown (AUC)",
+    "clicked_vs_random": "clicked above random objects (AUC)",
+    "unseen_preference": "preferred to your ranking on kinds never learned (0 = the same)",
+    "symmetry_index": "symmetry index of W (1 = symmetric)",
+    "sparsity": "share of weights that are 0 (SOML)",
+}
+"""What each measure is called, everywhere it is shown, in order of weight."""
+SHORT: Mapping[str, str] = {
+    HIGHER: "clicked higher",
+    "balanced_hop": "promotion score",
+    "position_balanced": "order of shown lists",
+}
+"""For a line of a log, where a name has no room."""
+
+
+def short_name(kind: str) -> str:
+    """A measure in a line of text."""
+    return SHORT.get(kind) or NAMES.get(kind, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainAnswer:
+    """An answer, the sentence that says it first, and what explains it, one sentence each."""
+
+    answer: YesOrNo
+    sentence: str
+    details: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in a ledger entry."""
+        return {"is_better": self.answer, "sentence": self.sentence, "details": list(self.details)}
+
+    @classmethod
+    def of(cls, measures: Mapping[str, Any]) -> Self | None:
+        """Of a judgment's measures, also of an older release; None where they have none."""
+        found, older = measures.get(ANSWER), measures.get("evidence")
+        if isinstance(found, Mapping):
+            return cls(found["is_better"], str(found["sentence"]), tuple(map(str, found["details"])))
+        text = str(older.get("is_better") or "") if isinstance(older, Mapping) else ""
+        answer: YesOrNo = (
+            "yes" if text.startswith("yes") else "no" if text.startswith("no:") else "not known yet"
+        )
+        return cls(answer, text[:1].upper() + text[1:]) if text else None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedGain:
+    """Mean of a measure over judged queries, of the version that would be served and of version 0, with the
+    standard error of the mean difference. least: what counts as a gain.
+    """
+
+    value: float
+    reference: float
+    error: float
+    queries: int
+    least: float = 0.0
+
+
+def by_judgments(served: int, gain: JudgedGain) -> PlainAnswer:
+    """served: the best version, 0: none. gain: of it, else of the newest."""
+    numbers = (
+        f"mAP {measure(gain.value)} against {measure(gain.reference)} on {gain.queries:,} judged queries"
+    )
+    low = gain.value - gain.reference - ERRORS * gain.error
+    high = gain.value - gain.reference + ERRORS * gain.error
+    span = f"the difference lies between {low:+.3f} and {high:+.3f}"
+    if served and low > 0:
+        return PlainAnswer(
+            "yes", f"Yes: better than your ranking. {numbers}", (f"{span} (version {served})",)
+        )
+    if high < 0:
+        still = f"; version {served} is served" if served else ""
+        return PlainAnswer("no", f"No: your ranking is better. {numbers}{still}", (span,))
+    if -gain.least <= low and high <= gain.least:
+        return PlainAnswer("no", f"No: no difference from your ranking. {numbers}", (span,))
+    return PlainAnswer("not known yet", f"Not known yet: {numbers}; {span}")
+
+
+def by_keys(learned: int, judged: int) -> PlainAnswer:
+    """learned: keys whose own model was shown to be better, of those judged."""
+    if learned:
+        return PlainAnswer("yes", f"Yes: better than your ranking for {learned:,} of {judged:,} judged keys")
+    return PlainAnswer(
+        "not known yet", f"Not known yet: no model of {judged:,} judged keys was shown to be better"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ByClicks:
+    """What clicks say. served: the best version after the newest was judged, 0: none; proven: the last that
+    was shown to be better. fell: the version that lost to version 0 just now, 0: none.
+
+    found: of the always-valid test against version 0 (`daemon.validate.evidence.Finding`). mean, error: of
+    the differences, margin: what counts as none. higher: share of the lists where clicked objects stand
+    higher, None: not known. lists: taken so far, trained and drafted: those that were learned from later, and
+    made by two versions. guards: what says surely that the newest is worse; held: what holds it back besides.
+    missing: lists that are still needed, about; reaches: what is two clicks away surely stands higher.
+    silent: the version that makes the lists itself, so that their order says nothing of it, 0: none.
+    """
+
+    served: int
+    newest: int
+    found: str
+    proven: int = 0
+    fell: int = 0
+    mean: float = 0.0
+    error: float = 1.0
+    margin: float = 0.0
+    higher: float | None = None
+    lists: int = 0
+    trained: int = 0
+    drafted: int = 0
+    guards: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
+    missing: int | None = None
+    reaches: bool = False
+    alpha: float = 0.05
+    silent: int = 0
+    promoted: bool = False
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the interval of the mean difference lies within what counts as none."""
+        return abs(self.mean) + ERRORS * self.error <= self.margin
+
+    @property
+    def unit(self) -> str:
+        """What is counted: all lists, where those that are learned from are bet on, too."""
+        return "lists" if self.trained else "held-out lists"
+
+
+def by_clicks(seen: ByClicks) -> PlainAnswer:
+    """The answer by clicks."""
+    details = [f"{seen.lists:,} {seen.unit} so far{_parts(seen)}"] if seen.lists else []
+    ask = ""
+    if seen.silent:
+        alias = "stable" if seen.served else "latest"
+        ask = (
+            f"version {seen.silent} makes these lists itself, so that their order cannot say whether it is "
+            f"better: ask with interleave=own,{alias} for a share of the questions"
+        )
+    if seen.fell:
+        return PlainAnswer(
+            "no", f"No: version {seen.fell} lost to your ranking, which is served again", (*details,)
+        )
+    higher = "" if seen.higher is None else f". Clicked objects stand higher in {_of_100(seen.higher)}"
+    if seen.served:
+        details.insert(
+            0, f"version {seen.proven or seen.served} is shown to be better, error at most {seen.alpha:g}"
+        )
+        if seen.proven and seen.proven != seen.served:
+            details.append(f"nothing shows that version {seen.served}, which is best now, is worse")
+        if not seen.promoted and seen.served != seen.newest:
+            why = "; ".join((*seen.held, *seen.guards)) or "users prefer what came before it"
+            details.append(f"not so the newest, version {seen.newest}: {why}")
+        return PlainAnswer(
+            "yes", f"Yes: better than your ranking{higher}", (*details, *([ask] if ask else []))
+        )
+    if seen.guards:
+        return PlainAnswer("no", f"No: {'; '.join(seen.guards)}", (*details,))
+    if seen.found == "inferior":
+        return PlainAnswer("no", f"No: users prefer your ranking{higher}", (*details,))
+    if seen.is_same and not seen.reaches and not seen.held:
+        low, high = seen.mean - ERRORS * seen.error, seen.mean + ERRORS * seen.error
+        details.append(f"the difference lies between {low:+.4f} and {high:+.4f}, below {seen.margin:.4f}")
+        return PlainAnswer(
+            "no", f"No: no difference from your ranking in the shown lists{higher}", (*details,)
+        )
+    return PlainAnswer("not known yet", f"Not known yet: {ask or _open(seen) + higher}", (*details,))
+
+
+def _open(seen: ByClicks) -> str:
+    """What is missing."""
+    if seen.held:
+        return f"held back, since {'; '.join(seen.held)}"
+    if seen.reaches:
+        return "the shown lists do not tell, though objects two clicks away stand higher than in your ranking"
+    if seen.missing is not None:
+        return f"about {seen.missing:,} more {seen.unit} are needed"
+    return (
+        f"{seen.lists:,} {seen.unit} tell no difference so far" if seen.lists else "nothing was compared yet"
+    )
+
+
+def _of_100(share: float) -> str:
+    return f"{100 * share:.0f} of 100 held-out lists"
+
+
+def _parts(seen: ByClicks) -> str:
+    held = f", {seen.lists - seen.trained:,} of them held out" if seen.trained else ""
+    return held + (f", {seen.drafted:,} of them interleaved" if seen.drafted else "")
+
+
+NOT_SHOWN = "not shown to be better than your ranking"
+"""What is said of a name that answers with another version than the best one."""
+
+
+def is_unproven(version: int | None, best: int | None, *, steps: bool = False) -> bool:
+    """Whether what answers is neither version 0 nor the best version; steps: with steps learned since it."""
+    return version is not None and (steps or version not in (0, best))
+
+
+STOPPED = "stopped"
+"""Key of the measures of a STOP: the fields of `Stopped`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Why learning was stopped, and when it is tried again.
+
+    events: learned since the last gain, versions: judged since then. gain: what counts as one, 0: what clicks
+    prove. wait: new events after which it is tried again, 0: never by itself; trials: without a gain before.
+    at: events learned then; end: records that the training topic had then.
+    """
+
+    events: int
+    versions: int
+    gain: float = 0.0
+    wait: int = 0
+    trials: int = 0
+    at: int = 0
+    end: int = 0
+
+    @property
+    def reason(self) -> str:
+        """In words."""
+        gain = f"no gain of {f'{self.gain:g}'.removeprefix('0')}" if self.gain else "no gain"
+        return f"{gain} in {self.events:,} events and {self.versions:,} judged versions"
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in the measures."""
+        return {STOPPED: asdict(self)}
+
+    @classmethod
+    def from_json(cls, measures: Mapping[str, Any]) -> Self | None:
+        """The inverse; None for a STOP that somebody else, or an older release, gave."""
+        found = measures.get(STOPPED)
+        try:
+            return cls(**found) if isinstance(found, Mapping) else None
+        except TypeError:
+            return None
+
+    def came(self, end: int) -> int:
+        """New records since the STOP, where the topic ends there now."""
+        return max(0, end - self.end)
