@@ -335,16 +335,14 @@ TEXTS = seeds(
 )
 DIGITS = b"9" * 4_000
 PAGES = (
+    "ratings/next",
     "objects",
-    "explore",
     "diff",
-    "image",
     "curves",
     "curves.csv",
     "series",
     "versions",
     "keys",
-    "ratings/next",
 )
 
 
@@ -400,10 +398,23 @@ INPUTS: tuple[ForeignInput, ...] = (
     of_route("ratings", seeds({"rater": "anna", "query": "object-3", "relevant": []}), "/v1/page/ratings"),
     ForeignInput(
         "http address",
-        lambda value: addressed(value, "/v1/similar", *(f"/v1/page/{name}" for name in PAGES)),
-        (b"id=o1&k=3&alias=latest&explain=0", b"id=o1&explore=0&interleave=latest,latest", b"rater=anna&k=3"),
+        lambda value: addressed(value, "/v1/similar"),
+        (b"id=o1&k=3&alias=latest&explain=0", b"id=o1&explore=0", b"id=o%31&k=1&key="),
         (Refused,),
         (b"id=o1&k=" + DIGITS, b"id=%ff%fe", b"id=%ed%a0%80"),
+    ),
+    ForeignInput(
+        "http page",
+        lambda value: addressed(value, *(f"/v1/page/{name}" for name in PAGES)),
+        (
+            b"rater=anna",
+            b"text=a&limit=3",
+            b"id=object-1&side=5&k=3",
+            b"before=1&after=2",
+            b"version=3&since=1",
+        ),
+        (Refused,),
+        (b"version=" + DIGITS, b"since=1e999", b"since=nan", b"id=%ed%a0%80"),
     ),
     ForeignInput(
         "http header",
