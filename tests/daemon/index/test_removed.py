@@ -28,7 +28,13 @@ class HalfRemoved:
         self.asked: list[int] = []
 
     def search(
-        self, vector: AskedVector, k: int, tags: Sequence[str] = (), *, exact: bool = False
+        self,
+        vector: AskedVector,
+        k: int,
+        tags: Sequence[str] = (),
+        *,
+        exact: bool = False,
+        similarity: str = "",
     ) -> list[IndexHit]:
         self.asked.append(k)
         if k > MOST_ASKED:
