@@ -236,25 +236,28 @@ class EventTimeJoin:
 
     def _open(self, one: JoinedImpression) -> None:
         said = one.said
-        self._enter(one)
+        name = self._enter(one)
         self._number += 1
         deadline = said.ts + self._settings.window_ms
         if deadline <= self.watermark:
             self.counts[LATE_IMPRESSION] += 1
-        self._deadlines.add(OpenDeadline(deadline, self._number, said.name))
+        self._deadlines.add(OpenDeadline(deadline, self._number, name))
         if len(self._deadlines) > self._settings.most_open:
             self.counts[CLOSED_EARLY] += 1  # clicks of its that wait find it closed, and are corrections
             self._close(self._deadlines.pop().name)
 
-    def _enter(self, one: JoinedImpression) -> None:
+    def _enter(self, one: JoinedImpression) -> Hashable:
+        """Have it found by clicks; what it is known by."""
         said = one.said
-        self._lists[said.name] = one
+        name = said.name
+        self._lists[name] = one
         if said.join != said.id or said.key is not None:
             same = self._by_join.setdefault(said.join, [])
             same.append(one)
             if len(same) > MOST_OF_JOIN:  # of the key that has most, so that none takes another's room
                 ((most, _),) = Counter(other.said.key for other in same).most_common(1)
                 same.remove(next(other for other in same if other.said.key == most))
+        return name
 
     def _close(self, name: Hashable) -> None:
         one = self._lists[name]
@@ -299,6 +302,9 @@ class EventTimeJoin:
         if keys is not None:
             same = [one for one in same if one.said.key in keys]
         if type(join) is str:
+            if keys is None and not same:  # most clicks
+                one = self._lists.get(join)
+                return () if one is None else (one,)
             names = [join] if keys is None else [scoped(join, key) for key in keys]
             named = {name: self._lists[name] for name in names if name in self._lists}
             named |= {one.said.name: one for one in same if one.said.id == join}

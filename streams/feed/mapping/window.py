@@ -53,7 +53,7 @@ class Said:
     @property
     def name(self) -> Hashable:
         """What the impression is known by."""
-        return scoped(self.id, self.key)
+        return self.id if self.key is None else scoped(self.id, self.key)
 
 
 @dataclass(slots=True, eq=False)
