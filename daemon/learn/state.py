@@ -19,6 +19,7 @@ next:
 | `log` | continues with another log: identities `from` and `to`, `positions` there; `start`: as asked for |
 | `dedupe` | from here on the newest `window` event ids are known, none at first |
 | `caps` | from here on these `caps` hold; what was done before counts for none of them |
+| `known` | from here on only what was learned is known by its id: an event that was refused can be sent again |
 | `times` | from here on event times up to `max_future_ms` past arrival are taken; `watermark`: set to this |
 | `start` | of version 0: all keys begin from the matrix and the maps of the version that `of` names |
 | `adopt` | a shard goes on from a merged version: see `daemon.versions.shards` and `daemon.learn.merges` |
@@ -52,6 +53,7 @@ from daemon.versions.contents import (
     counted,
     learner_arrays,
     pack,
+    refused_known,
     window_arrays,
 )
 from daemon.versions.shards import ADOPT, MERGE
@@ -66,6 +68,7 @@ Entry = dict[str, Any]
 Positions = dict[int, PartitionPosition]
 
 TIMES = "times"
+KNOWN_IDS = "known"
 BACKFILL = "backfill"
 """The control entry of a version that was learned from history."""
 KINDS = (
@@ -79,6 +82,7 @@ KINDS = (
     "dedupe",
     "caps",
     "start",
+    KNOWN_IDS,
     TIMES,
     ADOPT,
     MERGE,
@@ -171,13 +175,15 @@ def _positions(offsets: Mapping[str, int]) -> Positions:
 @dataclass(slots=True)
 class LearnState:
     """The learner, the ids of the events it had, the frozen map in front of it, and what sources, queries and
-    items did to it lately. full_step: see `learners.caps`."""
+    items did to it lately. full_step: see `learners.caps`. refused_known: whether events that were refused are
+    known by their ids, as they were in earlier releases."""
 
     learner: Learner
     window: IdWindow
     fitted: FittedSpaceMap
     caps: StepWindow
     full_step: float | None
+    refused_known: bool = False
 
     @classmethod
     def of_version(cls, version: Version, config: LearnerConfig) -> Self:
@@ -203,6 +209,7 @@ class LearnState:
             fitted,
             StepWindow.from_arrays(caps_of(version.manifest), caps_arrays(version.arrays), _salt()),
             full_step(config),
+            refused_known(version.manifest),
         )
 
     @classmethod
@@ -215,6 +222,8 @@ class LearnState:
         """Do to the state what a control entry means for it; most mean nothing."""
         if entry["control"] == "dedupe":
             self.window = IdWindow(entry["window"])
+        elif entry["control"] == KNOWN_IDS:
+            self.refused_known = False
         elif entry["control"] == "caps":
             self.caps = StepWindow(CapsConfig(**entry["caps"]), _salt())
         elif repeats(entry):
