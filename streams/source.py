@@ -149,7 +149,8 @@ class RecordBatch:
     """Next records of one partition, as columns of equal length; offsets ascend, timestamps are in ms.
 
     `damaged` is None, but for a stretch of the log that stays unreadable however often it is fetched. It then
-    names that stretch, and the batch has one entry: the stretch's last offset, with no value.
+    names that stretch, and the batch has one entry: the stretch's last offset, with no value. `kept`: the
+    value of a single record that can be read and that nobody is to touch; `damaged` then says why.
     """
 
     partition: int
@@ -159,9 +160,18 @@ class RecordBatch:
     keys: list[bytes | None]
     headers: list[Headers]
     damaged: str | None = None
+    kept: bytes | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+
+def cut(batch: RecordBatch, start: int, stop: int) -> RecordBatch:
+    """Entries start..stop-1 of a batch; the batch itself when that is all of it."""
+    if start == 0 and stop == len(batch):
+        return batch
+    fields = ("offsets", "timestamps", "values", "keys", "headers")
+    return replace(batch, **{name: getattr(batch, name)[start:stop] for name in fields})
 
 
 @dataclass(frozen=True, slots=True)

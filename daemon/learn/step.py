@@ -32,13 +32,15 @@ from streams.source import RecordBatch
 
 @dataclass(frozen=True, slots=True)
 class ReadyBatch:
-    """One decoded batch of one partition; `triplets` is None when every record of it is poison."""
+    """One decoded batch of one partition; `triplets` is None when every record of it is poison. `alone`: one
+    record that the process may have died at."""
 
     polled: RecordBatch
     decoded: DecodedBatch
     triplets: TripletBatch | None
     poll_seconds: float
     decode_seconds: float
+    alone: bool = False
 
     @property
     def records(self) -> int:
@@ -239,10 +241,10 @@ def _learn_fresh(
         full_step=state.full_step,
     )
     refused, let_in = np.flatnonzero(done.fates), done.rows
-    if len(let_in) < len(seen):
-        seen = seen.take(let_in) if len(let_in) else None
+    whole = len(let_in) == len(seen)
+    learned = seen if whole else seen.take(let_in) if len(let_in) else None
     return Learned(
-        seen, done.info, done.weights, rows[let_in], 0, done.limited, rows[refused], done.fates[refused]
+        learned, done.info, done.weights, rows[let_in], 0, done.limited, rows[refused], done.fates[refused]
     )
 
 
@@ -317,16 +319,16 @@ def step(state: LearnState, ready: ReadyBatch, topic: str) -> StepResult:
     decoded = ready.decoded
     learned = learn(state, decoded, ready.triplets, names_of(state, decoded))
     info, timestamps = learned.info, decoded.timestamps[learned.rows]
-    damaged = ready.polled.damaged is not None
+    unread = decoded.poison[0].reason if ready.polled.damaged is not None else None
     applied = Applied(
         partition=decoded.partition,
         next_offset=decoded.next_offset,
-        last_digest=None if damaged else decoded.last_digest.hex(),
+        last_digest=None if unread else decoded.last_digest.hex(),
         records=ready.records,
         counts=count(info, decoded.poison, learned.duplicates) | _caps_count(learned) | _keys_count(info),
         losses=info.loss[info.outcome != Outcome.REJECTED],
         newest_ts=newest_ts(timestamps, info),
-        damaged=damaged,
+        unread=unread,
     )
     return StepResult(
         applied,

@@ -69,7 +69,7 @@ WIRE = (
     _m("decode.offsets-of-refused", "found = self._reading.find(values, self._max_bytes", "offsets[found.records] if refused else offsets", "offsets[: len(found.records)] if refused else offsets", DECODER),
     _m("decode.damaged-read", "def judge(self, batch", "if batch.damaged is not None:", "if batch.damaged == \"\":", DECODER + " streams/kafka/test_kafka_damage.py -k 'not confluent'"),
     _m("decode.future-by-the-record", "def too_late(", "self._ms[places] + max_future_ms", "self._ms[places]", DECODER),
-    _m("decode.no-arrival-said", "class Arrivals", "(times > 0) & (times <= LAST_BELIEVED_MS)", "(times > 0)", DECODER),
+    _m("decode.no-arrival-said", "class Arrivals", "(times >= FIRST_BELIEVED_MS) & (times <= LAST_BELIEVED_MS)", "(times >= FIRST_BELIEVED_MS)", DECODER),
     _m("decode.no-later-than-arrival", "def believed(", "np.minimum(ts, self._ms[places])", "ts", DECODER),
     _m("decode.digest-of-first", "found = self._reading.find(values, self._max_bytes", "sha256(batch.values[-1] or b\"\")", "sha256(batch.values[0] or b\"\")", DECODER),
 )

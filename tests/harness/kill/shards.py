@@ -178,7 +178,7 @@ def _lose(site: Site, shard: Shard, rng: random.Random) -> bool:
 
 
 def check_merged(site: Site, last: Manifest, written: int) -> None:
-    """Every record is passed, exactly once by the counters, and the id of every learned event is known by now."""
+    """Every record is passed, exactly once by the counters, and every learned event is known."""
     ends = site.ends()
     assert {p: at.next_offset for p, at in last.positions.items()} == ends
     counts = last.counters
