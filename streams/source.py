@@ -317,18 +317,34 @@ class Sink(Protocol):
 
 
 WHOLE_RECORDS = 2000
-WHOLE_SECONDS = 5.0
-"""How long a topic that is read as a whole may be silent before its end."""
+WHOLE_SECONDS, LOOK_SECONDS = 5.0, 0.2
+"""How long a topic that is read to its end may be silent before that, and between two looks where a reader
+is: offsets that hold no record are passed without a word."""
+
+
+def next_before(
+    source: Source, ends: Mapping[int, int], name: object, most: int = WHOLE_RECORDS
+) -> RecordBatch | None:
+    """The next batch of an assigned source, None once nothing is left below the ends.
+
+    Offsets without a record (ends of transactions, what was aborted or compacted) count as read. Raises
+    StreamUnavailable, naming the topic, where it falls silent before that.
+    """
+    silent_at = time.monotonic() + WHOLE_SECONDS
+    while any(source.reached()[partition] < end for partition, end in ends.items()):
+        if time.monotonic() > silent_at:
+            raise StreamUnavailable(f"{name}: no answer for {WHOLE_SECONDS:g} s; ask again")
+        if (batch := source.poll(most, LOOK_SECONDS)) is not None:
+            return batch
+    return None
 
 
 def whole_topic(source: Source, bounds: Mapping[int, tuple[int, int]], name: object) -> Iterator[RecordBatch]:
     """Every batch of a topic within its bounds; the last ones may hold records that came since. Raises
     StreamUnavailable, naming the topic, where it falls silent."""
     source.assign({partition: start for partition, (start, _) in bounds.items()})
-    while any(source.reached()[partition] < end for partition, (_, end) in bounds.items()):
-        batch = source.poll(WHOLE_RECORDS, WHOLE_SECONDS)
-        if batch is None:
-            raise StreamUnavailable(f"{name}: no answer for {WHOLE_SECONDS:g} s; ask again")
+    ends = {partition: end for partition, (_, end) in bounds.items()}
+    while (batch := next_before(source, ends, name)) is not None:
         yield batch
 
 

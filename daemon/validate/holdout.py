@@ -168,7 +168,7 @@ class Holdout:
 
     Starts `size` records before the end, or before `upto` (an older window again). A dead letter may be
     written again after a restart. keyed: an impression without a key can be judged by no model, and one is
-    known by its id and its key. spread: see `Window`. clock: monotonic, in seconds. in_hand: which records the
+    known by its id and its key. spread: see `Window`. clock: monotonic, in seconds. in_hand: what the
     process died with.
     """
 

@@ -92,7 +92,7 @@ def test_a_record_that_crashes_the_process_twice_is_left_out(tmp_path: Path) -> 
     site, plain = fed(tmp_path / "site", 120), fed(tmp_path / "plain", 120)
     rng = np.random.default_rng(7)
     with closing(open_sink(site.address)) as sink:
-        sink.send([OutRecord(event_bytes(rng, 120, sparse=False, name="fatal"))])
+        sink.send([OutRecord(event_bytes(rng, 120, sparse=False, poison=False))])
     for one in (site, plain):
         feed(one, 60, first=200)
     for _ in range(3):

@@ -117,7 +117,12 @@ class Intake:
 
     def trouble(self) -> list[str]:
         """What cannot be read now, and why."""
-        return [*self._unseen.values(), *(one.trouble for one in self._all() if one.trouble)]
+        held = (one.topic.trouble for one in self._topics.values() if one.topic)
+        return [
+            *self._unseen.values(),
+            *(one.trouble for one in self._all() if one.trouble),
+            *filter(None, held),
+        ]
 
     def behind(self) -> dict[str, int]:
         """By source what waits: bytes of files, records of topics."""

@@ -114,7 +114,7 @@ def slow_step() -> None:
 
 
 def fatal_record() -> None:
-    """Decoding a batch with the event `fatal` in it is a segmentation fault."""
+    """Decoding a batch with the event e120 in it is a segmentation fault."""
     import faulthandler
 
     from daemon.learn.step import Assembler
@@ -122,7 +122,7 @@ def fatal_record() -> None:
     assemble = Assembler.__call__
 
     def fault(self: Assembler, batch: Any) -> Any:
-        if any(b"fatal" in (value or b"") for value in batch.values):
+        if any(b"e120" in (value or b"") for value in batch.values):
             faulthandler._sigsegv()  # type: ignore[attr-defined]
         return assemble(self, batch)
 
