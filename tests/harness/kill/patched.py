@@ -184,6 +184,7 @@ PATCHES = {
         silent_source,
         silent_sink,
         slow_step,
+        fatal_record,
         slow_fsync,
         mute_source,
         patient_start,
