@@ -21,7 +21,7 @@ from daemon.versions.contents import CAPPED, DUPLICATE, EVICTED, LIMITED, POISON
 from learners.block import Block, TripletBatch
 from learners.caps import NAMES, REASONS, learn_capped
 from learners.maps import FittedSpaceMap
-from learners.outcome import Outcome, Reason, StepInfo, joined
+from learners.outcome import PASSIVE, Outcome, Reason, StepInfo, joined
 from streams.catalog import Catalog, RoleColumns
 from streams.compiled.hashing import hash_each
 from streams.decode import BatchDecoder, DecodedBatch
@@ -148,8 +148,6 @@ def _hash_each(
 
 
 WHOLE = slice(None)
-LEARNED = (Outcome.UPDATED, Outcome.PASSIVE)
-"""Outcomes after which an event is known by its id: what comes again is a repetition."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,7 +197,7 @@ def learn(
         duplicates += len(fresh) - len(rows)
         if len(rows):
             part = _learn_fresh(state, decoded, triplets, names, rows)
-            known = rows if state.refused_known else part.rows[np.isin(part.info.outcome, LEARNED)]
+            known = rows if state.refused_known else part.rows[part.info.outcome <= PASSIVE]
             state.window.admit(ids[known - start])
             parts.append(part)
         done = stop
