@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,25 @@ def test_the_watchdog_leaves_words_and_what_was_held_by_nobody_says_nothing(tmp_
     one.close()
     assert role(tmp_path).known.deaths == {(0, 13): 1}
     died_with(tmp_path, words=b"Segmentation fault")
+    assert role(tmp_path).known.deaths == {(0, 13): 1}
+
+
+HANG = """
+import sys
+from pathlib import Path
+from daemon.runtime.in_hand import DECODE, InHand
+from streams.source import RecordBatch
+
+one = InHand(Path(sys.argv[1]), "learn", alarm_s=0.1)
+one.open("t", {})
+with one.hold(DECODE, RecordBatch(0, [13], [0], [b"x"], [None], [()]), alone=True):
+    10 ** (10**8)
+"""
+
+
+def test_a_call_that_holds_the_interpreter_over_a_record_alone_ends_with_words(tmp_path: Path) -> None:
+    """No thread of Python runs meanwhile: the alarm is of C."""
+    assert subprocess.run([sys.executable, "-c", HANG, str(tmp_path)], check=False).returncode == 1
     assert role(tmp_path).known.deaths == {(0, 13): 1}
 
 
