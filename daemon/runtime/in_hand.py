@@ -28,7 +28,7 @@ from typing import Any
 import structlog
 
 from daemon.config.objects import is_object_address
-from daemon.exits import as_user_error
+from daemon.exits import EX_TEMPFAIL, UserError, as_user_error
 from streams.poison import REASONS, SUSPECT
 from streams.source import RecordBatch, cut
 
@@ -184,8 +184,12 @@ class InHand:
             faulthandler.dump_traceback_later(self._alarm_s, exit=True, file=self._words)
         try:
             yield
+        except MemoryError as error:  # another start may cure it: it takes the records one at a time
+            self.say(f"MemoryError: {error}")
+            what = f"memory ran out over {len(batch)} records of partition {batch.partition}"
+            raise UserError(f"{what}, from offset {batch.offsets[0]:,} on", "", EX_TEMPFAIL) from error
         except Exception as error:
-            if isinstance(error, MemoryError) or as_user_error(error) is None:
+            if as_user_error(error) is None:
                 self.say(f"{type(error).__name__}: {error}")
                 raise
             _mark(note, thread, bytes(PLACE.size))

@@ -104,7 +104,7 @@ def test_a_batch_is_noted_while_it_is_held_and_a_bug_in_it_is_a_death_with_words
 
 def test_memory_that_ran_out_over_a_record_is_a_death_with_words(tmp_path: Path) -> None:
     one = role(tmp_path)
-    with pytest.raises(MemoryError), one.hold(STEP, batch(13, 14)):
+    with pytest.raises(UserError, match="from offset 13 on"), one.hold(STEP, batch(13, 14)):
         raise MemoryError
     assert role(tmp_path).known.deaths == {(0, 13): 1}
 
