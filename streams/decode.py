@@ -59,20 +59,17 @@ class DecodedBatch:
         return len(self.ids)
 
 
+FIRST_BELIEVED_MS = 1_293_840_000_000
+"""The year 2011, of Kafka's first release: an earlier arrival was stamped by a producer without a clock."""
 LAST_BELIEVED_MS = 4_102_444_800_000
 """The year 2100: what claims to have arrived later was stamped in microseconds, or by a broken clock."""
-
-
-FIRST_BELIEVED_MS = 946_684_800_000
-"""The year 2000: there was no such log before. A producer that sets the times of its records wrote something
-else into them, such as milliseconds since its start."""
 
 
 class Arrivals:
     """When the records of a batch came to the log, as the log recorded it: never by a clock, so that a reader
     in a year decides as the first reader did.
 
-    A record without a time, or with one before the year 2000 or past 2100, says nothing of its arrival.
+    A record without a time, or with one before the year 2011 or past 2100, says nothing of its arrival.
     """
 
     def __init__(self, batch: RecordBatch) -> None:
@@ -171,14 +168,13 @@ class PlainDecoder:
         """What the record at `place` of the batch is: an event, or a dead letter with the reason."""
         value = batch.values[place]
         try:
-            if batch.damaged is not None:
-                raise Poison(poison.CORRUPT_BATCH, batch.damaged)
+            poison.refuse_unread(batch)
             event = self._read(value)
             self._check_time(event.fields["ts"], batch, place)
             return event
         except Poison as error:
             where = (self._topic, batch.partition, batch.offsets[place])
-            return DeadLetter(*where, error.reason, error.detail, value)
+            return DeadLetter(*where, error.reason, error.detail, batch.kept if value is None else value)
 
     def _check_time(self, ts: int, batch: RecordBatch, place: int) -> None:
         if self.max_future_ms is None:

@@ -18,7 +18,7 @@ from streams.codec import raw_vector
 from streams.errors import OffsetAhead, OffsetExpired, PartitionMissing, RecordRefused, StreamError
 from streams.event import ObjectRef
 from streams.limits import MAX_RECORD_BYTES
-from streams.source import HeldBack, OutRecord, Source
+from streams.source import HeldBack, OutRecord, Source, next_before
 
 
 def route_key(query: ObjectRef) -> bytes:
@@ -210,7 +210,6 @@ def limits(
     return RetentionLimits(oldest, share, before, None if oldest is None else now)
 
 
-LOOK_SECONDS = 0.3
 MOST_WITHOUT_RECORDS = 10_000
 """A longer way to the end than this holds records: it is not looked at."""
 
@@ -228,6 +227,6 @@ def past_gaps(source: Source, positions: Mapping[int, int], bounds: Bounds) -> d
         moved[partition] = position
         if 0 < end - position <= MOST_WITHOUT_RECORDS:
             source.assign({partition: position})
-            batch = source.poll(1, LOOK_SECONDS)
+            batch = next_before(source, {partition: end}, f"partition {partition}", most=1)
             moved[partition] = batch.offsets[0] if batch is not None else source.reached()[partition]
     return moved

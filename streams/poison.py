@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streams.source import Headers, OutRecord
+from streams.source import Headers, OutRecord, RecordBatch
 
 NULL_VALUE = "null_value"
 CORRUPT_BATCH = "corrupt_batch"
+SUSPECT = "suspect"
 TOO_LARGE = "too_large"
 NOT_MSGPACK = "not_msgpack"
 TRAILING_BYTES = "trailing_bytes"
@@ -38,6 +39,7 @@ IN_THE_FUTURE = "in_the_future"
 REASONS: dict[str, str] = {
     NULL_VALUE: "the record has no value",
     CORRUPT_BATCH: "the log holds damaged bytes here that stay damaged when they are fetched again",
+    SUSPECT: "the process died twice while it had this record alone in hand",
     TOO_LARGE: "the record, or a text, list, map or byte string in it, is over its limit",
     NOT_MSGPACK: "the bytes are not one msgpack value",
     TRAILING_BYTES: "bytes follow the msgpack value",
@@ -81,6 +83,12 @@ class Poison(Exception):
         super().__init__(f"{reason}: {detail or REASONS[reason]}")
         self.reason = reason
         self.detail = detail or REASONS[reason]
+
+
+def refuse_unread(batch: RecordBatch) -> None:
+    """Raise Poison for a batch that says that it must not, or cannot, be read."""
+    if batch.damaged is not None:
+        raise Poison(CORRUPT_BATCH if batch.kept is None else SUSPECT, batch.damaged)
 
 
 @dataclass(frozen=True, slots=True)

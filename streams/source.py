@@ -149,7 +149,8 @@ class RecordBatch:
     """Next records of one partition, as columns of equal length; offsets ascend, timestamps are in ms.
 
     `damaged` is None, but for a stretch of the log that stays unreadable however often it is fetched. It then
-    names that stretch, and the batch has one entry: the stretch's last offset, with no value.
+    names that stretch, and the batch has one entry: the stretch's last offset, with no value. `kept`: the
+    value of a single record that can be read and that nobody is to touch; `damaged` then says why.
     """
 
     partition: int
@@ -159,9 +160,18 @@ class RecordBatch:
     keys: list[bytes | None]
     headers: list[Headers]
     damaged: str | None = None
+    kept: bytes | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+
+def cut(batch: RecordBatch, start: int, stop: int) -> RecordBatch:
+    """Entries start..stop-1 of a batch; the batch itself when that is all of it."""
+    if start == 0 and stop == len(batch):
+        return batch
+    fields = ("offsets", "timestamps", "values", "keys", "headers")
+    return replace(batch, **{name: getattr(batch, name)[start:stop] for name in fields})
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,18 +317,34 @@ class Sink(Protocol):
 
 
 WHOLE_RECORDS = 2000
-WHOLE_SECONDS = 5.0
-"""How long a topic that is read as a whole may be silent before its end."""
+WHOLE_SECONDS, LOOK_SECONDS = 5.0, 0.2
+"""How long a topic that is read to its end may be silent before that, and between two looks where a reader
+is: offsets that hold no record are passed without a word."""
+
+
+def next_before(
+    source: Source, ends: Mapping[int, int], name: object, most: int = WHOLE_RECORDS
+) -> RecordBatch | None:
+    """The next batch of an assigned source, None once nothing is left below the ends.
+
+    Offsets without a record (ends of transactions, what was aborted or compacted) count as read. Raises
+    StreamUnavailable, naming the topic, where it falls silent before that.
+    """
+    silent_at = time.monotonic() + WHOLE_SECONDS
+    while any(source.reached()[partition] < end for partition, end in ends.items()):
+        if time.monotonic() > silent_at:
+            raise StreamUnavailable(f"{name}: no answer for {WHOLE_SECONDS:g} s; ask again")
+        if (batch := source.poll(most, LOOK_SECONDS)) is not None:
+            return batch
+    return None
 
 
 def whole_topic(source: Source, bounds: Mapping[int, tuple[int, int]], name: object) -> Iterator[RecordBatch]:
     """Every batch of a topic within its bounds; the last ones may hold records that came since. Raises
     StreamUnavailable, naming the topic, where it falls silent."""
     source.assign({partition: start for partition, (start, _) in bounds.items()})
-    while any(source.reached()[partition] < end for partition, (_, end) in bounds.items()):
-        batch = source.poll(WHOLE_RECORDS, WHOLE_SECONDS)
-        if batch is None:
-            raise StreamUnavailable(f"{name}: no answer for {WHOLE_SECONDS:g} s; ask again")
+    ends = {partition: end for partition, (_, end) in bounds.items()}
+    while (batch := next_before(source, ends, name)) is not None:
         yield batch
 
 

@@ -21,6 +21,8 @@ from daemon.versions.algorithms import caps_of, columns_of, keys_of, learner_con
 from daemon.versions.contents import (
     Arrays,
     caps_arrays,
+    counted,
+    known_in,
     learner_arrays,
     map_arrays,
     pack,
@@ -161,7 +163,7 @@ class RoundMerger:
             self._config.dedupe_window,
             window_arrays(base),
             [window_arrays(one) for one in wholes],
-            [sum(one.admitted for one in news) for news in by_shard],
+            [sum(counted(one.counters, *known_in(manifest)) for one in news) for news in by_shard],
         )
         caps = united_steps(
             caps_of(manifest),

@@ -69,11 +69,6 @@ class ShardNews:
         return counted(self.counters, *APPLIED)
 
     @property
-    def admitted(self) -> int:
-        """Events whose ids were not known."""
-        return counted(self.counters, *APPLIED, REJECTED, CAPPED)
-
-    @property
     def let_in(self) -> int:
         """Events that no cap refused."""
         return counted(self.counters, *APPLIED, REJECTED)

@@ -18,9 +18,16 @@ from typing import Any
 from checkpoints.manifest import Manifest, PartitionPosition, VersionMeta
 from daemon.config.schema import Config
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
-from daemon.learn.state import Entry, Snapshot, caps, gap, partitions, times
+from daemon.learn.state import KNOWN_IDS, Entry, Snapshot, caps, gap, partitions, times
 from daemon.versions.algorithms import ADDED_LATER, CAPS, KEYS, LEFT_OUT, caps_in, caps_of, keys_of
-from daemon.versions.contents import MAX_FUTURE, max_future_of, watermark_of
+from daemon.versions.contents import (
+    KNOWN,
+    MAX_FUTURE,
+    ONLY_LEARNED,
+    max_future_of,
+    refused_known,
+    watermark_of,
+)
 from daemon.versions.shards import ShardRecord
 from learners.kernels.cpu import CPU_LEVEL
 from learners.maps import FittedSpaceMap
@@ -65,6 +72,7 @@ def learner_settings(config: Config) -> dict[str, Any]:
     settings.pop("algorithm")
     settings["max_record_bytes"] = config.stream.max_record_bytes  # decides which records are poison
     settings[MAX_FUTURE] = round(1000 * config.stream.max_future)  # this, too
+    settings[KNOWN] = ONLY_LEARNED
     if config.caps.as_learned.any:
         settings[CAPS] = asdict(config.caps.as_learned)
     if config.keys.slots:
@@ -235,6 +243,11 @@ def differences(manifest: Manifest, expected: Expected) -> list[str]:
     return lines
 
 
+def other_known(manifest: Manifest) -> Entry | None:
+    """The control entry where the version knew the ids of refused events, too, else None."""
+    return {"control": KNOWN_IDS} if refused_known(manifest) else None
+
+
 def other_caps(manifest: Manifest, expected: Expected) -> Entry | None:
     """The control entry where other caps hold from now on than the version was learned under, else None.
 
@@ -255,7 +268,7 @@ def other_times(manifest: Manifest, expected: Expected) -> Entry | None:
 
 def _lasting(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Without those whose change is a control entry."""
-    return {name: value for name, value in settings.items() if name not in (CAPS, MAX_FUTURE)}
+    return {name: value for name, value in settings.items() if name not in (CAPS, KNOWN, MAX_FUTURE)}
 
 
 def refuse_other_settings(manifest: Manifest, expected: Expected) -> None:

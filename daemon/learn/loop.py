@@ -34,6 +34,7 @@ from daemon.learn.resume.origin import RunOrigin
 from daemon.learn.state import line, partitions
 from daemon.learn.step import ReadyBatch, StepResult, step
 from daemon.learn.steplog.publisher import StepPublisher
+from daemon.runtime.in_hand import STEP, InHand
 from daemon.runtime.runtime import RoleRuntime
 from daemon.runtime.watchdog import BackgroundThread, end_all
 from daemon.versions.contents import POISON, REJECTED, counted, records_of
@@ -58,7 +59,8 @@ class LearnLoop:
 
     steps: writes the step log, None where there is none. topic: what is learned, as dead letters name it.
     exits_on_stop: whether a STOP of the validator ends the run; otherwise it waits for a RESUME. merges: of a
-    shard, brings the merged versions. config: the learner's settings.
+    shard, brings the merged versions. config: the learner's settings. in_hand: notes what is learned now,
+    for the start after a death.
     """
 
     runtime: RoleRuntime
@@ -75,6 +77,7 @@ class LearnLoop:
     exits_on_stop: bool
     merges: MergeWatch | None
     config: LearnerConfig
+    in_hand: InHand
 
     def start(self) -> None:
         """Start the threads that read, ask, and write dead letters and steps."""
@@ -210,7 +213,8 @@ class LearnLoop:
     def _apply(self, ready: ReadyBatch) -> StepResult:
         """Run the step over a batch, however long it takes; the reader adapts the size of the next ones."""
         began = time.perf_counter()
-        with self.runtime.pulse.patient("the learner's step"):
+        held = self.in_hand.hold(STEP, ready.polled, ready.alone)
+        with self.runtime.pulse.patient("the learner's step"), held:
             done = step(self.origin.state, ready, self.topic)
         seconds = time.perf_counter() - began
         self.reader.learned(ready, seconds)

@@ -38,12 +38,12 @@ from daemon.versions.algorithms import (
 )
 from daemon.versions.contents import (
     APPLIED,
-    CAPPED,
     REJECTED,
     UPDATED,
     Arrays,
     caps_arrays,
     counted,
+    known_in,
     learner_arrays,
     map_arrays,
     pack,
@@ -136,7 +136,7 @@ def _arrays(base: Version, order: Sequence[Brought], summed: bool) -> Arrays:
         config.dedupe_window,
         window_arrays(base.arrays),
         [window_arrays(one) for one in all_arrays],
-        [one.brings(*APPLIED, REJECTED, CAPPED) for one in order],
+        [one.brings(*known_in(one.version.manifest)) for one in order],
     )
     caps = united_steps(
         caps_of(manifest),

@@ -25,6 +25,7 @@ from daemon.learn.publishing import Cadence
 from daemon.learn.state import Progress
 from daemon.learn.step import ReadyBatch
 from daemon.retries import RETRY_SECONDS
+from daemon.runtime.in_hand import DECODE, InHand
 from daemon.runtime.watchdog import BackgroundThread, Pulse
 from daemon.versions.shards import address_of
 from daemon.versions.storage import open_store
@@ -135,6 +136,7 @@ def _close(opening: Future[Sink]) -> None:
 
 
 QUEUED_BATCHES = 3
+ALONE_SECONDS = 0.0005  # between two looks whether the loop is done with a record that is alone in hand
 POLL_SECONDS = 0.2
 POLL_BYTES = 16 << 20  # read-ahead memory stays near the queued batches times this, however long the records
 FIRST_POLL = 64  # records; neither their lengths nor the learner's speed are known, so begin small
@@ -192,6 +194,7 @@ class Reader(BackgroundThread):
         clock: monotonic, in seconds.
         known: sha256 (hex) of the record right before each position, where it is known.
         shard: whose partitions alone are read; None reads all.
+        in_hand: which records are taken one at a time, and left out, since the process died with them.
     """
 
     name = "reader"
@@ -207,9 +210,11 @@ class Reader(BackgroundThread):
         clock: Callable[[], float],
         known: Mapping[int, str] = UNKNOWN,
         shard: Shard | None = None,
+        in_hand: InHand | None = None,
     ) -> None:
         super().__init__()
         self._open_source, self._shard = open_source, shard
+        self._in_hand = in_hand or InHand()
         self._positions = dict(positions)
         self._known = dict(known)
         self._assemble = assemble
@@ -222,14 +227,14 @@ class Reader(BackgroundThread):
         self._error: BaseException | None = None
         self.trouble: StreamUnavailable | None = None  # why nothing comes; the reader keeps trying
         self._queued = 0
-        self._taken = 0
+        self._taken = self._done = 0  # by the loop; what it took before it asked again, it is done with
         self._reach: tuple[int, dict[int, int]] = (0, dict(positions))  # batches queued, what they reach
 
     def get(self, timeout_s: float) -> ReadyBatch | Growth | None:
         """The next batch or growth; None when nothing came in `timeout_s`, or at a `wake`. Raises what ended
         the thread.
         """
-        ready = None
+        ready, self._done = None, self._taken
         with suppress(queue.Empty):
             ready = self._queue.get(timeout=timeout_s)
         if ready is None:
@@ -309,14 +314,28 @@ class Reader(BackgroundThread):
         self.trouble = None
         reached = source.reached()
         if batch is not None:
-            polled = self._clock()
             self._size.polled(batch)
-            with self._pulse.patient("decode"):
-                decoded, triplets = self._assemble(batch)
-            if not self._offer(ReadyBatch(batch, decoded, triplets, polled - began, self._clock() - polled)):
-                return
-            self._offered(batch, decoded)
+            seconds = self._clock() - began
+            for piece, alone in self._in_hand.known.pieces(batch):
+                if not self._take(piece, alone, seconds):
+                    return
+                seconds = 0.0
         self._reach = (self._queued, reached)
+
+    def _take(self, batch: RecordBatch, alone: bool, poll_seconds: float) -> bool:
+        """Decode a batch and hand it over; False when `stop` came. alone: with nothing else in hand."""
+        while alone and self._done < self._queued:
+            self._pulse.beat("waiting for the loop")
+            if self._closing.wait(ALONE_SECONDS):
+                return False
+        began = self._clock()
+        with self._pulse.patient("decode"), self._in_hand.hold(DECODE, batch, alone):
+            decoded, triplets = self._assemble(batch)
+        ready = ReadyBatch(batch, decoded, triplets, poll_seconds, self._clock() - began, alone)
+        if not self._offer(ready):
+            return False
+        self._offered(batch, decoded)
+        return True
 
     def _offered(self, batch: RecordBatch, decoded: DecodedBatch) -> None:
         """Where to read on should the source have to be opened again."""

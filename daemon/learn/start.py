@@ -32,6 +32,7 @@ from daemon.memory.fits import require_role
 from daemon.memory.needs import RoleName
 from daemon.memory.watch import watch_memory
 from daemon.retries import RETRY_SECONDS
+from daemon.runtime.in_hand import ALARM_TIMES, InHand
 from daemon.runtime.runtime import RoleRuntime, open_runtime
 from daemon.runtime.watchdog import Pulse
 from daemon.telemetry import LearnMetrics
@@ -155,6 +156,9 @@ def _loop(
     clock, watch = time.monotonic, runtime.watchdog.watch
     progress, arrays = origin.progress, origin.state.arrays
     cadence = Cadence(config.checkpoints.every, config.checkpoints.every_events)
+    in_hand = InHand.of(inputs.place, "learn", ALARM_TIMES * config.stream.stuck_after)
+    in_hand.open(inputs.identity.topic_id, progress.next_offsets())
+    stack.callback(in_hand.close)
     reader = Reader(
         inputs.open_reader,
         progress.next_offsets(),
@@ -164,6 +168,7 @@ def _loop(
         clock=clock,
         known=progress.last_digests(),
         shard=inputs.shard,
+        in_hand=in_hand,
     )
     steps = step_publisher(config, inputs.address, origin, metrics, clock)
     fence = Fence(inputs.versions, origin.epoch)
@@ -223,6 +228,7 @@ def _loop(
         exits_on_stop=config.validate.on_stop == "exit",
         merges=merges,
         config=config.learner,
+        in_hand=in_hand,
     )
 
 

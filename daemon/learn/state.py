@@ -14,11 +14,13 @@ next:
 | `seek` | left the position: offsets `from` and `to` by partition; `start`: as it was asked for |
 | `gap` | offsets [`from`, `to`) of a partition had expired and were accepted as lost |
 | `damaged` | offsets [`from`, `to`) of a partition could not be read, so nothing was learned from them |
+| `suspect` | at the last of offsets [`from`, `to`) of a partition the process died twice: it was left out |
 | `line` | a new line of history, `to`, begins in a folder that lacks the version named `from`; `why` |
 | `partitions` | the topic had `from` partitions and has `to` now; the new ones begin at offset 0 |
 | `log` | continues with another log: identities `from` and `to`, `positions` there; `start`: as asked for |
 | `dedupe` | from here on the newest `window` event ids are known, none at first |
 | `caps` | from here on these `caps` hold; what was done before counts for none of them |
+| `known` | from here on only what was learned is known by its id: what was refused can be sent again |
 | `times` | from here on event times up to `max_future_ms` past arrival are taken; `watermark`: set to this |
 | `start` | of version 0: all keys begin from the matrix and the maps of the version that `of` names |
 | `adopt` | a shard goes on from a merged version: see `daemon.versions.shards` and `daemon.learn.merges` |
@@ -52,6 +54,7 @@ from daemon.versions.contents import (
     counted,
     learner_arrays,
     pack,
+    refused_known,
     window_arrays,
 )
 from daemon.versions.shards import ADOPT, MERGE
@@ -60,25 +63,30 @@ from learners.caps import CapsConfig, StepWindow
 from learners.maps import FittedSpaceMap
 from streams.errors import StreamError
 from streams.ids import IdWindow
+from streams.poison import CORRUPT_BATCH, SUSPECT
 from streams.shards import Shard
 
 Entry = dict[str, Any]
 Positions = dict[int, PartitionPosition]
 
 TIMES = "times"
+KNOWN_IDS = "known"
 BACKFILL = "backfill"
 """The control entry of a version that was learned from history."""
+UNREAD = {CORRUPT_BATCH: "damaged", SUSPECT: "suspect"}
+"""The control entries of what was passed over unread, by the reason of its dead letter."""
 KINDS = (
     "branch",
     "seek",
     "gap",
-    "damaged",
+    *UNREAD.values(),
     "partitions",
     "line",
     "log",
     "dedupe",
     "caps",
     "start",
+    KNOWN_IDS,
     TIMES,
     ADOPT,
     MERGE,
@@ -99,11 +107,6 @@ def seek(start: str, offsets: Mapping[int, int], to: Mapping[int, int]) -> Entry
 def gap(partition: int, wanted: int, earliest: int) -> Entry:
     """The entry of records that had expired."""
     return {"control": "gap", "partition": partition, "from": wanted, "to": earliest}
-
-
-def damaged(partition: int, start: int, stop: int) -> Entry:
-    """The entry of records that could not be read."""
-    return {"control": "damaged", "partition": partition, "from": start, "to": stop}
 
 
 def line(known: str, to: str, why: str) -> Entry:
@@ -148,7 +151,7 @@ def repeats(entry: Entry) -> bool:
 def moved(entry: Entry, positions: Positions) -> Positions:
     """The positions after an entry. KeyError or ValueError for one that is not made as above."""
     kind = entry["control"]
-    if kind in ("gap", "damaged"):
+    if kind == "gap" or kind in UNREAD.values():
         return {**positions, int(entry["partition"]): PartitionPosition(int(entry["to"]))}
     if kind == "seek":
         return {**positions, **_positions(entry["to"])}
@@ -171,13 +174,15 @@ def _positions(offsets: Mapping[str, int]) -> Positions:
 @dataclass(slots=True)
 class LearnState:
     """The learner, the ids of the events it had, the frozen map in front of it, and what sources, queries and
-    items did to it lately. full_step: see `learners.caps`."""
+    items did to it lately. full_step: see `learners.caps`. refused_known: whether refused events are known by
+    their ids, as they were in earlier releases."""
 
     learner: Learner
     window: IdWindow
     fitted: FittedSpaceMap
     caps: StepWindow
     full_step: float | None
+    refused_known: bool = False
 
     @classmethod
     def of_version(cls, version: Version, config: LearnerConfig) -> Self:
@@ -203,6 +208,7 @@ class LearnState:
             fitted,
             StepWindow.from_arrays(caps_of(version.manifest), caps_arrays(version.arrays), _salt()),
             full_step(config),
+            refused_known(version.manifest),
         )
 
     @classmethod
@@ -215,6 +221,8 @@ class LearnState:
         """Do to the state what a control entry means for it; most mean nothing."""
         if entry["control"] == "dedupe":
             self.window = IdWindow(entry["window"])
+        elif entry["control"] == KNOWN_IDS:
+            self.refused_known = False
         elif entry["control"] == "caps":
             self.caps = StepWindow(CapsConfig(**entry["caps"]), _salt())
         elif repeats(entry):
@@ -239,7 +247,7 @@ class Applied:
     `next_offset` is one past the last record of the batch, poison included; `last_digest` is that record's
     sha256 (hex). `counts` adds to the counters (events by outcome, dead letters by reason); `losses`
     float32[n] are the hinge losses of the applied events in order; `newest_ts` their newest event time, ms.
-    `damaged`: this is a stretch of the log that could not be read, without a digest.
+    `unread`: the reason of the dead letter of what was passed over unread, without a digest; see `UNREAD`.
     """
 
     partition: int
@@ -249,7 +257,7 @@ class Applied:
     counts: Mapping[str, int]
     losses: npt.NDArray[np.float32]
     newest_ts: int | None = None
-    damaged: bool = False
+    unread: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,8 +314,9 @@ class Progress:
         start = self.positions[applied.partition].next_offset
         if applied.next_offset <= start:
             raise ValueError(f"partition {applied.partition} at {start} cannot move to {applied.next_offset}")
-        if applied.damaged:
-            self.control(damaged(applied.partition, start, applied.next_offset))
+        if applied.unread is not None:
+            place = {"partition": applied.partition, "from": start, "to": applied.next_offset}
+            self.control({"control": UNREAD[applied.unread], **place})
         else:
             self._append_run(applied.partition, start, applied.next_offset)
         self.positions[applied.partition] = PartitionPosition(applied.next_offset, applied.last_digest)

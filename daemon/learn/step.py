@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from daemon.versions.contents import CAPPED, DUPLICATE, EVICTED, LIMITED, POISON
 from learners.block import Block, TripletBatch
 from learners.caps import NAMES, REASONS, learn_capped
 from learners.maps import FittedSpaceMap
-from learners.outcome import Outcome, Reason, StepInfo
+from learners.outcome import PASSIVE, Outcome, Reason, StepInfo, joined
 from streams.catalog import Catalog, RoleColumns
 from streams.compiled.hashing import hash_each
 from streams.decode import BatchDecoder, DecodedBatch
@@ -32,13 +32,15 @@ from streams.source import RecordBatch
 
 @dataclass(frozen=True, slots=True)
 class ReadyBatch:
-    """One decoded batch of one partition; `triplets` is None when every record of it is poison."""
+    """One decoded batch of one partition; `triplets` is None when every record of it is poison. `alone`: one
+    record that the process may have died at."""
 
     polled: RecordBatch
     decoded: DecodedBatch
     triplets: TripletBatch | None
     poll_seconds: float
     decode_seconds: float
+    alone: bool = False
 
     @property
     def records(self) -> int:
@@ -153,15 +155,15 @@ class Learned:
     """What became of the decoded events of a batch, or of a slice of it.
 
     triplets: what the step saw, None when it saw nothing; info: what it did with each; weights [n]: what each
-    was learned with; rows: which of the decoded events these are, a slice or int64 [n]. duplicates: how many
-    were known. limited: how many the caps left less than their weight. capped int64 [k]: the rows of those
-    that a cap refused; fates uint8 [k]: which one, a key of `learners.caps.REASONS`.
+    was learned with; rows int64 [n]: which of the decoded events these are. duplicates: how many were known.
+    limited: how many the caps left less than their weight. capped int64 [k]: the rows of those that a cap
+    refused; fates uint8 [k]: which one, a key of `learners.caps.REASONS`.
     """
 
     triplets: TripletBatch | None
     info: StepInfo
     weights: npt.NDArray[Any]
-    rows: Any
+    rows: npt.NDArray[np.int64]
     duplicates: int = 0
     limited: int = 0
     capped: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -182,24 +184,52 @@ def learn(
 ) -> Learned:
     """Learn the decoded events `at`, a slice of step 1, in order. Raises the learner's errors.
 
-    First the ids: what is known goes no further, and what is not is known from here on. Then the caps, then
-    the step.
+    First the ids: what is known goes no further. Then the caps, then the step. What was learned is known from
+    here on; what was refused is not, so that it can be sent again, corrected, under its own id. Whether a
+    repetition within the batch is known depends on what became of the first: there the batch is cut.
     """
-    nothing = Learned(None, StepInfo.empty(0), decoded.weights[:0], slice(0))
-    if triplets is None:
-        return nothing
-    start, stop, _ = at.indices(len(decoded))
-    fresh = state.window.admit(event_ids(decoded, at))
-    duplicates = int(len(fresh) - np.count_nonzero(fresh))
-    rows: Any = at if not duplicates else start + np.flatnonzero(fresh)
-    if duplicates == len(fresh):
-        return Learned(None, nothing.info, nothing.weights, slice(0), duplicates)
-    whole = not duplicates and stop - start == len(decoded)
-    numbered = np.arange(len(decoded))[rows]
-    seen = triplets if whole else triplets.take(numbered)
+    start = at.indices(len(decoded))[0]
+    ids, done, duplicates = event_ids(decoded, at), 0, 0
+    parts: list[Learned] = []
+    while triplets is not None and done < len(ids):
+        stop, fresh = state.window.look(ids, done)
+        rows = start + done + np.flatnonzero(fresh)
+        duplicates += len(fresh) - len(rows)
+        if len(rows):
+            part = _learn_fresh(state, decoded, triplets, names, rows)
+            known = rows if state.refused_known else part.rows[part.info.outcome <= PASSIVE]
+            state.window.admit(ids[known - start])
+            parts.append(part)
+        done = stop
+    if len(parts) == 1:
+        return replace(parts[0], duplicates=duplicates)
+    if not parts:
+        return Learned(None, StepInfo.empty(0), decoded.weights[:0], np.zeros(0, np.int64), duplicates)
+    rows = np.concatenate([one.rows for one in parts])
+    return Learned(
+        None if triplets is None or not len(rows) else triplets.take(rows),
+        joined([one.info for one in parts if len(one.info)]),
+        np.concatenate([one.weights for one in parts]),
+        rows,
+        duplicates,
+        sum(one.limited for one in parts),
+        np.concatenate([one.capped for one in parts]),
+        np.concatenate([one.fates for one in parts]),
+    )
+
+
+def _learn_fresh(
+    state: LearnState,
+    decoded: DecodedBatch,
+    triplets: TripletBatch,
+    names: Names | None,
+    rows: npt.NDArray[np.int64],
+) -> Learned:
+    """Learn these decoded events, at least one and none of them known."""
+    seen = triplets if len(rows) == len(decoded) else triplets.take(rows)
     weights = decoded.weights[rows]
     if names is None:
-        return Learned(seen, state.learner.learn_many(seen, weights), weights, rows, duplicates)
+        return Learned(seen, state.learner.learn_many(seen, weights), weights, rows)
     done = learn_capped(
         state.learner,
         state.caps,
@@ -208,23 +238,12 @@ def learn(
         names[rows],
         full_step=state.full_step,
     )
-    refused = np.flatnonzero(done.fates)
+    refused, let_in = np.flatnonzero(done.fates), done.rows
+    whole = len(let_in) == len(seen)
+    learned = seen if whole else seen.take(let_in) if len(let_in) else None
     return Learned(
-        _let_in(seen, done.rows),
-        done.info,
-        done.weights,
-        numbered[done.rows],
-        duplicates,
-        done.limited,
-        numbered[refused],
-        done.fates[refused],
+        learned, done.info, done.weights, rows[let_in], 0, done.limited, rows[refused], done.fates[refused]
     )
-
-
-def _let_in(seen: TripletBatch, rows: npt.NDArray[np.int64]) -> TripletBatch | None:
-    if len(rows) == len(seen):
-        return seen
-    return seen.take(rows) if len(rows) else None
 
 
 BY_THE_STEP = "refused by the learner's step"
@@ -293,23 +312,21 @@ class StepResult:
 def step(state: LearnState, ready: ReadyBatch, topic: str) -> StepResult:
     """Run the kernel over a batch in order. Poison never reaches it; what it rejects is a dead letter.
 
-    An event whose id is known does not reach it either: it counts as a duplicate and changes nothing else. An
-    id counts as known once any decodable event carries it, whatever the step's outcome; so deduplication
-    depends only on the order of ids.
+    An event whose id is known does not reach it either: it counts as a duplicate and changes nothing else.
     """
     decoded = ready.decoded
     learned = learn(state, decoded, ready.triplets, names_of(state, decoded))
     info, timestamps = learned.info, decoded.timestamps[learned.rows]
-    damaged = ready.polled.damaged is not None
+    unread = decoded.poison[0].reason if ready.polled.damaged is not None else None
     applied = Applied(
         partition=decoded.partition,
         next_offset=decoded.next_offset,
-        last_digest=None if damaged else decoded.last_digest.hex(),
+        last_digest=None if unread else decoded.last_digest.hex(),
         records=ready.records,
         counts=count(info, decoded.poison, learned.duplicates) | _caps_count(learned) | _keys_count(info),
         losses=info.loss[info.outcome != Outcome.REJECTED],
         newest_ts=newest_ts(timestamps, info),
-        damaged=damaged,
+        unread=unread,
     )
     return StepResult(
         applied,

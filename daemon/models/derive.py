@@ -25,6 +25,7 @@ from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_USAGE, UserError
 from daemon.models.compare import MappedCatalog, load_version
 from daemon.versions.algorithms import ALGORITHMS, map_of, those_that
 from daemon.versions.contents import (
+    KNOWN,
     MAP_PREFIX,
     MAX_FUTURE,
     average_entry,
@@ -111,8 +112,9 @@ def _write_average(
 
 
 def _of_w(manifest: Manifest) -> dict[str, Any]:
-    """The settings that give the numbers their meaning: which times were taken is not one of them."""
-    return {name: value for name, value in manifest.learner.get("config", {}).items() if name != MAX_FUTURE}
+    """The settings that give the numbers their meaning: which times and which ids were taken are not."""
+    settings = manifest.learner.get("config", {})
+    return {name: value for name, value in settings.items() if name not in (MAX_FUTURE, KNOWN)}
 
 
 def _load_source(source: AverageSource, number: int) -> Version:

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from contextlib import contextmanager, suppress
 
 from daemon.exits import EX_SOFTWARE
+from daemon.runtime.in_hand import last_words
 
 SLICE_SECONDS = 0.02
 
@@ -185,6 +186,7 @@ class Watchdog:
 
 def dump_and_exit(name: str, doing: str, seconds: float) -> None:
     """Every thread's stack to standard error, then the end (70), whether or not anybody reads it."""
+    last_words(f"stuck: {name} ({doing})")
     writer = threading.Thread(target=_dump, args=(name, doing, seconds), daemon=True)
     writer.start()
     writer.join(DUMP_SECONDS)

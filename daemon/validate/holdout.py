@@ -23,13 +23,14 @@ from dataclasses import dataclass, replace
 
 from daemon.dead_letters import send_durably
 from daemon.retries import RETRY_SECONDS
+from daemon.runtime.in_hand import DECODE, InHand
 from daemon.validate.scorer import check_impression
 from streams.catalog import Catalog
 from streams.codec import decode_impression
 from streams.errors import OffsetExpired, StreamUnavailable
 from streams.event import Impression, SpaceSpec
 from streams.partitions import OpenTransactions
-from streams.poison import CORRUPT_BATCH, KEY_MISSING, DeadLetter, Poison
+from streams.poison import KEY_MISSING, DeadLetter, Poison, refuse_unread
 from streams.queries import VectorMaps, query_in_views
 from streams.source import HeldBack, RecordBatch, Sink, Source
 
@@ -167,7 +168,8 @@ class Holdout:
 
     Starts `size` records before the end, or before `upto` (an older window again). A dead letter may be
     written again after a restart. keyed: an impression without a key can be judged by no model, and one is
-    known by its id and its key. spread: see `Window`. clock: monotonic, in seconds.
+    known by its id and its key. spread: see `Window`. clock: monotonic, in seconds. in_hand: what the
+    process died with.
     """
 
     def __init__(
@@ -182,8 +184,10 @@ class Holdout:
         spread: int = 1,
         upto: Mapping[int, int] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        in_hand: InHand | None = None,
     ) -> None:
         self._source = source
+        self._in_hand = in_hand or InHand()
         self._dead = dead
         self._space = space
         self._catalog = catalog
@@ -198,6 +202,7 @@ class Holdout:
         self.transactions = OpenTransactions()
         """What open transactions hold back, as it was asked for last."""
         self.window = self._rewind()
+        self._in_hand.open(source.identity().topic_id, self.window.positions)
 
     def poll(self, timeout_s: float, give_up: Callable[[float, Exception], bool]) -> list[HeldImpression]:
         """Read one batch into the window; the usable impressions that came. Empty after `timeout_s` without
@@ -213,7 +218,12 @@ class Holdout:
         except StreamUnavailable as error:
             give_up(RETRY_SECONDS, error)
             return []
-        fresh, letters, left_out = self._decode(batch) if batch is not None else ([], [], Counter[str]())
+        fresh: list[HeldImpression] = []
+        letters: list[DeadLetter] = []
+        left_out: Counter[str] = Counter()
+        for piece, alone in [] if batch is None else self._in_hand.known.pieces(batch):
+            with self._in_hand.hold(DECODE, piece, alone):
+                self._decode(piece, fresh, letters, left_out)
         if letters and not send_durably(self._dead, letters, give_up):
             self._source.assign(self.window.positions)
             return []
@@ -264,16 +274,19 @@ class Holdout:
             return None
         return batch
 
-    def _decode(self, batch: RecordBatch) -> tuple[list[HeldImpression], list[DeadLetter], Counter[str]]:
-        fresh: list[HeldImpression] = []
-        letters: list[DeadLetter] = []
-        left_out: Counter[str] = Counter()
+    def _decode(
+        self,
+        batch: RecordBatch,
+        fresh: list[HeldImpression],
+        letters: list[DeadLetter],
+        left_out: Counter[str],
+    ) -> None:
+        """Add what the records of a batch are."""
         for offset, value in zip(batch.offsets, batch.values, strict=True):
             if self._upto is not None and offset >= self._upto[batch.partition]:
                 break
             try:
-                if batch.damaged is not None:
-                    raise Poison(CORRUPT_BATCH, batch.damaged)
+                refuse_unread(batch)
                 impression = decode_impression(value)
                 query = query_in_views(impression.query, self._space, self.queries)
                 impression = replace(impression, query=query)
@@ -283,14 +296,15 @@ class Holdout:
             except Poison as error:
                 left_out[error.reason] += 1
                 letters.append(
-                    DeadLetter(self.topic, batch.partition, offset, error.reason, error.detail, value)
+                    DeadLetter(
+                        self.topic, batch.partition, offset, error.reason, error.detail, value or batch.kept
+                    )
                 )
                 continue
             if is_usable(impression):
                 fresh.append(HeldImpression(batch.partition, offset, impression))
             else:
                 left_out[ALL_CLICKED if impression.clicked else NO_CLICK] += 1
-        return fresh, letters, left_out
 
     def _rewind(self) -> Window:
         bounds = self._source.bounds()

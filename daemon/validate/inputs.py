@@ -15,6 +15,7 @@ from daemon.catalogs import learner_catalog
 from daemon.config.schema import Config, FeedConfig
 from daemon.dead_letters import open_dead
 from daemon.exits import UserError
+from daemon.runtime.in_hand import ALARM_TIMES, InHand
 from daemon.telemetry import ValidateMetrics
 from daemon.validate.decide import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule, of_all_keys
 from daemon.validate.evaluator import AnyEvaluator, CandidateCache, Evaluator, KeyedEvaluator
@@ -103,6 +104,8 @@ def open_inputs(
     for opened in (training, source, dead):
         stack.callback(opened.close)
     stored = open_store(config.checkpoints.path)
+    in_hand = InHand.of(config.checkpoints.path, "validate", ALARM_TIMES * config.stream.stuck_after)
+    stack.callback(in_hand.close)
     return ValidatorInputs(
         holdout=Holdout(
             *(source, dead),
@@ -111,6 +114,7 @@ def open_inputs(
             size=config.validate.window,
             keyed=keyed,
             spread=lists_per_held_out(config.feed),
+            in_hand=in_hand,
         ),
         training=training,
         versions=stored.versions,

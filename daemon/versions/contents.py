@@ -86,6 +86,8 @@ UPDATED = "updated"
 """Events that changed the state."""
 APPLIED = (UPDATED, "passive", "degenerate")
 """Outcomes of the events that the step could take."""
+LEARNED = APPLIED[:2]
+"""Outcomes of the events that are known by their ids from then on: what comes again is a repetition."""
 REJECTED = "rejected"
 """Events that the step refused: a dead letter each, as those counted by POISON."""
 POISON = "poison"
@@ -122,6 +124,22 @@ def max_future_of(manifest: Manifest) -> int | None:
     """The bound on event times that a version was learned under; None where any time was taken."""
     found: int | None = manifest.learner.get("config", {}).get(MAX_FUTURE)
     return found
+
+
+KNOWN = "known_ids"
+"""The setting, recorded with a learner's: which events are known by their ids. Versions that do not have it
+knew those that the step or a cap refused, too."""
+ONLY_LEARNED = "learned"
+
+
+def refused_known(manifest: Manifest) -> bool:
+    """Whether a version knew the ids of events that were refused."""
+    return KNOWN not in manifest.learner.get("config", {})
+
+
+def known_in(manifest: Manifest) -> tuple[str, ...]:
+    """Counters of the events by whose ids a version's window grew."""
+    return (*APPLIED, REJECTED, CAPPED) if refused_known(manifest) else LEARNED
 
 
 def meta_like(manifest: Manifest, **changes: Any) -> VersionMeta:

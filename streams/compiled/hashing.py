@@ -214,6 +214,30 @@ def admit(ids: Any, ring: Any, table: Any, admitted: int, fresh: Any) -> Any:
     return admitted
 
 
+@kernel(types.int64(IDS, types.int64, IDS, IDS, types.int64, IDS_OUT, FLAGS_OUT))
+def look(ids: Any, start: int, ring: Any, table: Any, admitted: int, met: Any, fresh: Any) -> Any:
+    """Mark which ids are not known, from `start` up to the first that cannot be told yet; its place, or n.
+
+    That is one that came before from `start` on, where it was not known, and one that those before it may
+    push out. met: uint64 [a power of two > n - start] of zeros, overwritten. The others as `admit` has them.
+    """
+    new = 0
+    for row in range(start, len(ids)):
+        key = kept(ids[row])
+        fresh[row] = table[slot_of(table, key)] == EMPTY
+        if fresh[row]:
+            slot = slot_of(met, key)
+            if met[slot] == key:
+                return row
+            met[slot] = key
+            new += 1
+        else:
+            for oldest in range(max(0, admitted - len(ring)), min(admitted, admitted + new - len(ring))):
+                if ring[oldest % len(ring)] == key:
+                    return row
+    return len(ids)
+
+
 @kernel(types.int64(IDS, IDS_OUT))
 def fill(ids: Any, table: Any) -> Any:
     """Put the ids of a ring into an empty table; how many of them are distinct and none of them 0."""

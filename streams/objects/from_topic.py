@@ -29,7 +29,7 @@ from streams.objects.from_lines import DocumentRead, document_reading, object_ro
 from streams.objects.json_vectors import read_json
 from streams.objects.rows import CatalogError, ObjectReader, ObjectRows
 from streams.open import open_source
-from streams.partitions import Bounds
+from streams.partitions import Bounds, behind_transactions
 from streams.source import NO_TOPIC_IDS, Address, Source, whole_topic
 
 if TYPE_CHECKING:
@@ -124,6 +124,8 @@ class _TopicReader:
         )
         newest: dict[bytes, _LastRecord] = {}
         count = at = 0
+        for line in behind_transactions(self._address.topic, self._source.held_back()):
+            self._tell(line)
         for batch in whole_topic(self._source, self._bounds, self._address):
             where, (_, end) = batch.partition, self._bounds[batch.partition]
             if batch.damaged:

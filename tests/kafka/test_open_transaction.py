@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -14,15 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from kafka import KafkaProducer
 
 from daemon.exits import EX_OK
-from streams.open import open_sink
-from streams.source import OutRecord
+from streams.feed.follow import topics
+from streams.feed.follow.intake import Intake
+from streams.open import open_sink, open_source
+from streams.partitions import past_gaps
+from streams.source import KafkaSettings, OutRecord, whole_topic
 from tests.harness import forked
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import fresh_topic
 from tests.harness.kafka.traffic import event
+from tests.harness.kafka.transactions import until_ended
 from tests.harness.kill.learners import Process
 from tests.harness.kill.site import Site, make_site
 from tests.harness.waiting import until
@@ -111,6 +117,55 @@ def test_what_an_open_transaction_holds_back_is_lag_with_a_reason(kafka: Cluster
     for site in sites.values():
         assert site.newest().counters["records"] == 150
     assert picture(first)["problems"] == []
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_topic_that_ends_in_the_marker_of_a_transaction_is_read_whole(
+    kafka: Cluster, tmp_path: Path, client: str, commit: bool
+) -> None:
+    topic = fresh_topic()
+    site = make_site(tmp_path, kafka.address(topic))
+    write(site, 0, 3)
+    with transaction(kafka, topic, b"first") as producer:
+        for _ in range(51):
+            producer.send(topic, b"more", partition=0)
+        producer.flush(30)
+        producer.commit_transaction() if commit else producer.abort_transaction()
+    until_ended(site.address)
+    address = replace(site.address, kafka=replace(KafkaSettings(), client=client))
+    with closing(open_source(address)) as source:
+        bounds = source.bounds()
+        assert bounds == {0: (0, 3 + 52 + 1)}
+        found = [value for batch in whole_topic(source, bounds, topic) for value in batch.values]
+        assert len(found) == (55 if commit else 3)
+        assert past_gaps(source, {0: 55 if commit else 3}, bounds) == {0: 56}
+        with transaction(kafka, topic, b"not ended yet"):
+            write(site, 3, 2)
+            assert len(list(whole_topic(source, source.bounds(), topic))) > 0
+            until(source.held_back, "the open transaction")
+
+
+def test_what_an_open_transaction_holds_back_is_behind_a_follower_with_a_reason(
+    kafka: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "STALL_SECONDS", 0.0)
+    topic = fresh_topic()
+    site = make_site(tmp_path, kafka.address(topic))
+    write(site, 0, 1)
+    with (
+        closing(Intake([str(site.address)], {}, 0)) as intake,
+        transaction(kafka, topic, b"not ended yet"),
+    ):
+        write(site, 1, 5)
+        now = itertools.count()
+
+        def held() -> bool:
+            intake.next(100, float(next(now)))
+            return intake.behind() == {str(site.address): 6} and bool(intake.trouble())
+
+        until(held, lambda: (intake.behind(), intake.trouble()))
+        assert f"abort --topic {topic} --partition 0 --start-offset 1" in intake.trouble()[0]
 
 
 class Validator(Process):

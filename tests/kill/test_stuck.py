@@ -86,3 +86,20 @@ def test_a_learner_that_was_suspended_goes_on(tmp_path: Path) -> None:
         learner.signal(signal.SIGTERM)
         assert learner.wait() == EX_OK, learner.said()
     assert site.newest().counters["records"] == 400
+
+
+def test_a_record_that_crashes_the_process_twice_is_left_out(tmp_path: Path) -> None:
+    site, plain = fed(tmp_path / "site", 120), fed(tmp_path / "plain", 120)
+    rng = np.random.default_rng(7)
+    with closing(open_sink(site.address)) as sink:
+        sink.send([OutRecord(event_bytes(rng, 120, sparse=False, poison=False))])
+    for one in (site, plain):
+        feed(one, 60, first=200)
+    for _ in range(3):
+        with patched(site, "fatal_record", "--exit-when-caught-up") as learner:
+            assert learner.wait() == -signal.SIGSEGV, learner.said()
+    with patched(site, "fatal_record", "--exit-when-caught-up") as learner:
+        assert learner.wait() == EX_OK, learner.said()
+        assert "Fatal Python error: Segmentation fault" in learner.said()
+    assert site.newest().counters["poison.suspect"] == 1
+    assert site.newest().state_hash == catch_up(plain).state_hash

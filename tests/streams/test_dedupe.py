@@ -51,6 +51,40 @@ def test_what_is_admitted_follows_the_definition_however_batches_are_cut(data: s
     assert len(window) == min(capacity, sum(by_hand(capacity, ids)))
 
 
+def looked(window: IdWindow, ids: list[int], learned: list[bool], cuts: list[int]) -> list[bool]:
+    """Which ids were not known, where those that are learned alone are admitted."""
+    fresh: list[bool] = []
+    for part in np.split(ids_of(*ids), cuts):
+        at = 0
+        while at < len(part):
+            stop, news = window.look(part, at)
+            assert stop > at
+            takes = [new and learned[len(fresh) + place] for place, new in enumerate(news.tolist())]
+            window.admit(part[at:stop][takes])
+            fresh += news.tolist()
+            at = stop
+    return fresh
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_an_id_that_was_refused_is_not_known_however_batches_are_cut(data: st.DataObject) -> None:
+    capacity = data.draw(st.integers(0, 9))
+    pool = [*range(1, 12), *(16 * k + 15 for k in range(8)), 2**64 - 1, 2**63]
+    ids = data.draw(st.lists(st.sampled_from(pool), max_size=120))
+    learned = data.draw(st.lists(st.booleans(), min_size=len(ids), max_size=len(ids)))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(ids)), max_size=6)))
+    known: deque[int] = deque(maxlen=capacity)
+    fresh = []
+    for one, takes in zip(ids, learned, strict=True):
+        fresh.append(one not in known)
+        if fresh[-1] and takes:
+            known.append(one)
+    window = IdWindow(capacity)
+    assert looked(window, ids, learned, cuts) == fresh
+    assert len(window) == len(known)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 6), st.lists(st.integers(1, 9), max_size=40), st.integers(0, 40))
 def test_a_restored_window_goes_on_as_if_never_stopped(capacity: int, ids: list[int], cut: int) -> None:

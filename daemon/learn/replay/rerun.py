@@ -23,7 +23,7 @@ from daemon.exits import EX_DATAERR, UserError
 from daemon.learn.adopting import read_brought
 from daemon.learn.compatible import decoder_of
 from daemon.learn.merges import merge, positions_of, take_over
-from daemon.learn.state import BACKFILL, KINDS, TIMES, Applied, Entry, LearnState, Progress
+from daemon.learn.state import BACKFILL, KINDS, TIMES, UNREAD, Applied, Entry, LearnState, Progress
 from daemon.learn.step import Assembler, ReadyBatch, count, step
 from daemon.versions.algorithms import learner_config_of
 from daemon.versions.contents import AVERAGE, MAX_FUTURE, QUERIES, max_future_of
@@ -31,9 +31,9 @@ from daemon.versions.shards import ADOPT, MERGE, MergedPart, MergeRecord, ShardR
 from learners.outcome import StepInfo
 from streams.catalog import Catalog
 from streams.errors import OffsetAhead, OffsetExpired, StreamUnavailable
-from streams.poison import CORRUPT_BATCH, DeadLetter
+from streams.poison import DeadLetter
 from streams.shards import Shard
-from streams.source import RecordBatch, Source
+from streams.source import RecordBatch, Source, cut
 
 READ_RECORDS = 4096
 READ_SECONDS = 10.0
@@ -154,14 +154,6 @@ class Runs:
             self._assigned = set()
 
 
-def cut(batch: RecordBatch, start: int, stop: int) -> RecordBatch:
-    """Entries start..stop-1 of a batch; the batch itself when that is all of it."""
-    if start == 0 and stop == len(batch):
-        return batch
-    fields = ("offsets", "timestamps", "values", "keys", "headers")
-    return replace(batch, **{name: getattr(batch, name)[start:stop] for name in fields})
-
-
 def _bytes(batch: RecordBatch) -> int:
     return sum(len(value) for value in batch.values if value is not None)
 
@@ -276,7 +268,7 @@ class Rerun:
                 "replay with the release that wrote it",
                 EX_DATAERR,
             )
-        if kind == "damaged":
+        if kind in UNREAD.values():
             self.progress.advance(_unread(self._topic, entry))
         elif kind == ADOPT:
             self._adopt(entry)
@@ -371,8 +363,9 @@ def _elsewhere(what: str) -> UserError:
 
 
 def _unread(topic: str, entry: Entry) -> Applied:
-    """What passing a damaged stretch did to the progress."""
+    """What passing a stretch that was not read did to the progress."""
     partition, stop = entry["partition"], entry["to"]
-    letter = DeadLetter(topic, partition, stop - 1, CORRUPT_BATCH, "", None)
+    reason = next(reason for reason, kind in UNREAD.items() if kind == entry["control"])
+    letter = DeadLetter(topic, partition, stop - 1, reason, "", None)
     none = StepInfo.empty(0)
-    return Applied(partition, stop, None, 1, count(none, [letter], 0), none.loss, damaged=True)
+    return Applied(partition, stop, None, 1, count(none, [letter], 0), none.loss, unread=reason)

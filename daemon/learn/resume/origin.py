@@ -33,6 +33,7 @@ from daemon.learn.compatible import (
     find_gaps,
     grown,
     other_caps,
+    other_known,
     other_times,
     refuse_other_settings,
     refuse_to_jump,
@@ -424,7 +425,7 @@ def _go_on(manifest: Manifest, plan: _Plan) -> Progress:
         progress.control(controls.branch(manifest.number, options.start, options.restart_name))
     if window and "dedupe_window" not in manifest.learner["config"]:
         progress.control(controls.dedupe(window))
-    for entry in (other_caps(manifest, run), other_times(manifest, run)):
+    for entry in (other_known(manifest), other_caps(manifest, run), other_times(manifest, run)):
         if entry is not None:
             progress.control(entry)
     if plan.fork is not None:

@@ -126,7 +126,8 @@ class Intake:
         left_out = [
             f"{shown(path)}: {why}" for one in self.files.values() for path, why in one.left_out.items()
         ]
-        return left_out + [one.trouble for one in self._all() if one.trouble]
+        held = (one.topic.trouble for one in self._topics.values() if one.topic)
+        return [*left_out, *(one.trouble for one in self._all() if one.trouble), *filter(None, held)]
 
     def behind(self) -> dict[str, int]:
         """By source what waits: bytes of files, records of topics."""

@@ -11,10 +11,13 @@ from streams.errors import OffsetExpired, StreamUnavailable, TopicMissing
 from streams.feed.follow.records import RawRecord
 from streams.feed.follow.schemas import SchemaDecoder
 from streams.open import open_source
+from streams.partitions import OpenTransactions
 from streams.source import Address, GrowingSource, RecordBatch, Source
 
 BOUNDS_EVERY_S = 1.0
 """How often the ends of the partitions are asked for."""
+STALL_SECONDS = 10.0
+"""For how long a transaction may be seen open before it is trouble; most end within a second."""
 DECODING_SECONDS = 5.0
 """After so long the records that are decoded go on, and the rest waits: each of them may ask a registry."""
 
@@ -48,6 +51,9 @@ class FollowedTopic:
         self._partitions: dict[int, FollowedPartition] = {}
         self._ends: dict[int, int] = {}
         self._asked = float("-inf")
+        self._transactions = OpenTransactions()
+        self.trouble: str | None = None
+        """Why nothing comes where somebody's transaction stays open; None before it has for a while."""
         self._polled: tuple[RecordBatch, int] | None = None
         """What was polled and is not decoded yet, and how many records of it are."""
 
@@ -61,6 +67,9 @@ class FollowedTopic:
             self._polled = batch, begin  # whatever fails before places are noted, it is not polled again
         if now - self._asked >= BOUNDS_EVERY_S:
             self._ends, self._asked = {n: end for n, (_, end) in source.bounds().items()}, now
+            self._transactions = self._transactions.next(source.held_back(), now)
+            stands = {number: one.offset for number, one in self._partitions.items()}
+            self.trouble = self._transactions.trouble(self.address.topic, stands, now, STALL_SECONDS)
         values = [] if batch is None else self._decoded(batch, begin)
         for number, offset in source.reached().items():
             self._partitions[number].offset = offset
@@ -119,8 +128,9 @@ class FollowedTopic:
         return any(self._waits(number, one) for number, one in self._partitions.items())
 
     def behind(self) -> int:
-        """Records that wait, as far as is known."""
-        return sum(max(0, self._ends.get(n, 0) - one.offset) for n, one in self._partitions.items())
+        """Records that wait, as far as is known; those behind an open transaction are among them."""
+        ends = self._ends | {number: held.end for number, held in self._transactions.held.items()}
+        return sum(max(0, ends.get(n, 0) - one.offset) for n, one in self._partitions.items())
 
     def place(self) -> dict[str, Any]:
         """Plain data, to go on from."""

@@ -11,7 +11,6 @@ from daemon.exits import EX_OK
 from daemon.learn import reader
 from daemon.learn.replay.replay import replay
 from daemon.learn.resume.origin import LearnOptions
-from daemon.learn.state import damaged
 from streams.open import MemorySource, TopicLimits, create_topics, open_source
 from streams.source import Address, RecordBatch
 from tests.daemon.learn.conftest import Site, make_events
@@ -50,7 +49,7 @@ def test_what_could_not_be_read_stays_unlearned_when_it_can_be_read_again(
     assert newest.counters["records"] == 26
     assert [letter.offset for letter in site.dead()] == [16]
     schedule = [entry for n in site.versions.versions() for entry in site.versions.manifest(n).schedule]
-    assert damaged(0, 12, 17) in schedule
+    assert {"control": "damaged", "partition": 0, "from": 12, "to": 17} in schedule
     with closing(open_source(site.address)) as source:  # the broker has mended it
         result = replay(site.versions, source, None, 0, newest.number)
     assert result.equal

@@ -20,9 +20,10 @@ from daemon.learn.resume.origin import LearnOptions
 from daemon.learn.state import dedupe, times
 from daemon.telemetry import LearnMetrics
 from streams.codec import decode_event, encode_event
+from streams.event import ObjectRef
 from streams.open import open_sink, open_source
 from streams.source import OutRecord
-from tests.daemon.learn.conftest import Site, make_events, with_nan
+from tests.daemon.learn.conftest import DIM, Site, make_events, with_nan
 
 GOLDEN = Path(__file__).parent / "golden"
 OUTCOMES = ("updated", "passive", "degenerate", "rejected", "duplicate", "poison")
@@ -102,11 +103,32 @@ def test_without_a_window_everything_is_learned_again(site: Site) -> None:
     assert not [name for name in site.versions.load(site.newest().number).arrays if name.startswith("dedupe")]
 
 
-def test_a_rejected_event_has_used_its_id_and_poison_has_none(site: Site) -> None:
-    event = make_events(1)[0]
-    learned(site, [with_nan(event), event, b"\xc1", event[:-1]])
-    assert counted(site) == dict(zip(OUTCOMES, (0, 0, 0, 1, 1, 2), strict=True))
-    assert {letter.offset for letter in site.dead()} == {0, 2, 3}
+@pytest.mark.parametrize("poll_records", [1, 3, 500])
+def test_the_corrected_twin_of_a_refused_event_is_learned_once(
+    new_site: Callable[..., Site], poll_records: int
+) -> None:
+    site, plain = new_site(), new_site()
+    a, b, c = make_events(3)
+    changes = {"stream__poll_records": poll_records}
+    found = learned(site, [with_nan(a), a, b, with_nan(b), a, with_nan(c), with_nan(c), c, c[:-1]], **changes)
+    assert np.array_equal(found, learned(plain, [a, b, c], **changes))
+    counts = counted(site)
+    assert counts["updated"] + counts["passive"] == 3
+    assert (counts["rejected"], counts["duplicate"], counts["poison"]) == (3, 2, 1)
+    assert sorted(letter.offset for letter in site.dead()) == [0, 5, 6, 8]
+    assert int(site.versions.load(site.newest().number).arrays["dedupe.admitted"]) == 3
+    with closing(open_source(site.address)) as source:
+        assert replay(site.versions, source, None, 0, site.newest().number).equal
+    before = site.newest().state_hash
+    learned(site, [a, b, c], **changes)  # known after a restart, too
+    assert site.newest().state_hash == before
+
+
+def test_an_event_that_changed_nothing_for_lack_of_a_step_is_not_known(site: Site) -> None:
+    event = decode_event(make_events(1)[0])
+    empty = encode_event(replace(event, query=ObjectRef(x=np.zeros(DIM, np.float32))))
+    learned(site, [empty, encode_event(event)])
+    assert (counted(site)["degenerate"], counted(site)["duplicate"]) == (1, 0)
 
 
 def test_a_repetition_that_would_be_rejected_is_no_dead_letter(site: Site) -> None:
@@ -185,7 +207,7 @@ class TestFirstRelease:
         assert site.learn() == EX_OK
         new = site.newest()
         assert new.parent == old.number
-        assert new.schedule == (dedupe(100_000), times(86_400_000), (0, 31, 43))
+        assert new.schedule == (dedupe(100_000), {"control": "known"}, times(86_400_000), (0, 31, 43))
         assert new.counters["records"] == 43
         assert counted(site)["duplicate"] == 1  # of what was learned before, no id was kept
         with closing(open_source(site.address)) as source:
@@ -207,7 +229,7 @@ class TestFirstRelease:
     def test_no_window_stays_possible(self, tmp_path: Path) -> None:
         site = self.site(tmp_path)
         site.learn(learner__dedupe_window=0)
-        assert site.newest().schedule == (times(86_400_000), (0, 31, 43))
+        assert site.newest().schedule == ({"control": "known"}, times(86_400_000), (0, 31, 43))
         assert counted(site)["duplicate"] == 0
 
 

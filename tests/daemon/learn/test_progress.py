@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoints.manifest import PartitionPosition
-from daemon.learn.state import Applied, Progress, add_in_order, branch, damaged, gap, other_log, repeats, seek
+from daemon.learn.state import Applied, Progress, add_in_order, branch, gap, other_log, repeats, seek
 
 
 def applied(partition: int, start: int, stop: int, losses: np.ndarray, updated: int = 0) -> Applied:
@@ -94,9 +94,13 @@ def test_what_could_not_be_read_is_no_run() -> None:
     progress = fresh(0)
     none = np.zeros(0, np.float32)
     progress.advance(applied(0, 0, 2, none))
-    progress.advance(Applied(0, 7, None, 1, {"poison": 1}, none, damaged=True))
+    progress.advance(Applied(0, 7, None, 1, {"poison": 1}, none, unread="corrupt_batch"))
     progress.advance(applied(0, 7, 8, none))
-    assert progress.snapshot().entries == ((0, 0, 2), damaged(0, 2, 7), (0, 7, 8))
+    assert progress.snapshot().entries == (
+        (0, 0, 2),
+        {"control": "damaged", "partition": 0, "from": 2, "to": 7},
+        (0, 7, 8),
+    )
     assert progress.counters["poison"] == 1
     assert progress.records == 4
 

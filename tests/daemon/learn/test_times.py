@@ -73,6 +73,16 @@ def test_a_click_in_microseconds_is_a_dead_letter_and_no_watermark(site: Site) -
     assert replayed(site)
 
 
+def test_a_record_stamped_by_a_producer_without_a_clock_says_nothing_of_its_arrival(site: Site) -> None:
+    now = now_ms()
+    site.feed([])
+    with closing(open_sink(site.address)) as sink:
+        sink.send([OutRecord(click(0, now), timestamp=1), OutRecord(click(1, now * 1000), timestamp=1)])
+    assert site.learn() == EX_OK
+    assert [(letter.offset, letter.reason) for letter in site.dead()] == [(1, "in_the_future")]
+    assert site.newest().watermark == now
+
+
 def test_an_event_a_little_ahead_is_learned_and_never_newer_than_its_arrival(site: Site) -> None:
     before = now_ms()
     site.feed([click(0, before + HOUR_MS)])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from daemon.runtime.in_hand import InHand
+from daemon.validate import holdout as holdout_module
 from daemon.validate.holdout import HeldImpression, Holdout, Window, rebuild_from
 from streams.codec import encode_impression
 from streams.errors import StreamUnavailable
@@ -300,3 +302,37 @@ def test_an_open_transaction_is_told_once_all_before_it_is_read_and_it_stays_ope
     now[0], source.held = 41.0, {}
     holdout.poll(0.0, never)
     assert holdout.trouble() is None
+
+
+def test_a_record_at_which_the_process_died_twice_is_left_out(world, monkeypatch, tmp_path):
+    world.feed(30)
+    ensure_topic(world.address.dead, 1)
+    records = open_source(world.address.holdout)
+    records.assign({0: 0})
+    decode, fatal = holdout_module.decode_impression, records.poll(30, 0.0).values[11]
+
+    def deadly(value):
+        if value == fatal:
+            raise ZeroDivisionError("a bug")
+        return decode(value)
+
+    def opened():
+        source, dead = open_source(world.address.holdout), open_sink(world.address.dead)
+        in_hand = InHand(tmp_path / "in-hand", "validate")
+        return Holdout(source, dead, space=world.space, catalog=world.catalog, size=30, in_hand=in_hand)
+
+    whole = open_and_read(world, 30)
+    monkeypatch.setattr(holdout_module, "decode_impression", deadly)
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            read(opened())
+    holdout = opened()
+    read(holdout)
+    assert holdout.take_counts()["suspect"] == 1
+    assert set(ids(whole)) - set(ids(holdout)) <= {decode(fatal).id}
+    assert len(ids(holdout)) >= len(ids(whole)) - 1
+    letters = open_source(world.address.dead)
+    letters.assign({0: 0})
+    batch = letters.poll(10, 0.0)
+    (letter,) = [parse_dead_letter(*one) for one in zip(batch.values, batch.headers, strict=True)]
+    assert (letter.reason, letter.offset, letter.value) == ("suspect", 11, fatal)

@@ -113,6 +113,22 @@ def slow_step() -> None:
     Oasis.learn_many = slowly(Oasis.learn_many)  # type: ignore[method-assign]
 
 
+def fatal_record() -> None:
+    """Decoding a batch with the event e120 in it is a segmentation fault."""
+    import faulthandler
+
+    from daemon.learn.step import Assembler
+
+    assemble = Assembler.__call__
+
+    def fault(self: Assembler, batch: Any) -> Any:
+        if any(b"e120" in (value or b"") for value in batch.values):
+            faulthandler._sigsegv()  # type: ignore[attr-defined]
+        return assemble(self, batch)
+
+    Assembler.__call__ = fault  # type: ignore[method-assign]
+
+
 def slow_fsync() -> None:
     """One sync of the disk takes long."""
     os.fsync = slowly(os.fsync, 12)
@@ -168,6 +184,7 @@ PATCHES = {
         silent_source,
         silent_sink,
         slow_step,
+        fatal_record,
         slow_fsync,
         mute_source,
         patient_start,
