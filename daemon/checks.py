@@ -59,9 +59,9 @@ def run_checks(config: Config) -> list[CheckFinding]:
             readable = as_user_error(error)
             if readable is None:
                 raise
-            findings.append(
-                CheckFinding(key, "error", readable.message, readable.remedy or _REMEDIES.get(key, ""))
-            )
+            if readable.message not in (one.text for one in findings):  # two checks may read the same catalog
+                remedy = readable.remedy or _REMEDIES.get(key, "")
+                findings.append(CheckFinding(key, "error", readable.message, remedy))
     return findings
 
 
