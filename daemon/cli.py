@@ -12,7 +12,6 @@ from typing import Annotated, Any, Protocol, runtime_checkable
 import typer
 import typer.core
 
-import tripletd
 from daemon.commands import (
     backfill,
     check,
@@ -35,6 +34,7 @@ from daemon.commands import (
 )
 from daemon.exits import EX_OK, EX_SOFTWARE, EX_USAGE, INTERRUPTED, UserError, report, tell
 from daemon.runtime.logs import notice_on_stderr
+from tripletd import _names as names
 
 
 def check_ownership() -> None:
@@ -42,11 +42,11 @@ def check_ownership() -> None:
     folder with ours, since programs that import it get ours.
     """
     try:
-        tripletd.check_names()
-    except tripletd.ForeignPackage as foreign:
+        names.check_names()
+    except names.ForeignPackage as foreign:
         raise UserError(foreign.message, foreign.remedy, EX_SOFTWARE) from None
-    if tripletd.may_be_shared() and (shared := tripletd.shared_packages()):
-        text, remedy = tripletd.told_shared(shared)
+    if names.may_be_shared() and (shared := names.shared_packages()):
+        text, remedy = names.told_shared(shared)
         tell(f"tripletd: note: {text}\n  {remedy}\n")
 
 

@@ -193,8 +193,8 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
 
 MAPPED_REMEDIES: Mapping[str, str] = MappingProxyType(
     {
-        UNKNOWN_OBJECT: "add it to the catalog with its vector, also where it is a query: a mapping carries ids"
-        " alone",
+        UNKNOWN_OBJECT: "add it to the catalog with its vector, also where it is a query: a mapping"
+        " carries ids alone",
         DUPLICATE: "the id was fed before: leave `id` out of the mapping, or name several columns, which are"
         " one id together",
         MISSING_ID: "leave `id` out of the mapping, or name a column that every row fills",

@@ -86,7 +86,7 @@ def test_a_dry_run_explains_every_row(events: str, capsys: pytest.CaptureFixture
         (["EVENTS", "--mapping", "none.toml"], 65, "none.toml cannot be read"),
         (["EVENTS"], 65, "event_name (string)"),
         (["EVENTS"], 65, "it looks like that of ga4: add --mapping ga4"),
-        (["LISTS"], 65, "which `tripletd init` writes of your files; a row for each list needs five lines"),
+        (["LISTS"], 65, "`tripletd init` writes one of your files. A row for each list needs five lines"),
         (["LISTS", "--mapping", "LISTS.toml", "--explain"], 0, "the id was fed before: leave `id` out of"),
         (["LISTS", "--mapping", "LISTS.toml", "--explain"], 0, "also where it is a query: a mapping carries"),
         (["EVENTS", "--mapping", "segment"], 65, "columns: event_date"),
