@@ -188,7 +188,10 @@ def test_what_was_installed_after_another_distribution_says_that_it_broke_it(tmp
     site = tmp_path / "site-packages"
     install_theirs(site)
     install_ours(site)  # python-daemon's `import daemon` finds ours from now on
-    asked = "from tripletd import _names as names; names.check_names(); print(names.may_be_shared(), file=sys.stderr)"
+    asked = (
+        "from tripletd import _names as names; names.check_names()\n"
+        "print(names.may_be_shared(), file=sys.stderr)"
+    )
     assert run(asked, site) == (0, "True\n")
     shared = "from tripletd import _names as names\nfor line in names.told_shared(names.shared_packages()): "
     shared += "print(line, file=sys.stderr)"

@@ -51,7 +51,7 @@ def start() -> None:
 def __getattr__(name: str) -> Any:
     """A name of `learners` or of `daemon.client`, and `__all__` of both. ForeignPackage where a package of
     another project is in the place of one of these."""
-    if name.startswith("__") and name != "__all__":
+    if name.startswith("_") and name != "__all__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tripletd._names import check_names
 

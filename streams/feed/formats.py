@@ -168,6 +168,6 @@ def _remedy(fits: list[str]) -> str:
         return f"it looks like that of {' or '.join(fits)}: add --mapping {fits[0]}"
     return (
         "say it in a TOML file, --mapping FILE.toml: `tripletd init` writes one of your files. A row for each"
-        ' list needs five lines (docs/recipes.md, "Your own mapping"); for events, --show-mapping NAME prints one'
-        f" ({', '.join(recipes())})"
+        ' list needs five lines (docs/recipes.md, "Your own mapping"); for events --show-mapping NAME prints'
+        f" one ({', '.join(recipes())})"
     )
