@@ -184,9 +184,12 @@ def _unknown(what: str, name: str, table: str, known: Sequence[str]) -> str:
 def _literal(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return f'"{masked(value)}"' if isinstance(value, str) else masked(repr(value))
+    shown = masked(value if isinstance(value, str) else repr(value))
+    shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}..."
+    return f'"{shown}"' if isinstance(value, str) else shown
 
 
+_MOST_SHOWN = 200
 _NAMES_A_SECRET = re.compile(r"token|secret|passw|key", re.IGNORECASE)
 
 
@@ -206,6 +209,6 @@ def syntax_error(text: str, problem: str) -> str:
     before = "\n".join(lines[: number - 1])
     inside = any(before.count(quotes) % 2 for quotes in ('"""', "'''"))
     shown = line.expandtabs(1).rstrip()
-    if not shown or inside or _NAMES_A_SECRET.search(line) or masked(line) != line or len(line) > 200:
+    if not shown or len(line) > _MOST_SHOWN or inside or _NAMES_A_SECRET.search(line) or masked(line) != line:
         return problem
     return f"{problem}\n  {shown}\n  {' ' * (column - 1)}^"

@@ -28,6 +28,8 @@ from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 ENV_PREFIX = "TRIPLETD_"
 FILE_SUFFIX = "_file"
 """A secret's variable with this ending holds the path of a file with the secret."""
+MOST_SECRET = 65_536
+"""Characters of a secret at most: a device or a log in the place of its file has no end."""
 Flat = dict[tuple[str, ...], Any]
 
 
@@ -138,7 +140,10 @@ def exposed_files(holding: Mapping[Path, Sequence[str]]) -> tuple[ExposedFile, .
 def read_secret(name: str, path: str) -> str:
     """The secret in a file named by an environment variable, without the line's end. UserError."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            text = file.read(MOST_SECRET + 1)
+        if len(text) > MOST_SECRET:
+            raise ValueError
     except (OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or "not a readable text file"
         # the path is not shown: it may be the secret itself, put where its file's path belongs

@@ -232,8 +232,9 @@ def refuse_password(address: str, key: str) -> str:
 def masked(text: str) -> str:
     """A text as it may be shown: without what an address in it says of user and password."""
     text = re.sub(r"(?i)password=[^&#\s]*", "password=***", text)
-    text = re.sub(r"//[^\n]*@", "//***@", text)
-    return re.sub(r"[^/:@\s\"']+:[^@\s\"']+@", "***@", text)
+    end = text.rfind("@")
+    begin = text.find("//", 0, end) + 2 if "//" in text[:end] else 0
+    return text if end < 0 or not (begin or ":" in text[:end]) else f"{text[:begin]}***{text[end:]}"
 
 
 POSTGRES = ("postgresql://", "postgres://")

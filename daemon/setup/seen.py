@@ -19,6 +19,7 @@ from streams.feed.formats import detect
 from streams.feed.inputs import Input
 from streams.feed.items import FeedError
 from streams.feed.mapping.mapping import UNITS, load_mapping, recipes
+from streams.feed.mapping.paths import parse_path
 from streams.feed.mapping.rows import RowSource
 from streams.feed.options import IMPRESSIONS, TRIPLETS, ReaderOptions
 from streams.feed.readers.mapped import read_mapped
@@ -108,6 +109,8 @@ def look_at(path: str) -> FileSeen:
         raise UserError(error.message, error.remedy, EX_DATAERR) from None
     except CatalogError as error:
         raise UserError(str(error), "", EX_DATAERR) from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not UTF-8 text", "save the file as UTF-8", EX_DATAERR) from None
 
 
 def _ids(seen: FileSeen) -> dict[str, frozenset[str]]:
@@ -212,7 +215,7 @@ def _fitting(lines: Sequence[bytes]) -> tuple[str, ...]:
 
 def _columns(rows: Sequence[Mapping[str, Any]], names: Any) -> dict[str, ColumnSeen]:
     found: dict[str, ColumnSeen] = {}
-    for name in names:
+    for name in filter(_is_path, names):
         held = [row.get(name) not in (None, "") for row in rows]
         values = tuple(row[name] for row, holds in zip(rows, held, strict=True) if holds)
         nested = [one for one in values if isinstance(one, dict)]
@@ -225,6 +228,16 @@ def _columns(rows: Sequence[Mapping[str, Any]], names: Any) -> dict[str, ColumnS
             read = iter(made.values)
             found[name] = replace(made, cells=tuple(next(read) if holds else None for holds in held))
     return found
+
+
+def _is_path(name: str) -> bool:
+    """Whether a mapping, and a file in UTF-8, can name a column of this name."""
+    try:
+        name.encode()
+        parse_path(name)
+    except ValueError:
+        return False
+    return True
 
 
 def column_of(name: str, values: tuple[Any, ...]) -> ColumnSeen:
@@ -245,9 +258,14 @@ def column_of(name: str, values: tuple[Any, ...]) -> ColumnSeen:
     elif kinds <= {int, float}:
         unit = _unit(values) if TIMES.search(name) else ""
         form = "time" if unit else "truth" if {*values} <= {0, 1} else "number"
-    elif kinds <= {dict} and all(set(one) == {"indices", "values"} for one in values):
+    elif kinds <= {dict} and all(_is_sparse(one) for one in values):
         form, dim = "sparse", int(max(max(one["indices"], default=0) for one in values)) + 1
     return ColumnSeen(name, values, form, dim, unit)
+
+
+def _is_sparse(cell: Mapping[str, Any]) -> bool:
+    indices = cell.get("indices")
+    return set(cell) == {"indices", "values"} and isinstance(indices, list) and {*map(type, indices)} <= {int}
 
 
 def _of_texts(name: str, values: tuple[str, ...]) -> ColumnSeen:
@@ -274,9 +292,8 @@ def _of_lists(name: str, values: tuple[Any, ...]) -> ColumnSeen:
         [one for row in values for one in row] if all(isinstance(one, list) for one in values) else [None]
     )
     kinds, lengths = {type(one) for one in entries}, {len(row) for row in values}
-    numbers = bool(kinds) and kinds <= {int, float}
-    like_vectors = float in kinds or bool(_VECTORS.search(name)) or any(_repeats(row) for row in values)
-    if numbers and len(lengths) == 1 and min(lengths) > 1 and like_vectors:
+    numbers = bool(kinds) and kinds <= {int, float} and len(lengths) == 1 and min(lengths) > 1
+    if numbers and (float in kinds or _VECTORS.search(name) or any(_repeats(row) for row in values)):
         return ColumnSeen(name, values, "vector", min(lengths))
     return ColumnSeen(name, values, "list" if kinds <= {int, str} else "other")
 
@@ -288,7 +305,7 @@ def _repeats(row: Sequence[Any]) -> bool:
 def _unit(values: Sequence[float]) -> str:
     """The unit in which all of these are times from 2001 to 2100; "" for none."""
     for unit, ms in UNITS.items():
-        if all(1e12 <= one * ms < 4.1e12 for one in values):
+        if all(1e8 < one < 1e19 and 1e12 <= one * ms < 4.1e12 for one in values):
             return unit
     return ""
 

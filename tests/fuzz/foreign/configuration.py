@@ -7,6 +7,9 @@ from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
+import pyarrow.csv
+import pyarrow.dataset  # noqa: F401
+
 from daemon.checks import run_checks
 from daemon.config import load_config, parse_setting
 from daemon.exits import UserError
@@ -91,7 +94,7 @@ INPUTS: tuple[ForeignInput, ...] = (
         (
             (ROOT / "deploy" / "tripletd.toml").read_bytes(),
             b'[space.views.x]\ndim = 3\n[catalog]\npath = "a.jsonl"\n[learner]\nalgorithm = "omks"\n',
-            b'[feed.follow]\nsources = ["a.jsonl"]\n[http]\nhosts = ["shop.example.org"]\n[steps]\nevery = "1s"\n',
+            b'[feed.follow]\nsources = ["a.jsonl"]\n[http]\nhosts = ["shop.example.org"]\n',
             b'[stream]\naddress = "kafka://b:9092/t"\n[stream.kafka]\nsecurity_protocol = "SSL"\n',
             b'[embeddings]\nupstream = "https://h/v1"\n[index]\nstore = "qdrant"\naddress = "http://h:6333"\n'
             b'collection = "c"\n',
@@ -99,6 +102,8 @@ INPUTS: tuple[ForeignInput, ...] = (
         (UserError,),
         (
             b"[space.views.x]\ndim = " + b"9" * 5_000,
+            b"a" * 100_000,
+            b"a = //" + b"://" * 30_000,
             b"a = " + b"[" * 3_000 + b"]" * 3_000,
             b'[embeddings]\nupstream = "http://[::1"\n',
             b'[checkpoints]\npath = "' + b"x/" * 5_000 + b'"\n',
@@ -161,7 +166,7 @@ INPUTS: tuple[ForeignInput, ...] = (
         "configuration.check",
         _checked,
         (
-            b'[space.views.x]\ndim = 3\n[learner]\nalgorithm = "oasis"\n[serving]\npower = 1.0\n[validate]\nwindow = 9\n',
+            b'[space.views.x]\ndim = 3\n[learner]\nalgorithm = "oasis"\n[serving]\npower = 1.0\n',
             b"[space.views.x]\ndim = 100\n[keys]\nslots = 3\n[caps]\nsource = 1.0\nwindow = 5\n",
         ),
         (UserError,),
