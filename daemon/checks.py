@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import tripletd
 from checkpoints.store import CheckpointError, KeyExists
 from daemon.config import Config
 from daemon.config.learners import (
@@ -40,6 +39,7 @@ from daemon.text import size
 from daemon.versions.algorithms import as_made
 from daemon.versions.forms import AS_LEARNED
 from daemon.versions.storage import open_store
+from tripletd import _names as names
 
 _UPSTREAM_S = 10.0
 _REMEDIES = {"stream.address": "correct stream.address, or see that what it names can be used from here"}
@@ -60,18 +60,18 @@ def run_checks(config: Config) -> list[CheckFinding]:
             readable = as_user_error(error)
             if readable is None:
                 raise
-            findings.append(
-                CheckFinding(key, "error", readable.message, readable.remedy or _REMEDIES.get(key, ""))
-            )
+            if readable.message not in (one.text for one in findings):  # two checks may read the same catalog
+                remedy = readable.remedy or _REMEDIES.get(key, "")
+                findings.append(CheckFinding(key, "error", readable.message, remedy))
     return findings
 
 
 def _names(config: Config) -> Iterator[CheckFinding]:
-    if shared := tripletd.shared_packages():
-        text, remedy = tripletd.told_shared(shared)
+    if shared := names.shared_packages():
+        text, remedy = names.told_shared(shared)
         yield CheckFinding("packages", "error", text, remedy)
     else:
-        yield CheckFinding("packages", "ok", f"nobody else installs {', '.join(tripletd.PACKAGES)} here")
+        yield CheckFinding("packages", "ok", f"nobody else installs {', '.join(names.PACKAGES)} here")
 
 
 def _secrets(config: Config) -> Iterator[CheckFinding]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Protocol, runtime_checkable
 
 import typer
+import typer.core
 
-import tripletd
 from daemon.commands import (
     backfill,
     check,
@@ -20,6 +20,7 @@ from daemon.commands import (
     describe,
     feed,
     index,
+    init,
     items,
     judge,
     look,
@@ -33,6 +34,7 @@ from daemon.commands import (
 )
 from daemon.exits import EX_OK, EX_SOFTWARE, EX_USAGE, INTERRUPTED, UserError, report, tell
 from daemon.runtime.logs import notice_on_stderr
+from tripletd import _names as names
 
 
 def check_ownership() -> None:
@@ -40,11 +42,11 @@ def check_ownership() -> None:
     folder with ours, since programs that import it get ours.
     """
     try:
-        tripletd.check_names()
-    except tripletd.ForeignPackage as foreign:
+        names.check_names()
+    except names.ForeignPackage as foreign:
         raise UserError(foreign.message, foreign.remedy, EX_SOFTWARE) from None
-    if tripletd.may_be_shared() and (shared := tripletd.shared_packages()):
-        text, remedy = tripletd.told_shared(shared)
+    if names.may_be_shared() and (shared := names.shared_packages()):
+        text, remedy = names.told_shared(shared)
         tell(f"tripletd: note: {text}\n  {remedy}\n")
 
 
@@ -53,6 +55,7 @@ class _CommandLineError(Protocol):
     """What is raised for a wrong command line: by click, or by the copy of it that a newer typer brings."""
 
     ctx: Any
+    message: str
 
     def format_message(self) -> str: ...
 
@@ -62,38 +65,94 @@ _EPILOG = (
     "73 cannot write, 75 try later, 78 configuration."
 )
 
+_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+START, RUN, LOOK, LARGE = "Start here", "Run", "Look", "Research and large scale"
+
+MEANT: Mapping[str, str] = {
+    **dict.fromkeys(("new", "setup", "configure", "quickstart", "create"), "init"),
+    **dict.fromkeys(("ingest", "import", "load", "add", "push"), "feed"),
+    **dict.fromkeys(("run", "start", "daemon", "all", "restart"), "up"),
+    **dict.fromkeys(("train", "fit", "update", "learner"), "learn"),
+    **dict.fromkeys(("eval", "evaluate", "compare", "score", "test"), "judge"),
+    **dict.fromkeys(("predict", "query", "search", "ask", "server", "api", "ui", "web"), "serve"),
+    **dict.fromkeys(("info", "stats", "ps", "state", "health", "show"), "status"),
+    **dict.fromkeys(("config", "doctor", "lint", "verify", "diagnose"), "check"),
+    **dict.fromkeys(("plot", "graph", "metrics"), "curves"),
+    **dict.fromkeys(("embed", "encode", "vectorize", "vectorise"), "describe"),
+    **dict.fromkeys(("tune", "search-params", "hpo", "optimize"), "sweep"),
+    **dict.fromkeys(("errors", "dlq", "dead-letters", "failures"), "deadletters"),
+    **dict.fromkeys(("continue", "unpause", "unpark"), "resume"),
+    **dict.fromkeys(("versions", "list", "ls"), "models list"),
+    **dict.fromkeys(("example", "tutorial", "try"), "demo"),
+}
+"""What other programs call commands, by what they are called here."""
+
+
+class CommandGroup(typer.core.TyperGroup):
+    """The commands; a word that is none of them leads to the one that was meant."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As typer does; a usage error names the command by another program's name for it, or its group."""
+        try:
+            return super().resolve_command(ctx, args)
+        except Exception as error:
+            groups = (f"{name} {args[0]}" for name, one in self.commands.items() if _has(one, args[0]))
+            meant = MEANT.get(args[0].lower()) or next(groups, None)
+            if meant is not None and isinstance(error, _CommandLineError):
+                error.message = f"No such command {args[0]!r}. Did you mean {meant!r}?"
+            raise
+
+
+def _has(group: Any, name: str) -> bool:
+    return name in getattr(group, "commands", ())
+
+
 app = typer.Typer(
     name="tripletd",
+    cls=CommandGroup,
     help="Learn similarity from clicks, one event at a time.",
     epilog=_EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=_SETTINGS,
 )
-for _panel, _module, _names in (
-    ("Start here", demo, "demo"),
-    ("Start here", describe, "describe"),
-    ("Start here", check, "check"),
-    ("Run", feed, "feed"),
-    ("Run", backfill, "backfill"),
-    ("Run", sweep, "sweep"),
-    ("Run", run, "up learn merge validate serve resume"),
-    ("Look", look, "status curves deadletters"),
-    ("Look", judge, "judge"),
-    ("Look", replay, "replay"),
-):
-    for _name in _names.split():
+_COMMANDS: tuple[tuple[str, str, Any], ...] = (
+    (START, "init", init),
+    (START, "feed", feed),
+    (START, "up", run),
+    (START, "status", look),
+    (START, "check", check),
+    (START, "demo", demo),
+    (START, "describe", describe),
+    (RUN, "learn", run),
+    (RUN, "validate", run),
+    (RUN, "serve", run),
+    (RUN, "resume", run),
+    (RUN, "items", items),
+    (RUN, "topics", topics),
+    (RUN, "tokens", tokens),
+    (RUN, "index", index),
+    (LOOK, "curves", look),
+    (LOOK, "deadletters", look),
+    (LOOK, "models", models),
+    (LOOK, "clicks", clicks),
+    (LARGE, "backfill", backfill),
+    (LARGE, "sweep", sweep),
+    (LARGE, "merge", run),
+    (LARGE, "judge", judge),
+    (LARGE, "replay", replay),
+    (LARGE, "ratings", ratings),
+)
+"""Each command or group of commands with its heading, in the order of the help."""
+
+for _panel, _name, _module in _COMMANDS:
+    if hasattr(_module, _name):
         app.command(_name, rich_help_panel=_panel)(getattr(_module, _name))
-for _name, _group, _panel in (
-    ("items", items, "Run"),
-    ("index", index, "Run"),
-    ("topics", topics, "Start here"),
-    ("tokens", tokens, "Run"),
-    ("clicks", clicks, "Look"),
-    ("models", models, "Look"),
-    ("ratings", ratings, "Look"),
-):
-    app.add_typer(_group.app, name=_name, rich_help_panel=_panel)
+    else:
+        app.add_typer(_module.app, name=_name, rich_help_panel=_panel)
+for _command in models.app.registered_commands:
+    if _command.name in ("kernels", "average", "migrate", "write-off"):
+        _command.rich_help_panel = LARGE
 
 
 def _print_version(wanted: bool) -> None:
@@ -122,7 +181,14 @@ def _global_options(
 @cache
 def command_line() -> Callable[..., Any]:
     """Every command with its options, read out of signatures once in a process: that takes 80 ms."""
-    return typer.main.get_command(app)
+    made = typer.main.get_command(app)
+    todo: list[Any] = [made]
+    for one in todo:  # typer shows a type, <bool>, beside options that take no value: here they have none
+        for option in (*one.params, one.get_help_option(typer.Context(one, **_SETTINGS))):
+            if option.name in ("help", "install_completion", "show_completion"):
+                option.metavar = ""
+        todo += getattr(one, "commands", {}).values()
+    return made
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -71,6 +71,12 @@ _MOST_WORDS = 4096  # what a pipe takes at once, even while nobody reads
 _PACKAGES = ("streams", "learners", "checkpoints", "daemon")
 
 
+def not_installed(what: str, extra: str, error: ImportError) -> UserError:
+    """For a package that does not come with tripletd itself. what: that needs it, in words."""
+    remedy = f'pip install "tripletd[{extra}]"'
+    return UserError(f"{what}, which is not installed: {error}", remedy, EX_UNAVAILABLE)
+
+
 def as_user_error(error: Exception) -> UserError | None:
     """The readable form of an error of the islands, the memory or the file system; None for a bug.
 

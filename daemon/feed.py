@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -53,10 +54,12 @@ def stderr_console() -> Console:
 
 
 class FeedReport:
-    """Follows a run decision by decision; `progress` is a line rewritten in place on a terminal."""
+    """Follows a run decision by decision; a line is rewritten in place on a terminal. mapped: the rows come
+    through a mapping."""
 
-    def __init__(self, console: Console, explain: bool) -> None:
+    def __init__(self, console: Console, explain: bool, mapped: bool = False) -> None:
         self._console, self._explain = console, explain
+        self._remedy = partial(remedy, mapped=mapped)
         self._shown: Counter[str] = Counter()
         self._items = 0
         self._as_of_1970 = 0
@@ -87,8 +90,8 @@ class FeedReport:
         self._shown[reason] += 1
         if self._shown[reason] <= EXPLAINED_PER_REASON:
             self._say(f"{place}: {decision.fate}, {reason}: {decision.detail}")
-            if self._shown[reason] == 1 and remedy(reason):
-                self._say(f"    {remedy(reason)}")
+            if self._shown[reason] == 1 and self._remedy(reason):
+                self._say(f"    {self._remedy(reason)}")
         elif self._shown[reason] == EXPLAINED_PER_REASON + 1:
             self._say(f"    ... more with {reason} are counted below, not shown")
 
@@ -144,11 +147,11 @@ class FeedReport:
         for name, count in rows:
             table.add_row(f"fed to {name}", f"{count:,}", _share(count, account.read), "")
         for reason, count in account.dropped.most_common():
-            advice = Text(remedy(reason))
+            advice = Text(self._remedy(reason))
             table.add_row(Text(f"dropped: {reason}"), f"{count:,}", _share(count, account.read), advice)
         table.add_row("read", f"{account.read:,}", _share(account.read, account.read), "", end_section=True)
         for reason, count in account.ignored.most_common():
-            table.add_row(Text(f"ignored: {reason}"), f"{count:,}", "", Text(remedy(reason)))
+            table.add_row(Text(f"ignored: {reason}"), f"{count:,}", "", Text(self._remedy(reason)))
         if account.no_negative:
             advice = Text("no eligible object to draw; give a larger catalog")
             table.add_row("random negatives not found", f"{account.no_negative:,}", "", advice)

@@ -201,7 +201,8 @@ _MODULES = {
 
 _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = sorted(_PLACES)  # noqa: PLE0605  (the names above)
+if not TYPE_CHECKING:  # type checkers go by the imports above, also of `from learners import *`
+    __all__ = sorted(_PLACES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
@@ -213,4 +214,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return [*globals(), *_PLACES]

@@ -53,7 +53,20 @@ class OasisConfig:
 
 
 class Oasis(MatrixLearner[OasisConfig]):
-    """A learned similarity q^T W p of `dim`-dimensional vectors."""
+    """A learned similarity q^T W p of `dim`-dimensional vectors.
+
+    C, the aggressiveness, bounds tau, the share of q (c - s)^T that one triplet adds to W. A small C needs
+    more clicks and forgives wrong ones; from loss / ||V||^2 on, .5 for unit vectors at right angles, a single
+    triplet is learned as a whole.
+
+    >>> import numpy as np
+    >>> learner = Oasis(3, OasisConfig(C=0.5))
+    >>> query, clicked, skipped = np.eye(3, dtype=np.float32)
+    >>> learner.learn_one(query, clicked, skipped).tau.tolist()
+    [0.5]
+    >>> learner.similarity(query[None], np.stack([clicked, skipped])).tolist()
+    [[0.5, -0.5]]
+    """
 
     DEFAULT: ClassVar[OasisConfig] = OasisConfig()
     KNOWN: ClassVar[KnownAnswer] = KnownAnswer(

@@ -37,7 +37,7 @@ class Reason(IntEnum):
 UPDATED, PASSIVE, DEGENERATE, REJECTED = (np.uint8(outcome) for outcome in Outcome)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class StepInfo:
     """One entry per event, in order.
 
@@ -67,6 +67,10 @@ class StepInfo:
 
     def __len__(self) -> int:
         return len(self.outcome)
+
+    def __repr__(self) -> str:
+        counts = [f"{self.count(one)} {one.name.lower()}" for one in Outcome if self.count(one)]
+        return f"StepInfo({len(self)} triplet{'s' * (len(self) != 1)}: {', '.join(counts)})"
 
     def count(self, outcome: Outcome) -> int:
         """How many events ended so."""

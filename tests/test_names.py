@@ -6,7 +6,9 @@ Stand-ins in the place of an installation: folders with the files and the record
 from __future__ import annotations
 
 import base64
+import doctest
 import hashlib
+import pydoc
 import shutil
 import subprocess
 import sys
@@ -20,7 +22,8 @@ import tripletd
 from daemon.checks import run_checks
 from daemon.config import load_config
 from daemon.exits import EX_SOFTWARE
-from tripletd import PACKAGES, ForeignPackage, check_names, foreign_packages
+from tripletd import _names
+from tripletd._names import PACKAGES, ForeignPackage, check_names, foreign_packages
 
 ROOT = Path(__file__).parents[1]
 FOLLOW = "from daemon.client import follow\n"
@@ -40,7 +43,11 @@ def record(site: Path, name: str, files: list[Path]) -> None:
 
 def install_ours(site: Path) -> None:
     """tripletd as pip leaves it: the first files of its packages are enough."""
-    files = [site / "tripletd.py", site / "daemon" / "__main__.py"]
+    files = [
+        site / "tripletd" / "__init__.py",
+        site / "tripletd" / "_names.py",
+        site / "daemon" / "__main__.py",
+    ]
     files += [site / name / "__init__.py" for name in PACKAGES]
     for file in files:
         file.parent.mkdir(exist_ok=True, parents=True)
@@ -124,6 +131,28 @@ def test_it_is_the_same_follow() -> None:
     assert tripletd.follow is follow
 
 
+def test_the_library_is_under_one_name_and_loaded_when_it_is_asked_for() -> None:
+    code = (
+        "import sys, tripletd; assert not {'numba', 'learners', 'numpy'} & set(sys.modules)\n"
+        "from tripletd import *; import learners, daemon.client\n"
+        "assert all(globals()[name] is getattr(learners, name) for name in learners.__all__)\n"
+        "assert (follow, AskClient) == (daemon.client.follow, daemon.client.AskClient)\n"
+        "assert {'Oasis', 'SearchIndex', 'follow'} <= set(dir(tripletd))\n"
+        "assert not hasattr(tripletd, 'ForeignPackage')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_begins_with_lines_that_run() -> None:
+    import learners.oasis
+
+    for module in (tripletd, learners.oasis):
+        ran = doctest.testmod(module)
+        assert (ran.failed, ran.attempted >= 5) == (0, True)
+    assert pydoc.render_doc(tripletd, renderer=pydoc.plaintext).index("from tripletd import Oasis") < 400
+
+
 def test_a_folder_of_data_is_in_nobodys_way(tmp_path: Path) -> None:
     (tmp_path / "checkpoints" / "versions").mkdir(parents=True)
     (tmp_path / "program.py").write_text(FOLLOW)
@@ -140,7 +169,7 @@ def test_the_command_says_who_was_installed_over_it(tmp_path: Path) -> None:
     site = tmp_path / "site-packages"
     install_ours(site)
     install_theirs(site)
-    code, text = run("import tripletd\ntripletd.check_names()", site)
+    code, text = run("from tripletd import _names as names\nnames.check_names()", site)
     assert code == 1
     assert f"package daemon of tripletd was overwritten by python-daemon 3.1 in {site / 'daemon'}" in text
     assert "virtual environment of its own" in text
@@ -159,9 +188,12 @@ def test_what_was_installed_after_another_distribution_says_that_it_broke_it(tmp
     site = tmp_path / "site-packages"
     install_theirs(site)
     install_ours(site)  # python-daemon's `import daemon` finds ours from now on
-    asked = "import tripletd; tripletd.check_names(); print(tripletd.may_be_shared(), file=sys.stderr)"
+    asked = (
+        "from tripletd import _names as names; names.check_names()\n"
+        "print(names.may_be_shared(), file=sys.stderr)"
+    )
     assert run(asked, site) == (0, "True\n")
-    shared = "import tripletd\nfor line in tripletd.told_shared(tripletd.shared_packages()): "
+    shared = "from tripletd import _names as names\nfor line in names.told_shared(names.shared_packages()): "
     shared += "print(line, file=sys.stderr)"
     text, remedy = run(shared, site)[1].splitlines()
     assert text.startswith(
@@ -175,8 +207,8 @@ def test_alone_nothing_is_said(tmp_path: Path) -> None:
     install_ours(site)
     (site / "daemon" / "__pycache__").mkdir()
     asked = (
-        "import tripletd; tripletd.check_names()\n"
-        "print(tripletd.may_be_shared(), tripletd.shared_packages(), file=sys.stderr)"
+        "from tripletd import _names as names; names.check_names()\n"
+        "print(names.may_be_shared(), names.shared_packages(), file=sys.stderr)"
     )
     assert run(asked, site) == (0, "False {}\n")
 
@@ -186,11 +218,11 @@ def test_check_and_every_command_tell_of_a_shared_folder(
 ) -> None:
     from daemon.cli import main
 
-    monkeypatch.setattr(tripletd, "shared_packages", lambda: {"daemon": ["python-daemon 3.1"]})
+    monkeypatch.setattr(_names, "shared_packages", lambda: {"daemon": ["python-daemon 3.1"]})
     (finding,) = [one for one in run_checks(load_config(None, {}, {})) if one.key == "packages"]
     assert finding.grade == "error"
     assert "python-daemon 3.1 (package daemon)" in finding.text
-    monkeypatch.setattr(tripletd, "may_be_shared", lambda: True)
+    monkeypatch.setattr(_names, "may_be_shared", lambda: True)
     main(["--version"])
     told = capsys.readouterr()
     assert told.out.startswith("tripletd ")

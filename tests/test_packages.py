@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tripletd import PACKAGES
+from tripletd._names import PACKAGES
 
 ROOT = Path(__file__).parents[1]
 

@@ -29,7 +29,7 @@ Servers are asked over HTTP, several of them without ever going back to an older
 from typing import TYPE_CHECKING, Any
 
 from daemon.client.follow import follow
-from tripletd import check_names
+from tripletd._names import check_names
 
 if TYPE_CHECKING:
     from daemon.client.asking import AskClient, HttpAnswer, NotAnsweredError

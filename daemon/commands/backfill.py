@@ -63,7 +63,7 @@ def backfill(
     ] = False,
     json_: JsonOption = False,
 ) -> int:
-    """Learn from click logs of months, and write a version that the live learner goes on from.
+    """Learn from months of click logs at once, into a version that `learn` then continues.
 
     A run that was ended, whatever ended it, goes on with the same command.
     """

@@ -61,10 +61,15 @@ ToOption = Annotated[
 
 
 def load(
-    path: Path | None, settings: Sequence[str] | None, options: Mapping[str, Any] | None = None
+    path: Path | None,
+    settings: Sequence[str] | None,
+    options: Mapping[str, Any] | None = None,
+    *,
+    of_role: bool = False,
 ) -> Config:
     """The effective configuration of a command; `options` ("section.key" -> value, None where it was not
-    given) win over `settings`. Keys under former names are noted on stderr. UserError: it is not valid.
+    given) win over `settings`. Keys under former names are noted on stderr, and that there is no file, unless
+    it is `of_role`, which does not run without one. UserError: it is not valid.
     """
     from daemon.config import load_config, parse_setting
 
@@ -72,6 +77,9 @@ def load(
     overrides |= {key: value for key, value in (options or {}).items() if value is not None}
     config = load_config(config_file(path), overrides)
     write_notes(config.notes)
+    given = {key.partition(".")[0] for key in config.origins}
+    if not of_role and config.file is None and not given & {"space", "stream", "catalog", "checkpoints"}:
+        write_note(f"no {DEFAULT_FILE} in {Path.cwd()}: every setting has its default")
     return config
 
 
@@ -104,10 +112,12 @@ def start_role(name: str, path: Path | None, settings: Sequence[str] | None) -> 
     leave_on_signals()
     follow_lifeline()
     with loading():
-        config = load(path, settings)
+        config = load(path, settings, of_role=True)
     configure(config.log.level, config.log.format, name)
     for one in config.exposed:
         get_logger().warning(one.text, remedy=one.remedy)
+    if name != "feed":  # it can pass on what it knows no space of; other roles have nothing to do then
+        config.space_spec()
     return config
 
 

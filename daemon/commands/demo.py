@@ -28,7 +28,9 @@ def demo(
     from rich.console import Console
 
     from daemon.config import load_config
-    from daemon.demo.pack_files import load_pack
+    from daemon.demo.pack_files import load_pack, require_pack
+
+    require_pack()
     from daemon.demo.page import free_ports, stay, visitor, write_photos
     from daemon.demo.report import ALL_LEARNED, TIME_LIMIT, Reporter, print_report
     from daemon.demo.run import DemoRun, ended_by_sigterm, write_settings

@@ -171,7 +171,7 @@ def feed(
     now_ms, ubi = int(time.time() * 1000), UbiOptions(ubi_query, **clicks)
     options = ReaderOptions(now_ms, source_name, ubi, sampling, key, mapping)
     job = FeedJob(sources, format_, options, dry_run, skip)
-    fed = run_feed(effective, job, FeedReport(stderr_console(), explain))
+    fed = run_feed(effective, job, FeedReport(stderr_console(), explain, mapping is not None))
     if json_:
         head = {"complete": fed.code == 0, "dry_run": dry_run, "to": effective.stream.address}
         write_json(

@@ -52,7 +52,7 @@ def judge(
     csv: CsvOption = None,
     json_: JsonOption = False,
 ) -> int:
-    """Judge versions on the same held-out lists, and say which differ from the best; writes no verdict."""
+    """Compare versions on the same held-out lists, without promoting any: which differ from the best?"""
     from daemon.judging.run import HistoryOfLists, judge_versions
     from daemon.judging.samples import compare
     from daemon.judging.versions import COMPARED, default_measure

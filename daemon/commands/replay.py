@@ -40,7 +40,7 @@ def replay(
     set_: SetOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Recompute a version from its recorded schedule and the events in the log."""
+    """Learn a version again from the log, and compare: the same bits?"""
     from daemon.models.decide import number_of
 
     effective = load(config, set_)

@@ -134,7 +134,7 @@ def merge(
     ] = False,
     beside_learn: Annotated[bool, typer.Option("--beside-learn", hidden=True)] = False,
 ) -> int:
-    """Make one version of those of the shards, again and again."""
+    """Join what several learners (shards.count) have learned into one version, as long as they learn."""
     effective = start_role("merge", config, set_)
     with loading():
         from daemon.learn.merger import MergeOptions, run
@@ -152,7 +152,7 @@ def validate(
     ] = False,
     beside_learn: Annotated[bool, typer.Option("--beside-learn", hidden=True)] = False,
 ) -> int:
-    """Judge versions on the holdout stream: promote the best, stop when nothing improves."""
+    """Judge each new version on held-out lists: promote the best, stop when nothing improves."""
     effective = start_role("validate", config, set_)
     with loading():
         from daemon.validate.role import ValidateOptions, run
@@ -172,7 +172,7 @@ def serve(
     ] = None,
     shared: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> int:
-    """Answer queries by HTTP with what is learned, swapped in while it is learned.
+    """Answer queries over HTTP with the newest and the best version.
 
     Of several processes, SIGUSR1 starts one after another again, and questions are answered all the time.
     """
@@ -213,7 +213,10 @@ def up(
     if shards is not None:
         set_ = [*(set_ or ()), f"shards.count={shards}"]
     with loading():
-        effective = load(config, set_)  # a mistake in the file is reported once, not by every role
+        effective = load(
+            config, set_, of_role=True
+        )  # a mistake in the file is reported once, not by every role
+        effective.space_spec()
         from daemon.memory.beforehand import require_up
         from daemon.runtime.doors import open_doors
         from daemon.runtime.logs import configure, get_logger

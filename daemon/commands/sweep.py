@@ -73,7 +73,7 @@ def sweep(
     csv: CsvOption = None,
     json_: JsonOption = False,
 ) -> int:
-    """Learn history with many settings, judge them on the same held-out lists, and say which is best.
+    """Try many settings on the same click logs, and say which learns best.
 
     A run that was ended, whatever ended it, goes on with the same command; finished settings are kept.
     """

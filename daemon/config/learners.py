@@ -219,7 +219,11 @@ class LearnerConfig(Section):
     own keys.
     """
 
-    algorithm: str = Field("oasis", description="learning algorithm")
+    algorithm: str = Field(
+        "oasis",
+        description="learning algorithm; each is of a paper but oasis-softmax, which is tripletd's own: OASIS"
+        " and a softmax over clicked objects",
+    )
     dedupe_window: int = Field(
         100_000,
         ge=0,

@@ -7,9 +7,7 @@ everybody can read are reported.
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,18 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BeforeValidator, SecretStr, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
-from daemon.config.learners import (
-    LEARNERS,
-    LearnerConfig,
-    ViewKeys,
-    all_keys,
-    default_algorithm,
-    learner_keys,
-    owner,
-    owners,
-)
+from daemon.config.faults import field_of, is_secret, model_at, section_problems, syntax_error, unknown_keys
+from daemon.config.learners import all_keys, default_algorithm, learner_keys
 from daemon.config.objects import SCHEMES, remember
 from daemon.config.schema import SECTIONS, Config, ExposedFile, SpaceConfig, ValueOrigin
 from daemon.config.services import KafkaConfig
@@ -38,13 +28,17 @@ from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 ENV_PREFIX = "TRIPLETD_"
 FILE_SUFFIX = "_file"
 """A secret's variable with this ending holds the path of a file with the secret."""
+MOST_SECRET = 65_536
+"""Characters of a secret at most: a device or a log in the place of its file has no end."""
 Flat = dict[tuple[str, ...], Any]
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The file's tables. UserError naming file and line when it cannot be read."""
+    text = ""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
+        return tomllib.loads(text)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file", "give the path of a tripletd.toml with --config") from None
     except UnicodeDecodeError as error:
@@ -53,7 +47,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         remedy = "check the path and its permissions"
         raise UserError(f"{path}: cannot be read: {error.strerror}", remedy) from None
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path}: not valid TOML: {error}", "correct the line named above") from None
+        problem = syntax_error(text, str(error))
+        raise UserError(f"{path}: not valid TOML: {problem}", "correct the line named above") from None
     except (ValueError, RecursionError) as error:
         problem = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
         remedy = "deploy/tripletd.toml shows what a configuration holds"
@@ -145,7 +140,10 @@ def exposed_files(holding: Mapping[Path, Sequence[str]]) -> tuple[ExposedFile, .
 def read_secret(name: str, path: str) -> str:
     """The secret in a file named by an environment variable, without the line's end. UserError."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            text = file.read(MOST_SECRET + 1)
+        if len(text) > MOST_SECRET:
+            raise ValueError
     except (OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or "not a readable text file"
         # the path is not shown: it may be the secret itself, put where its file's path belongs
@@ -162,34 +160,6 @@ def refuse_both(name: str, environ: Mapping[str, str]) -> None:
     plain = name[: -len(FILE_SUFFIX)]
     if plain in environ:
         raise UserError(f"environment {plain} and {name} are both set", "unset one of the two")
-
-
-def model_at(path: tuple[str, ...]) -> type[Section] | None:
-    """The model of the table that holds a path's last name; None where there is no such table."""
-    if len(path) < 2:
-        return None
-    if path[:2] == ("space", "views"):
-        return ViewKeys if len(path) == 4 else None
-    if path[0] == "learner" and len(path) == 2:
-        return owner(path[1]) or LearnerConfig
-    model = SECTIONS.get(path[0])
-    for name in path[1:-1]:
-        table = model.model_fields.get(name) if model is not None else None
-        inner = table.annotation if table is not None else None
-        model = inner if isinstance(inner, type) and issubclass(inner, Section) else None
-    return model
-
-
-def field_of(path: tuple[str, ...]) -> tuple[type[Section], str] | None:
-    """The model and field name a path leads to; None when there is none."""
-    model = model_at(path)
-    return (model, path[-1]) if model is not None and path[-1] in model.model_fields else None
-
-
-def is_secret(path: tuple[str, ...]) -> bool:
-    """Whether the value at a path must never be shown."""
-    found = field_of(path)
-    return found is not None and found[0].model_fields[found[1]].annotation is SecretStr
 
 
 def coerce(path: tuple[str, ...], text: str) -> Any:
@@ -215,102 +185,6 @@ def _spelt(path: tuple[str, ...]) -> tuple[str, ...]:
     names = all_keys() if path[0] == "learner" else list(model.model_fields)
     spelling = {name.lower(): name for name in names}
     return (*path[:-1], spelling.get(path[-1], path[-1]))
-
-
-_KINDS = {
-    "int_type": "expected a whole number",
-    "float_type": "expected a number",
-    "string_type": "expected a text in quotes",
-    "model_type": "expected a table",
-    "dict_type": "expected a table",
-    "missing": "this key is required",
-    "finite_number": "expected a finite number",
-    "string_too_short": "must not be empty",
-}
-_BOUNDS = {
-    "greater_than": ("gt", "above"),
-    "greater_than_equal": ("ge", "at least"),
-    "less_than": ("lt", "below"),
-    "less_than_equal": ("le", "at most"),
-}
-
-
-def unknown_keys(tree: dict[str, Any]) -> list[tuple[tuple[str, ...], str]]:
-    """(path, sentence) for sections that do not exist."""
-    return [
-        ((name,), _unknown("section" if isinstance(value, dict) else "key", name, list(SECTIONS)))
-        for name, value in tree.items()
-        if name not in SECTIONS
-    ]
-
-
-def section_problems(section: str, error: ValidationError) -> list[tuple[tuple[str, ...], str]]:
-    """(path, sentence) for each thing pydantic found in one section."""
-    found = []
-    for item in error.errors(include_url=False):
-        path = (section, *(str(part) for part in item["loc"]))
-        found.append((path, _sentence(path, item)))
-    return found
-
-
-def _sentence(path: tuple[str, ...], item: Any) -> str:
-    kind, value = item["type"], item["input"]
-    if kind == "extra_forbidden" and path[0] == "learner":
-        return _not_of_this_learner(path[-1])
-    if kind == "extra_forbidden":
-        model = model_at(path) or SECTIONS[path[0]]
-        return _unknown("key", path[-1], list(model.model_fields))
-    allowed = _allowed(path, item)
-    if kind == "missing" or isinstance(value, dict):
-        return allowed
-    if is_secret(path):
-        return f"{allowed} (what was found is not shown)"
-    return f"found {_literal(value)}; {allowed}"
-
-
-def _allowed(path: tuple[str, ...], item: Any) -> str:
-    kind, context = item["type"], item.get("ctx", {})
-    if path == ("learner", "algorithm"):
-        return "allowed: " + ", ".join(f'"{name}"' for name in LEARNERS)
-    if kind == "literal_error":
-        return f"allowed: {context['expected'].replace(chr(39), chr(34))}"
-    if kind == "value_error":
-        return str(context["error"])
-    if kind in _BOUNDS:
-        name, word = _BOUNDS[kind]
-        return f"expected {word} {context[name]}"
-    default = _KINDS.get(kind, str(item["msg"]))
-    found = field_of(path)
-    if found is None or kind == "missing":
-        return default
-    return f"{default} ({found[0].model_fields[found[1]].description})"
-
-
-def _unknown(what: str, name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name.lower(), [k.lower() for k in known], n=1, cutoff=0.6)
-    if close:
-        nearest = next(k for k in known if k.lower() == close[0])
-        return f"unknown {what}; did you mean {nearest}?"
-    return f"unknown {what}; allowed: {', '.join(known)}"
-
-
-def _not_of_this_learner(name: str) -> str:
-    others = owners(name)
-    if not others:
-        return _unknown("key", name, all_keys())
-    named = " or ".join(f'"{other}"' for other in others)
-    return f"a key of algorithm = {named}; set learner.algorithm, or remove the key"
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f'"{_without_password(value)}"' if isinstance(value, str) else repr(value)
-
-
-def _without_password(text: str) -> str:
-    """An address without the user:password that some write into one."""
-    return re.sub(r"password=[^&#]*", "password=***", re.sub(r"//[^/]*@", "//***@", text))
 
 
 RENAMED: Mapping[tuple[str, ...], tuple[str, ...]] = {("serve", "patience"): ("serve", "request_timeout")}

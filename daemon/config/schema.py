@@ -909,9 +909,14 @@ class Config:
         """[space], its views in the file's order; UserError when there is no view."""
         from streams.event import SpaceSpec, ViewSpec
 
+        if not self.space.views and self.file is None:
+            raise UserError(
+                f"no tripletd.toml in {Path.cwd()}",
+                "name one with --config, go to its folder (cd), or have one written: tripletd init FILES",
+            )
         if not self.space.views:
             raise UserError(
-                f"{self.file or 'configuration'}: no view is configured",
+                f"{self.file}: no view is configured",
                 "add a table such as [space.views.x] with kind and dim (a plain `x` in events is view x)",
             )
         views = (ViewSpec(name, view.kind, view.dim) for name, view in self.space.views.items())

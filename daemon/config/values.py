@@ -102,6 +102,9 @@ class Section(BaseModel):
         text = value.get_secret_value() if isinstance(value, SecretStr) else value
         if isinstance(text, str) and "\0" in text:  # no path, host or name can hold one
             raise ValueError("holds a NUL character; remove it")
+        for one in value if isinstance(value, list) else (value,):
+            if isinstance(one, str) and "://" in one and holds_password(one):
+                raise ValueError("an address holds no password, secrets have keys of their own; %40 is an @")
         return value
 
 
@@ -147,6 +150,8 @@ def _training_topic(text: str) -> str:
 
 
 def _http_url(url: str) -> str:
+    if holds_password(url):
+        raise ValueError("expected a URL without user and password; secrets have keys of their own")
     parts = urlsplit(url)
     if url and (parts.scheme not in ("http", "https") or not parts.hostname):
         raise ValueError('expected a URL such as "https://HOST:PORT"')
@@ -199,12 +204,37 @@ Numbers = Annotated[list[float], BeforeValidator(_split_numbers)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
+def holds_password(address: str) -> bool:
+    """Whether an address holds a password, also one that was not escaped: what comes before the last @ is
+    looked through, as far as it may be a user's. Behind a # stands a topic or SQL, with @ of its own."""
+    place = address.partition("#")[0]
+    if "password=" in place.lower():
+        return True
+    rest = address.partition("://")[2]
+    host = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    user, at, _ = host.rpartition("@")
+    if at:
+        return bool(user.partition(":")[2])
+    _, colon, port = host.rpartition(":")
+    later = rest[len(host) :]
+    if not colon or "@" not in later or port.endswith("]"):
+        return False
+    return not port.isdigit() or "@" in later.partition("#")[0]  # what looks like a port may be its beginning
+
+
 def refuse_password(address: str, key: str) -> str:
     """The address; ValueError naming the key that takes its password, where it holds one."""
-    before = address.partition("://")[2].partition("/")[0].rpartition("@")[0]
-    if before.partition(":")[2] or "password=" in address.partition("#")[0]:
+    if holds_password(address):
         raise ValueError(f"an address holds no password; give it in {key}")
     return address
+
+
+def masked(text: str) -> str:
+    """A text as it may be shown: without what an address in it says of user and password."""
+    text = re.sub(r"(?i)password=[^&#\s]*", "password=***", text)
+    end = text.rfind("@")
+    begin = text.find("//", 0, end) + 2 if "//" in text[:end] else 0
+    return text if end < 0 or not (begin or ":" in text[:end]) else f"{text[:begin]}***{text[end:]}"
 
 
 POSTGRES = ("postgresql://", "postgres://")

@@ -1,7 +1,10 @@
-"""The photos the demo ships: their descriptors, classes and thumbnails."""
+"""The photos of the demo: their descriptors, classes and thumbnails. They come with the source, in
+deploy/demo_pack, and not with the installed package: they are ten times as large.
+"""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -10,9 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import safe_open
 
+from daemon.exits import EX_UNAVAILABLE, UserError, not_installed
 from streams.catalog import Catalog, load_catalog
 
-PACK = Path(__file__).with_name("pack")
+FOLDER = "TRIPLETD_DEMO_PACK"
+"""Environment variable: the folder of the photos, where it is not that of the source."""
+PACK = Path(os.environ.get(FOLDER) or Path(__file__).parents[2] / "deploy" / "demo_pack" / "pack").resolve()
 CATALOG = PACK / "catalog.safetensors"
 LABELS = PACK / "labels.tsv"
 THUMBNAILS = PACK / "thumbnails.safetensors"
@@ -24,6 +30,21 @@ class Pack:
 
     catalog: Catalog
     labels: npt.NDArray[np.str_]
+
+
+def require_pack() -> None:
+    """Raises UserError where the photos are not there, or nothing to draw them with."""
+    if not CATALOG.is_file():
+        raise UserError(
+            f"the photos of the demo are not in {PACK}: they come with the source, not with the package",
+            f"run it in a checkout of the source (make demo), or set {FOLDER} to its deploy/demo_pack/pack",
+            EX_UNAVAILABLE,
+        )
+    try:
+        import matplotlib  # noqa: F401
+        import PIL  # noqa: F401
+    except ImportError as error:
+        raise not_installed("the demo draws with Pillow and matplotlib, one of", "demo", error) from None
 
 
 def load_pack() -> Pack:

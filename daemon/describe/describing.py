@@ -25,7 +25,7 @@ from daemon.describe.run_folder import DescribedFiles, remove_run, run_folder, s
 from daemon.describe.sources import PhotoList, RawObject, RawSource
 from daemon.describe.texts import add_counts, chosen_words
 from daemon.describe.views import OF_PHOTOS, TERMS, TEXT, VIEWS, codebook_sizes
-from daemon.exits import EX_DATAERR, EX_UNAVAILABLE, EX_USAGE, UserError
+from daemon.exits import EX_DATAERR, EX_USAGE, UserError, not_installed
 from daemon.work_pool import Workers, done_by
 from streams.event import SpaceSpec, ViewSpec
 from streams.items import Display
@@ -105,11 +105,8 @@ def _libraries(photos: bool) -> dict[str, str]:
             import PIL
             import skimage
         except ImportError as error:
-            raise UserError(
-                f"photos are described with OpenCV and scikit-image: {error}",
-                "pip install 'tripletd[photos]'",
-                EX_UNAVAILABLE,
-            ) from None
+            what = "photos are described with OpenCV, Pillow and scikit-image, one of"
+            raise not_installed(what, "photos", error) from None
         found |= {"opencv": cv2, "pillow": PIL, "scikit-image": skimage}
     return {name: str(module.__version__) for name, module in found.items()}
 

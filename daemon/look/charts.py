@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from daemon.exits import EX_CANTCREAT, EX_USAGE, UserError
+from daemon.exits import EX_CANTCREAT, EX_USAGE, UserError, not_installed
 from daemon.look.curves import LOSS, LOSS_TITLE, REFERENCE, TITLES, Curves, CurveSeries, Point
 from daemon.text import measure
 
@@ -73,8 +73,10 @@ def save_picture(curves: Curves, path: Path, kinds: Sequence[str] = ()) -> None:
     """
     if path.suffix.lower() not in ENDINGS:
         raise UserError(f"{path}: cannot draw into this kind of file", f"use {', '.join(ENDINGS)}", EX_USAGE)
-    from matplotlib.figure import Figure
-
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise not_installed("a picture is drawn with matplotlib", "plot", error) from None
     panels = [kind for kind in curves.drawn() if not kinds or kind in kinds]
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
@@ -143,8 +145,10 @@ def terminal_chart(series: CurveSeries, width: int, height: int) -> str:
     """One measure over the events learned as `width` x `height` characters, in colour: a line with
     a dot at each version, where these are few enough, and version 0 dotted. At least one point.
     """
-    import plotext
-
+    try:
+        import plotext
+    except ImportError as error:
+        raise not_installed("a chart in a terminal is drawn with plotext", "plot", error) from None
     figure = plotext.figure
     figure.clear()
     figure.plot_size(width, height)

@@ -20,6 +20,7 @@ from daemon.config.objects import is_object_address
 from daemon.config.schema import Config
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_UNAVAILABLE, UserError
 from daemon.ratings.study import MOST_RATERS, Rating, Study, same_rater
+from daemon.schema_errors import sentence
 
 FILE = "ratings.jsonl"
 """In the folder of checkpoints, where serve.ratings.file names no other."""
@@ -222,8 +223,8 @@ def _records(path: Path, block: bytes, first: int) -> Sequence[Study | Rating]:
         try:
             found.append(_RECORD.validate_json(line))
         except ValidationError as error:
-            told = error.errors(include_url=False, include_input=False)[0]
-            message = f"{path}, line {number}: no record of ratings: {told['msg']}"
+            told = sentence(error.errors(include_url=False, include_input=False)[0])
+            message = f"{path}, line {number}: no record of ratings: {told}"
             remedy = "put the file back as it was, or move it away"
             raise UserError(message, remedy, EX_DATAERR) from None
     return found

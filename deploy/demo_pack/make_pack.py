@@ -1,6 +1,6 @@
 """Build the demo pack from a tar of labelled photos (``<split>/<class>/<id>.jpg``).
 
-    python deploy/demo_pack/make_pack.py --photos photos_320.tar --out daemon/demo/pack
+    python deploy/demo_pack/make_pack.py --photos photos_320.tar --out deploy/demo_pack/pack
 
 Needs the optional photo packages (opencv, scikit-image). The pack is made once and shipped: nothing in the
 daemon imports this script. Classes name only the judgments; no descriptor sees one. The descriptors are

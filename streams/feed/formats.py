@@ -167,6 +167,7 @@ def _remedy(fits: list[str]) -> str:
     if fits:
         return f"it looks like that of {' or '.join(fits)}: add --mapping {fits[0]}"
     return (
-        "say it in a TOML file: --mapping FILE.toml; "
-        f"--show-mapping NAME prints one to begin with ({', '.join(recipes())})"
+        "say it in a TOML file, --mapping FILE.toml: `tripletd init` writes one of your files. A row for each"
+        ' list needs five lines (docs/recipes.md, "Your own mapping"); for events --show-mapping NAME prints'
+        f" one ({', '.join(recipes())})"
     )

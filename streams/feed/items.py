@@ -201,8 +201,22 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def remedy(reason: str) -> str:
+MAPPED_REMEDIES: Mapping[str, str] = MappingProxyType(
+    {
+        UNKNOWN_OBJECT: "add it to the catalog with its vector, also where it is a query: a mapping"
+        " carries ids alone",
+        DUPLICATE: "the id was fed before: leave `id` out of the mapping, or name several columns, which are"
+        " one id together",
+        MISSING_ID: "leave `id` out of the mapping, or name a column that every row fills",
+    }
+)
+"""Where rows come through a mapping, which says what an id is and knows no features."""
+
+
+def remedy(reason: str, mapped: bool = False) -> str:
     """What to do about a reason; for one of the event format's own, what the format asks for."""
+    if mapped and reason in MAPPED_REMEDIES:
+        return MAPPED_REMEDIES[reason]
     if reason in REMEDIES:
         return REMEDIES[reason]
     refused = POISON.get(reason.removeprefix(MALFORMED))

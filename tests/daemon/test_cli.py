@@ -63,7 +63,12 @@ def tripletd(
         (("check", "--set", "learner"), EX_USAGE, "section.key=value"),
         (("check", "--config", "none.toml"), EX_CONFIG, "none.toml: no such file"),
         (("learn", "--set", "learner.C=0"), EX_CONFIG, "learner.C: found 0"),
-        (("learn", *FREE), EX_CONFIG, "no view is configured"),
+        (("learn", *FREE), EX_CONFIG, "no tripletd.toml in /"),
+        (("up",), EX_CONFIG, "no tripletd.toml in /"),
+        (("serve",), EX_CONFIG, "no tripletd.toml in /"),
+        (("models", "list"), EX_UNAVAILABLE, "no tripletd.toml in /"),
+        (("train",), EX_USAGE, "Did you mean 'learn'?"),
+        (("promote", "3"), EX_USAGE, "Did you mean 'models promote'?"),
         (("up", "--set", "log.level=loud"), EX_CONFIG, "log.level"),
         (("models", "list"), EX_UNAVAILABLE, "no such folder"),
         (("curves",), EX_UNAVAILABLE, "no such folder"),
@@ -194,7 +199,10 @@ def test_check_finds_what_a_role_would_stumble_over(tmp_path: Path) -> None:
 def test_up_ends_with_the_code_of_a_role_that_cannot_run(tmp_path: Path) -> None:
     ended = tripletd("up", *FREE, cwd=tmp_path)
     assert ended.returncode == EX_CONFIG
-    assert "no view is configured" in ended.stderr
+    assert ended.stderr.startswith(f"tripletd: no tripletd.toml in {tmp_path}\n")
+    (tmp_path / "tripletd.toml").write_text("[space.views.x]\ndim = 3\n[catalog]\npath = 'gone.jsonl'\n")
+    ended = tripletd("up", *FREE, cwd=tmp_path)
+    assert (ended.returncode, "gone.jsonl" in ended.stderr) == (EX_DATAERR, True)
     assert "giving up" in ended.stderr
     assert "Traceback" not in ended.stderr
 
@@ -347,7 +355,7 @@ def test_a_stop_while_a_role_starts_is_not_lost_inside_native_code(number: int, 
 
 def test_a_role_says_at_its_start_that_everybody_can_read_its_secrets(tmp_path: Path) -> None:
     file = tmp_path / "tripletd.toml"
-    file.write_text('[http]\ntoken = "correct-horse-battery"\n')
+    file.write_text('[space.views.x]\ndim = 3\n[http]\ntoken = "correct-horse-battery"\n')
     file.chmod(0o644)
     script = (
         "from pathlib import Path\nfrom daemon.commands.common import start_role\n"

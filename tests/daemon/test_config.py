@@ -158,10 +158,17 @@ def test_map_default_depends_on_the_kind(tmp_path: Path) -> None:
     assert (views["a"].map, views["b"].map) == ("precondition", "unit")
 
 
-def test_a_space_without_views_says_what_to_add() -> None:
+def test_a_space_without_views_says_what_to_add(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no view") as caught:
-        load_config(None, environ=NO_ENV).space_spec()
+        load_config(write(tmp_path, ""), environ=NO_ENV).space_spec()
     assert "[space.views.x]" in caught.value.remedy
+
+
+def test_where_there_is_no_file_that_is_what_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=f"no tripletd.toml in {tmp_path}") as caught:
+        load_config(None, environ=NO_ENV).space_spec()
+    assert all(one in caught.value.remedy for one in ("--config", "cd", "tripletd init"))
 
 
 @pytest.mark.parametrize(

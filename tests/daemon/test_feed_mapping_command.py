@@ -26,6 +26,22 @@ def events(tmp_path: Path) -> str:
     return str(tmp_path / "events.parquet")
 
 
+@pytest.fixture
+def lists(tmp_path: Path) -> str:
+    """Two lists of one session, and one whose query is no object; the mapping takes the session as the id."""
+    rows = [
+        {"session": "s1", "q": query, "ts": 1_790_000_000_000 + n, "shown": ["a", "b"], "clicked": ["b"]}
+        for n, query in enumerate(("q", "q", "desk lamp"))
+    ]
+    rows[2]["session"] = "s2"
+    path = str(tmp_path / "lists.parquet")
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    keys = {"id": "session", "query": "q", "time": "ts", "shown": "shown", "clicked": "clicked"}
+    lines = ['rows = "impressions"', *(f'{key} = "{column}"' for key, column in keys.items())]
+    Path(f"{path}.toml").write_text("\n".join(lines))
+    return path
+
+
 def test_a_table_is_fed_and_again(tmp_path: Path, events: str, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "clicks.log"
     words = ["feed", events, "--mapping", "ga4", "--to", f"log:{log}", "--json", "--holdout-share", "0.4"]
@@ -70,14 +86,22 @@ def test_a_dry_run_explains_every_row(events: str, capsys: pytest.CaptureFixture
         (["EVENTS", "--mapping", "none.toml"], 65, "none.toml cannot be read"),
         (["EVENTS"], 65, "event_name (string)"),
         (["EVENTS"], 65, "it looks like that of ga4: add --mapping ga4"),
+        (["LISTS"], 65, "`tripletd init` writes one of your files. A row for each list needs five lines"),
+        (["LISTS", "--mapping", "LISTS.toml", "--explain"], 0, "the id was fed before: leave `id` out of"),
+        (["LISTS", "--mapping", "LISTS.toml", "--explain"], 0, "also where it is a query: a mapping carries"),
         (["EVENTS", "--mapping", "segment"], 65, "columns: event_date"),
         (["none.parquet", "--mapping", "ga4"], 65, "none.parquet does not exist"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_remedy(
-    events: str, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+    events: str, lists: str, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = [events if word == "EVENTS" else word for word in words]
+    names = {"EVENTS": events, "LISTS": lists, "LISTS.toml": f"{lists}.toml"}
+    given = [names.get(word, word) for word in words]
+    if "LISTS.toml" in words:
+        catalog = Path(lists).with_name("items.jsonl")
+        catalog.write_text("".join(json.dumps({"id": one, "x": [1.0, 2.0]}) + "\n" for one in "abq"))
+        given += ["--catalog", str(catalog), "--set", "space.views.x.dim=2"]
     assert main(["feed", *given, "--to", "log:unused", "--dry-run"]) == code
     assert said in capsys.readouterr().err
 

@@ -14,7 +14,16 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from daemon.config.learners import LEARNERS, KernelKeys, KernelMapConfig, LearnerConfig, ViewKeys
+from daemon.config.learners import (
+    DEFAULT,
+    EMBEDDING_COLUMNS,
+    LEARNERS,
+    OF_EMBEDDINGS,
+    KernelKeys,
+    KernelMapConfig,
+    LearnerConfig,
+    ViewKeys,
+)
 from daemon.config.schema import SECTIONS, CatalogColumns, FollowConfig, RatingsConfig, WritesConfig
 from daemon.config.services import KafkaConfig, RegistryConfig
 from daemon.config.values import AsDuration, AsSize, duration_text, size_text
@@ -143,6 +152,12 @@ def _bounds(field: FieldInfo) -> Iterator[tuple[str, float]]:
 def _default(name: str, field: FieldInfo) -> str:
     if field.is_required():
         return "required"
+    if name == "algorithm":
+        least, most = EMBEDDING_COLUMNS[0], EMBEDDING_COLUMNS[-1]
+        space = (
+            f"where the space is one view of {least} to {most:,} columns ranked by its cosine, without [keys]"
+        )
+        return f'`"{OF_EMBEDDINGS}"` {space}; else `"{DEFAULT}"`'
     value = field.get_default(call_default_factory=True)
     if AsDuration in field.metadata:
         value = duration_text(value)

@@ -43,7 +43,7 @@ NOT_SWAPPED = -1
 TIMEOUT, DIED = "timeout", "the process of the tests died"
 UNSAID = (TIMEOUT, DIED)
 """Ends without the name of a test; Python that was to be compiled may be too slow."""
-COPIED = ("daemon", "streams", "learners", "checkpoints", "tripletd.py", "tests", "deploy", "docs",
+COPIED = ("daemon", "streams", "learners", "checkpoints", "tripletd", "tests", "deploy", "docs",
           "pyproject.toml", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "Makefile")  # fmt: skip
 LIBRARIES = (
     *("numpy", "scipy.sparse", "scipy.sparse.linalg", "sklearn.preprocessing", "pytest", "hypothesis"),

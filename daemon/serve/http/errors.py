@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_UNAVAILABLE, as_user_error
 from daemon.models.decide import MoveRefused as NotMoved
+from daemon.schema_errors import sentence
 from daemon.serve.query import QueryError
 
 JSON = "application/json"
@@ -111,8 +112,8 @@ def from_validation(error: ValidationError) -> Problem:
     ):  # an object of many unknown fields: listing them would take seconds
         message = f"{error.error_count()} things are wrong"
         return Problem(422, "bad_value", message, "body", "see /v1/openapi.json for what is expected")
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    kind, message = first["type"], first["msg"].removeprefix("Value error, ")
+    first = error.errors(include_url=False, include_input=False)[0]
+    kind, message = first["type"], sentence(first)
     if kind == "json_invalid":
         return Problem(400, "bad_json", message, "body", _REMEDIES["bad_json"])
     code = _SHAPES.get(kind, "bad_value")

@@ -146,6 +146,8 @@ def read_mapping(text: str, name: str) -> ClickLogMapping:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise FeedError(f"{name} is no TOML: {error}", "correct the file there") from None
+    except (ValueError, RecursionError):
+        raise FeedError(f"{name}: a number is too long, or it is nested too deeply", _REMEDY) from None
     try:
         return _mapping(table, name)
     except ValueError as error:

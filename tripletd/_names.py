@@ -1,5 +1,4 @@
-"""tripletd by a name that nobody else has: the command, `from tripletd import follow`, and whether the
-packages that Python finds are those of tripletd.
+"""Whether the packages that Python finds are those of tripletd.
 
 Others use the names `daemon`, `streams`, `learners` and `checkpoints` too: a distribution (python-daemon), or
 a folder beside a program. Python imports what comes first, and nothing refuses to install two distributions
@@ -9,23 +8,15 @@ can be imported.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from daemon.client import follow
-
-__all__ = ["ForeignPackage", "check_names", "follow"]
 
 PACKAGES = ("daemon", "streams", "learners", "checkpoints")
-HOME = Path(__file__).resolve().parent
+HOME = Path(__file__).resolve().parents[1]
 """The folder that holds the four packages."""
 _OWN_PLACE = "give tripletd a virtual environment of its own (python3 -m venv, or pipx install)"
-_BUG = 70  # of sysexits, as in `daemon.exits`, which may be out of reach here
 
 
 class ForeignPackage(ImportError):
@@ -154,33 +145,3 @@ def _remedy(name: str, place: str, home: Path) -> str:
         return f"{who} installed it: {_OWN_PLACE}"
     beside = "it lies next to the program, or on PYTHONPATH"
     return f"rename {folder}, or keep it off Python's search path ({beside})"
-
-
-def start() -> None:
-    """The console command: the one that `daemon` has, or why it cannot be found."""
-    try:
-        from daemon.__main__ import start as start_command
-    except Exception:
-        try:
-            check_names()
-        except ForeignPackage as foreign:
-            for line in foreign.message.splitlines():
-                sys.stderr.write(f"tripletd: {line}\n")
-            sys.stderr.write(f"  {foreign.remedy}\n")
-            sys.exit(_BUG)
-        raise
-    start_command()
-
-
-def __getattr__(name: str) -> Any:
-    """`follow` of `daemon.client`. ForeignPackage where a package of another project is in its place."""
-    if name == "follow":
-        check_names()
-        from daemon.client import follow
-
-        return follow
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-if __name__ == "__main__":
-    start()

@@ -1,0 +1,90 @@
+"""`tripletd init`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from daemon.commands.common import DEFAULT_FILE, flag, say, write_note
+from daemon.exits import EX_CANTCREAT, EX_OK, EX_USAGE, UserError
+
+_MOST = 20
+"""Files of a folder that are looked at where none is named."""
+
+
+def init(
+    *,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE...]",
+            help="Objects with vectors, click logs, labels; without any, the files of this folder.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FOLDER", help="Where tripletd.toml is written.")
+    ] = Path(),
+    force: Annotated[bool, flag("--force", "Replace a tripletd.toml that is there.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Print what would be written; write nothing.")] = False,
+) -> int:
+    """Look at your files, and write a configuration for them.
+
+    Parquet, Arrow, CSV, JSON lines, .npy, .npz and .safetensors are looked at by their first rows. Where a
+    click log needs a mapping, that is written, too. What could not be told is a comment in the file.
+    """
+    from daemon.setup.guess import guess
+    from daemon.setup.seen import look_at
+    from daemon.setup.written import mapping_text, next_commands, settings_text
+
+    named = files or _files_here()
+    seen = [look_at(one) for one in dict.fromkeys(named)]
+    made, home = guess(seen), out.resolve()
+    texts = {out / DEFAULT_FILE: settings_text(made, seen, home)}
+    mapping = ""
+    if made.mapping is not None:
+        log = next(one for one in made.logs if not one.format and not one.mappings)
+        mapping = str(out / f"{Path(log.path).name.partition('.')[0]}.mapping.toml")
+        texts[Path(mapping)] = mapping_text(made.mapping, log)
+    if dry_run:
+        for path, text in texts.items():
+            sys.stdout.write(f"# {path}\n{text}\n")
+    else:
+        _write(texts, force)
+    for note in made.notes:
+        write_note(note)
+    if made.mapping is not None and made.mapping.unknown:
+        write_note(f"{mapping}: say which column is {' and which is '.join(made.mapping.unknown)}")
+    for path in () if dry_run else texts:
+        say(f"wrote {path}")
+    moved = [] if home == Path.cwd() else [f"cd {out}"]
+    say("next:")
+    for command in (*moved, *next_commands(made, Path(mapping).name, home)):
+        say(f"  {command}")
+    return EX_OK
+
+
+def _files_here() -> list[str]:
+    """The files of this folder that objects or clicks may be in. Raises UserError where there is none."""
+    from daemon.setup.seen import ARRAYS, LABELS, LINES
+    from streams.tables import SUFFIXES
+
+    endings = (*SUFFIXES, *ARRAYS, *LINES, *LABELS)
+    found = sorted(
+        one.name for one in Path().iterdir() if one.is_file() and one.name.lower().endswith(endings)
+    )
+    if not found:
+        remedy = "name them: tripletd init OBJECTS CLICKS; or see an example with `tripletd demo`"
+        raise UserError(f"no file with objects or clicks in {Path.cwd()}", remedy, EX_USAGE)
+    return found[:_MOST]
+
+
+def _write(texts: dict[Path, str], force: bool) -> None:
+    there = [str(one) for one in texts if one.exists()]
+    if there and not force:
+        raise UserError(f"{' and '.join(there)}: there already", "look at it, or use --force", EX_CANTCREAT)
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")

@@ -1,0 +1,1 @@
+"""A first configuration, made from the files that somebody has."""

@@ -1,0 +1,99 @@
+"""The files of a first configuration as texts: `tripletd.toml`, and a mapping where a click log needs one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from daemon.setup.guess import MappingGuess, SetupGuess
+from daemon.setup.seen import FileSeen
+
+_COMMENTS = {
+    "query": "an object of the catalog: its id",
+    "time": "when the list was shown",
+    "shown": "best place first",
+    "clicked": "ids of shown objects",
+    "clicked_positions": "places in that list, from 0",
+    "id": "which list a row belongs to",
+}
+
+
+def settings_text(made: SetupGuess, files: Sequence[FileSeen], home: Path) -> str:
+    """tripletd.toml with comments that say what was seen. Paths are relative to `home` where they can be."""
+    lines = ["# Written by `tripletd init` from the first rows of:"]
+    lines += [f"#   {_folded(one.described())}" for one in files]
+    lines += [f"# NOTE: {note}" for note in made.notes]
+    lines.append("# Every key with its default: docs/configuration.md. `tripletd check` prints what counts.")
+    for name, kind, dim in made.views:
+        lines += ["", f"[space.views.{_key(name)}]", f"dim = {dim}"]
+        if kind == "sparse":
+            lines += [
+                'kind = "sparse"',
+                "# the largest index of the first rows and 1: raise dim if there are more",
+            ]
+    if not made.views:
+        lines += ["", "# [space.views.x]       # no file with vectors was given", "# dim = 384"]
+    if made.catalog is not None:
+        lines += ["", "[catalog]", f"path = {_text(_place(made.catalog.path, home))}"]
+    if made.columns:
+        lines += ["", "[catalog.columns]"]
+        for key, value in made.columns.items():
+            if isinstance(value, Mapping):
+                lines += [f"{key}.{_key(name)} = {_text(one)}" for name, one in value.items()]
+            else:
+                lines.append(f"{key} = {_text(value)}")
+    if made.judgments:
+        kind, _, path = made.judgments.partition(":")
+        lines += ["", "[validate]", f"judgments = {_text(f'{kind}:{_place(path, home)}')}"]
+    if made.display:
+        lines += ["", "[serve]", f"display = {_text(_place(made.display, home))}"]
+    return "\n".join(lines) + "\n"
+
+
+def mapping_text(mapping: MappingGuess, seen: FileSeen) -> str:
+    """A mapping as TOML; what could not be told is a comment with the columns there are."""
+    lines = [f"# What the columns of {seen.path} mean, guessed by `tripletd init` from its first rows.", "#"]
+    lines += [f"# {_folded(', '.join(one.described() for one in seen.columns.values()))}", ""]
+    keys = dict(mapping.keys)
+    click = keys.pop("click", None)
+    for key, value in keys.items():
+        comment = f"        # {_COMMENTS[key]}" if key in _COMMENTS else ""
+        lines.append(f"{key} = {_text(value)}{comment}")
+    lines += [f'# {key} = "COLUMN"        # could not be told: name it' for key in mapping.unknown]
+    if keys["rows"] == "impressions":
+        lines.append("# no id: it is made of the whole row, so that feeding a file twice changes nothing")
+    if click is not None:
+        lines += ["", "[click]", f"where.{_key(click[0])} = {_text(click[1])}"]
+    return "\n".join(lines) + "\n"
+
+
+def next_commands(made: SetupGuess, mapping: str, home: Path) -> list[str]:
+    """What to type next."""
+    logs = " ".join(_place(one.path, home) for one in made.logs) or "CLICKS"
+    said = f" --mapping {made.ready or mapping}" if made.ready or mapping else ""
+    return ["tripletd check", f"tripletd feed {logs}{said} --explain", "tripletd up"]
+
+
+def _place(path: str, home: Path) -> str:
+    """Relative to the configuration's folder where it lies below it, else absolute."""
+    whole = Path(os.path.abspath(path))
+    return str(whole.relative_to(home)) if whole.is_relative_to(home) else str(whole)
+
+
+def _text(value: Any) -> str:
+    """As TOML: texts, lists of texts and numbers are written as in JSON."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
+
+
+def _folded(text: str) -> str:
+    """For a comment: one line without control characters, at most 300 long."""
+    plain = "".join(one if one.isprintable() else "?" for one in text)
+    return plain if len(plain) <= 300 else plain[:297] + "..."

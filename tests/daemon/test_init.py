@@ -1,0 +1,219 @@
+"""`tripletd init`: from somebody's files to a configuration that `check` and `feed` take."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from daemon.cli import main
+from daemon.config import load_config
+from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_OK, EX_USAGE
+from streams.feed.mapping.mapping import read_mapping
+
+DIM, PRODUCTS, LISTS = 384, 120, 60
+NOW = 1_790_000_000_000
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def products(dim: int = DIM) -> Rows:
+    rng = np.random.default_rng(1)
+    return [
+        {"sku": f"p{n}", "name": f"lamp {n}", "category": "lamps", "embedding": rng.normal(size=dim).tolist()}
+        for n in range(PRODUCTS)
+    ]
+
+
+def lists() -> Rows:
+    """A row per shown list, as a search keeps it: the query is a product, too."""
+    rng = np.random.default_rng(2)
+    rows = []
+    for n in range(LISTS):
+        query, *shown = (f"p{one}" for one in rng.choice(PRODUCTS, 11, replace=False))
+        clicked = sorted(rng.choice(10, 2, replace=False).tolist())
+        rows.append(
+            {
+                "session_id": f"s{n // 3}",
+                "query": query,
+                "results": shown,
+                "clicks": [shown[one] for one in clicked],
+                "positions": clicked,
+                "ts": NOW + n * 1000,
+            }
+        )
+    return rows
+
+
+def objects() -> Rows:
+    """A row per shown object."""
+    return [
+        {
+            "search_id": f"q{n}",
+            "query": row["query"],
+            "product": one,
+            "position": place,
+            "clicked": int(one in row["clicks"]),
+            "time": "2026-09-21T10:00:00",
+        }
+        for n, row in enumerate(lists())
+        for place, one in enumerate(row["results"])
+    ]
+
+
+def parquet(path: str, rows: Rows) -> str:
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+def jsonl(path: str, rows: Iterable[dict[str, Any]]) -> str:
+    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def csv_file(path: str, rows: Rows) -> str:
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(
+            {key: "|".join(map(str, one)) if isinstance(one, list) else one for key, one in row.items()}
+            for row in rows
+        )
+    return path
+
+
+def commands(said: str) -> list[list[str]]:
+    """Those that are to be typed next."""
+    return [line.split()[1:] for line in said.splitlines() if line.startswith("  tripletd ")]
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda: (parquet("shop.parquet", products()), parquet("clicks.parquet", lists())), "impressions"),
+        (lambda: (jsonl("shop.jsonl", products()), jsonl("clicks.jsonl", lists())), "impressions"),
+        (lambda: (parquet("shop.parquet", products()), csv_file("clicks.csv", lists())), "impressions"),
+        (lambda: (parquet("shop.parquet", products()), parquet("clicks.parquet", objects())), "shown"),
+        (lambda: (jsonl("shop.jsonl", products()), csv_file("clicks.csv", objects())), "shown"),
+    ],
+    ids=["parquet lists", "lines", "csv lists", "parquet rows", "csv rows"],
+)
+def test_own_files_are_checked_and_fed_by_the_commands_that_it_prints(
+    make: Callable[[], tuple[str, str]], kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    catalog, _ = make()
+    assert main(["init"]) == EX_OK
+    told = capsys.readouterr()
+    assert told.err == ""
+    config = load_config(Path("tripletd.toml"), environ={})
+    assert (config.catalog.path, config.space.views["x"].dim) == (str(Path(catalog).resolve()), DIM)
+    columns = config.catalog.columns
+    assert (columns.id, columns.x, columns.title, columns.tags) == ("sku", "embedding", "name", ["category"])
+    mapping = read_mapping(Path("clicks.mapping.toml").read_text(), "it")
+    assert mapping.rows == kind
+    assert mapping.query.text == "query"
+    assert not (kind == "impressions" and mapping.id)  # one of three lists of a session would be left
+    check, feed, up = commands(told.out)
+    assert up == ["up"]
+    assert main(check) == EX_OK, capsys.readouterr().out
+    capsys.readouterr()
+    assert main([*feed, "--dry-run", "--json"]) == EX_OK
+    fed = json.loads(capsys.readouterr().out)
+    assert fed["read"] == fed["training"] + fed["holdout"] == LISTS, fed
+
+
+def test_the_files_of_the_quickstart_need_no_mapping(capsys: pytest.CaptureFixture[str]) -> None:
+    things = [{"id": f"t{n}", "x": [float(n), 1.5, 2.0]} for n in range(30)]
+    jsonl("items.jsonl", things)
+    jsonl("display.jsonl", [{"id": f"t{n}", "title": f"thing {n}"} for n in range(30)])
+    jsonl("clicks.jsonl", [{"id": "v1", "ts": NOW, "q": "t1", "shown": ["t2", "t3"], "clicked": [1]}])
+    Path("labels.tsv").write_text("".join(f"t{n}\tround\n" for n in range(30)))
+    assert main(["init"]) == EX_OK
+    config = load_config(Path("tripletd.toml"), environ={})
+    assert [Path(one).name for one in (config.catalog.path, config.serve.display)] == [
+        "items.jsonl",
+        "display.jsonl",
+    ]
+    assert config.validate.judgments == f"labels:{Path('labels.tsv').resolve()}"
+    assert not config.catalog.columns.id
+    check, feed, _ = commands(capsys.readouterr().out)
+    assert "--mapping" not in feed
+    assert main(check) == EX_OK
+    assert main([*feed, "--dry-run"]) == EX_OK
+
+
+def test_arrays_and_a_log_that_a_ready_mapping_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    np.save("vectors.npy", np.eye(8, 5, dtype=np.float32))
+    Path("vectors.ids.txt").write_text("".join(f"p{n}\n" for n in range(8)))
+    jsonl(
+        "raw.jsonl",
+        [
+            {"event": "impression", "impression": "i", "ts": NOW, "query": "p1", "shown": ["p2", "p3"]},
+            {"event": "click", "impression": "i", "ts": NOW + 1, "object": "p3"},
+        ],
+    )
+    assert main(["init", "vectors.npy", "raw.jsonl"]) == EX_OK
+    check, feed, _ = commands(capsys.readouterr().out)
+    assert feed[feed.index("--mapping") + 1] == "http"
+    assert main(check) == EX_OK
+    assert main([*feed, "--dry-run"]) == EX_OK
+
+
+def test_what_cannot_be_told_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"a": row["session_id"], "results": row["results"], "clicks": row["clicks"]} for row in lists()]
+    assert main(["init", parquet("shop.parquet", products()), parquet("clicks.parquet", rows)]) == EX_OK
+    assert "say which column is time and which is query" in capsys.readouterr().err
+    text = Path("clicks.mapping.toml").read_text()
+    assert '# time = "COLUMN"        # could not be told' in text
+    assert "a (text)" in text
+
+
+def test_a_query_that_is_no_object_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [row | {"query": f"desk lamp {n}"} for n, row in enumerate(lists())]
+    assert main(["init", parquet("shop.parquet", products()), jsonl("clicks.jsonl", rows)]) == EX_OK
+    assert "queries such as 'desk lamp 0'" in capsys.readouterr().err
+    assert "a query is an object and needs a vector" in Path("tripletd.toml").read_text()
+
+
+def test_nothing_is_overwritten_unless_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    files = [parquet("shop.parquet", products(8)), jsonl("clicks.jsonl", lists())]
+    assert main(["init", *files, "--dry-run"]) == EX_OK
+    assert "[space.views.x]\ndim = 8\n" in capsys.readouterr().out
+    assert not Path("tripletd.toml").exists()
+    Path("clicks.mapping.toml").write_text("mine")
+    assert main(["init", *files]) == EX_CANTCREAT
+    assert "clicks.mapping.toml: there already" in capsys.readouterr().err
+    assert not Path("tripletd.toml").exists()
+    assert main(["init", *files, "--force"]) == EX_OK
+    assert Path("clicks.mapping.toml").read_text() != "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ([], EX_USAGE, "no file with objects or clicks in"),
+        (["gone.parquet"], EX_DATAERR, "gone.parquet: no such file"),
+        (["empty.jsonl"], EX_DATAERR, "empty.jsonl is empty"),
+        (["bad.parquet"], EX_DATAERR, "bad.parquet cannot be read"),
+        (["bad.npy"], EX_DATAERR, "bad.npy: not an array"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_told(
+    arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if arguments:
+        for name in ("empty.jsonl", "bad.parquet", "bad.npy"):
+            Path(name).write_text("" if name == "empty.jsonl" else "no")
+    assert main(["init", *arguments]) == code
+    assert said in capsys.readouterr().err

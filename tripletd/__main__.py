@@ -1,0 +1,5 @@
+"""`python -m tripletd`."""
+
+from tripletd import start
+
+start()
