@@ -173,8 +173,9 @@ def test_the_validator_reads_them_and_a_name_goes_back(
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[Shop, Roles]]:
-    shop, roles = Shop(tmp_path, '[serve]\naliases = ["latest", "stable"]\n'), Roles(tmp_path)
-    shop.file.write_text(shop.file.read_text().replace('[serve]\nlook_every = "50ms"\n', "", 1))
+    shop, roles = Shop(tmp_path, ""), Roles(tmp_path)
+    text = shop.file.read_text().replace('["stable", "latest"]', '["latest", "stable"]')
+    shop.file.write_text(text.replace('look_every = "50ms"\n', ""))
     yield shop, roles
     roles.end()
 

@@ -137,7 +137,7 @@ def test_a_study_goes_on_by_the_settings_it_was_begun_with_alone(tmp_path: Path)
     begun = Study("first", asked, made().systems, made().queries, 1)
     RatingsFile(tmp_path / "ratings.jsonl", 1 << 20).begin(begun)
     rating_sources(settings(tmp_path, queries=5), live, live)
-    for other in ({"queries": 6}, {"queries": 5, "seed": 1}, {"queries": 5, "systems": ["latest", "0"]}):
+    for other in ({"queries": 6}, {"queries": 5, "seed": 1}, {"queries": 5, "systems": ["stable", "1"]}):
         with pytest.raises(UserError, match="'first' was begun with other settings") as problem:
             rating_sources(settings(tmp_path, **other), live, live)
         assert problem.value.code == EX_CONFIG
