@@ -143,31 +143,43 @@ class IndexUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer to one query. result: at most k hits, descending by score, or why there are none: one bad
+    question never spoils the others of its batch. exact: whether every object was looked at; False where an
+    approximate search took part, which finds most of the k best. The score of a hit is the same either way.
+    recall: where a graph found the hits, the share of the exact ones that is estimated to be among them. by:
+    which model answered, None where the query names no key. index: how a store took part, None where it did
+    not.
+    """
+
+    result: Sequence[ScoredId] | QueryError
+    exact: bool = True
+    recall: float | None = None
+    by: KeyChoice | None = None
+    index: IndexUse | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Answers:
     """Answers to several queries by one consistent model, in their order.
 
-    results[i]: at most k hits, descending by score, or the `QueryError` of query i alone: one bad question
-    never spoils the others of its batch. formed: records since version 0 at which the form of the scores was
-    computed: those of the model where versions are served whole. Where steps are followed it may lie before
-    `model.total`, also when the model has just come to be called a version. Then, with b for `formed` and t
-    for `model.total`, a score is that of the form of W_b carried over to W_t (`learners.forms.carried` says
-    how), divided by the object's norm under the form of W_b: with b, t and the step log it can be computed
-    again. (When the learner has just restarted from an older version, b is a state of the line it has left
-    until the next form is made; it may then exceed t.) exact[i]: whether every object was looked at; False
-    where an approximate search took part, which finds most of the k best. The score of a hit is the same
-    either way. recall[i]: where a graph found answer i, the share of
-    the exact hits that are estimated to be among its hits; None where none did; () for none of them. by[i]:
-    which model answered query i, None where it names no key. index[i]: how a store took part in answer i,
-    None where it did not; () where none is configured.
+    formed: records since version 0 at which the form of the scores was computed: those of the model where
+    versions are served whole. Where steps are followed it may lie before `model.total`, also when the model
+    has just come to be called a version. Then, with b for `formed` and t for `model.total`, a score is that
+    of the form of W_b carried over to W_t (`learners.forms.carried` says how), divided by the object's norm
+    under the form of W_b: with b, t and the step log it can be computed again. (When the learner has just
+    restarted from an older version, b is a state of the line it has left until the next form is made; it may
+    then exceed t.)
     """
 
     model: AnsweringModel
-    results: Sequence[Sequence[ScoredId] | QueryError]
     formed: int
-    exact: Sequence[bool]
-    by: Sequence[KeyChoice | None]
-    index: Sequence[IndexUse | None] = ()
-    recall: Sequence[float | None] = ()
+    each: Sequence[Answered]
+
+    @property
+    def results(self) -> list[Sequence[ScoredId] | QueryError]:
+        """The hits of each query, or why it has none."""
+        return [one.result for one in self.each]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,11 +34,10 @@ from daemon.serve.interleave import (
     with_explored,
 )
 from daemon.serve.query import (
+    Answered,
     AnsweringModel,
     Answers,
     ExplainedId,
-    IndexUse,
-    KeyChoice,
     Query,
     QueryError,
     ScoredId,
@@ -172,7 +171,7 @@ class ChanceLists:
         details["impression"] = _signed(lists, query, made)
         details["models"] = [{name: origin[name] for name in _MODEL} for _, origin in asked]
         answers, origin = asked[0]
-        return ChanceList(origin, answers, all(one.exact[0] for one, _ in asked), details)
+        return ChanceList(origin, answers, all(one.each[0].exact for one, _ in asked), details)
 
     async def _explored(self, lists: ListMaker, made: MadeList, query: Query) -> MadeList:
         """The list with a random object in a random place; as it is where no other object may be answered."""
@@ -284,7 +283,7 @@ class SimilarEndpoints:
             await self._pins.reach(pin, [alias])
             answers, origin = await self._ask(alias, queries)
             require_reached(pin, [origin])
-            found = [_entry(answers, place) for place in range(len(answers.results))]
+            found = [_entry(one, place) for place, one in enumerate(answers.each)]
             return _json({**origin, "answers": found})
 
     async def _answer(self, wanted: SimilarRequest, pin: Pin | None) -> Response:
@@ -304,8 +303,7 @@ class SimilarEndpoints:
             details = await self._log(
                 query, [hit.id for hit in result], self._id_of(query, result, alias, answers)
             )
-        found = _answered(result, answers.exact[0], _recalls(answers)[0], answers.by[0], _uses(answers)[0])
-        return _json({**origin, **found, **details})
+        return _json({**origin, **_hits_of(result), **_about(answers.each[0]), **details})
 
     def _id_of(self, query: Query, hits: Sequence[ScoredId], alias: str, answers: Answers) -> str | None:
         """The id of a list of one model; None for a list of nothing."""
@@ -326,8 +324,7 @@ class SimilarEndpoints:
         await self._pins.reach(pin, names)
         made = await self._chance.make(names, query, explore)
         require_reached(pin, made.details["models"])
-        of_index = _of_index(_uses(made.answers)[0])
-        details = {"exact": made.exact, **_of_key(made.answers.by[0]), **of_index, **made.details}
+        details = _about(replace(made.answers.each[0], exact=made.exact, recall=None)) | made.details
         if wanted.log:
             ids = [hit["id"] for hit in details["results"]]
             details |= await self._log(query, ids, details["impression"])
@@ -368,47 +365,25 @@ class SimilarEndpoints:
         return answers, origin_of(model, answers.formed, alias, start)
 
 
-def _entry(answers: Answers, place: int) -> dict[str, Any]:
+def _entry(answered: Answered, place: int) -> dict[str, Any]:
     """One answer of a batch, or why there is none."""
-    result = answers.results[place]
-    if isinstance(result, QueryError):
-        return {"error": from_refusal(result, f"queries[{place}].").body()}
-    of_graph = _recalls(answers)[place]
-    return _answered(result, answers.exact[place], of_graph, answers.by[place], _uses(answers)[place])
+    if isinstance(answered.result, QueryError):
+        return {"error": from_refusal(answered.result, f"queries[{place}].").body()}
+    return _hits_of(answered.result) | _about(answered)
 
 
-def _answered(
-    hits: Sequence[ScoredId],
-    exact: bool,
-    recall: float | None,
-    by: KeyChoice | None,
-    use: IndexUse | None,
-) -> dict[str, Any]:
-    found: list[dict[str, Any]] = [{"id": hit.id, "score": hit.score} for hit in hits]
-    if hits and isinstance(hits[0], ExplainedId):
-        found = [hit_details | why_of(hit) for hit_details, hit in zip(found, hits, strict=True)]
-    of_graph = {} if recall is None else {"recall": round(recall, 3)}
-    return {"results": found, "exact": exact, **of_graph, **_of_key(by), **_of_index(use)}
+def _hits_of(hits: Sequence[ScoredId]) -> dict[str, Any]:
+    return {"results": [{"id": hit.id, "score": hit.score, **why_of(hit)} for hit in hits]}
 
 
-def _recalls(answers: Answers) -> Sequence[float | None]:
-    """What a graph is estimated to have found of each answer."""
-    return answers.recall or [None] * len(answers.results)
-
-
-def _uses(answers: Answers) -> Sequence[IndexUse | None]:
-    """How a store took part in each answer."""
-    return answers.index or [None] * len(answers.results)
-
-
-def _of_index(use: IndexUse | None) -> dict[str, Any]:
-    return {} if use is None else {"index": asdict(use)}
-
-
-def _of_key(by: KeyChoice | None) -> dict[str, Any]:
-    if by is None:
-        return {}
-    return {"key": {"name": by.key, "model": by.model, "why": by.why, "formed": by.formed}}
+def _about(answered: Answered) -> dict[str, Any]:
+    """What an answer says besides its hits."""
+    told: dict[str, Any] = {"exact": answered.exact}
+    if answered.recall is not None:
+        told["recall"] = round(answered.recall, 3)
+    if (by := answered.by) is not None:
+        told["key"] = {"name": by.key, "model": by.model, "why": by.why, "formed": by.formed}
+    return told if answered.index is None else told | {"index": asdict(answered.index)}
 
 
 def _json(content: dict[str, Any]) -> Response:

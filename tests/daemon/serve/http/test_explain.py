@@ -30,7 +30,8 @@ class Explaining(ToySearcher):
             ]
             for query, result in zip(queries, answers.results, strict=True)
         ]
-        return replace(answers, results=told)
+        each = [replace(one, result=result) for one, result in zip(answers.each, told, strict=True)]
+        return replace(answers, each=each)
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ from daemon.serve.http.upstream import UpstreamSettings
 from daemon.serve.interleave import ListMaker
 from daemon.serve.query import (
     OWN,
+    Answered,
     AnsweringModel,
     Answers,
     KeyChoice,
@@ -80,9 +81,15 @@ class ToySearcher:
         self.passes.append(list(queries))
         if (error := self.fails(queries)) is not None:
             raise error
-        exact = [query.k % 2 == 0 for query in queries]
-        by = [None if query.key is None else KeyChoice(query.key, OWN, None, 1230) for query in queries]
-        return Answers(self.model, [self._one(query) for query in queries], self.formed, exact, by)
+        each = [
+            Answered(
+                self._one(query),
+                exact=query.k % 2 == 0,
+                by=None if query.key is None else KeyChoice(query.key, OWN, None, 1230),
+            )
+            for query in queries
+        ]
+        return Answers(self.model, self.formed, each)
 
     def vectors(self, alias: str, queries: Sequence[Query], wanted: str) -> VectorAnswers:
         """The given numbers, doubled for a folded query."""
