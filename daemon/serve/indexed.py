@@ -25,6 +25,7 @@ from daemon.index import StoreAway, StoreError, StoreMalformed, VectorIndex
 from daemon.index.protocol import AskedVector, IndexHit
 from daemon.index.verdicts import ModeChoice
 from daemon.runtime.watchdog import BackgroundThread
+from daemon.serve.metrics import IndexMetrics
 from daemon.serve.query import IndexFound, IndexUse, Query, QueryError, ScoredId, VectorAnswers
 
 log = structlog.get_logger("tripletd.index")
@@ -53,16 +54,6 @@ class AskedCatalog(Protocol):
         ...
 
 
-class ObservingIndex(Protocol):
-    """Counts questions to the store."""
-
-    def answered(self, mode: str, seconds: float) -> None:
-        """It answered."""
-
-    def failed(self, kind: str) -> None:
-        """It did not: `away`, `refused` or `malformed`."""
-
-
 class IndexSearch:
     """Asks the store. Any thread; every call is bounded by the store's own limits.
 
@@ -75,7 +66,7 @@ class IndexSearch:
         config: IndexConfig,
         maker: AskedCatalog,
         mode_of: ModeOf,
-        observe: ObservingIndex | None = None,
+        observe: IndexMetrics | None = None,
     ) -> None:
         self._index, self._config, self._maker = index, config, maker
         self._mode_of, self._observe = mode_of, observe

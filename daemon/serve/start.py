@@ -178,7 +178,6 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
     parts = Parts(
         searcher=live,
         vectors=live,
-        scorer=live,
         answered=watcher.answered,
         store=StoreActions(versions, ledger, config.checkpoints.keep, live.statuses),
         aliases=config.serve.aliases,

@@ -296,15 +296,20 @@ _TIME = "Unix milliseconds; the server's clock if left out, which no visitor can
 _TOKEN = "the token for writing, where no header can be set"  # noqa: S105 - it says what the field is for
 
 
-def _several(raw: Any, name: str) -> Any:
-    """One, or a list of them, in the place of the object that holds them all; it keeps its token."""
-    if isinstance(raw, list):
-        return {name: raw}
-    if isinstance(raw, dict) and name not in raw:
-        one = dict(raw)
-        token = {"token": one.pop("token")} if "token" in one else {}
-        return {name: [one], **token}
-    return raw
+class _Several(Request):
+    """Base of bodies that may be one of what they hold or a list of them; its token stands beside."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_or_several(cls, raw: Any) -> Any:
+        name = next(iter(cls.model_fields))
+        if isinstance(raw, list):
+            return {name: raw}
+        if isinstance(raw, dict) and name not in raw:
+            one = dict(raw)
+            token = {"token": one.pop("token")} if "token" in one else {}
+            return {name: [one], **token}
+        return raw
 
 
 class ShownList(Request):
@@ -332,16 +337,11 @@ class ShownList(Request):
         return self
 
 
-class ImpressionsRequest(Request):
+class ImpressionsRequest(_Several):
     """Body of POST /v1/impressions: one, a list, one per line (NDJSON), or a list under `impressions`."""
 
     impressions: list[ShownList] = Field(min_length=1, max_length=MAX_LIST, fail_fast=True)
     token: str | None = Field(None, max_length=200, description=_TOKEN)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_or_several(cls, raw: Any) -> Any:
-        return _several(raw, "impressions")
 
 
 class ClickedObject(Request):
@@ -357,16 +357,11 @@ class ClickedObject(Request):
     )
 
 
-class ClicksRequest(Request):
+class ClicksRequest(_Several):
     """Body of POST /v1/clicks: one, a list, one per line (NDJSON), or a list under `clicks`."""
 
     clicks: list[ClickedObject] = Field(min_length=1, max_length=MAX_LIST, fail_fast=True)
     token: str | None = Field(None, max_length=200, description=_TOKEN)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_or_several(cls, raw: Any) -> Any:
-        return _several(raw, "clicks")
 
 
 class Accepted(Answer):

@@ -21,8 +21,17 @@ from daemon.serve.http.guard import check_key, grant_of
 from daemon.serve.http.indexed import Asking
 from daemon.serve.http.limits import HttpLimits, RequestBodies
 from daemon.serve.http.offload import BoundedThreads
+from daemon.serve.http.parts import Parts
 from daemon.serve.http.pins import Pin, PinWaiter, asked_pin, require_reached
-from daemon.serve.http.schemas import EXPLAINED, BatchRequest, Filter, Question, SimilarRequest, SparseNumbers
+from daemon.serve.http.schemas import (
+    EXPLAINED,
+    BatchRequest,
+    Filter,
+    GivenObject,
+    Question,
+    SimilarRequest,
+    SparseNumbers,
+)
 from daemon.serve.http.writes import ImpressionLog
 from daemon.serve.interleave import (
     EITHER,
@@ -51,17 +60,20 @@ def to_query(question: Question, limits: HttpLimits, prefix: str = "") -> Query:
     if question.k > limits.k_max:
         raise _too_many(f"{prefix}k", question.k, limits.k_max, "results", "serve.k_max")
     wanted = question.filter or _NO_FILTER
-    views = question.views
-    return Query(
-        id=question.id,
-        x=as_given(question.x),
-        views=None if views is None else {name: as_given(vector) for name, vector in views.items()},
+    return replace(
+        object_query(question),
         k=question.k,
         include=None if wanted.include is None else frozenset(wanted.include),
         exclude=frozenset(wanted.exclude),
         tags=frozenset(wanted.tags),
         key=question.key,
     )
+
+
+def object_query(given: GivenObject) -> Query:
+    """A query about an object, whatever is asked of it."""
+    views = None if given.views is None else {name: _numbers(one) for name, one in given.views.items()}
+    return Query(id=given.id, x=_numbers(given.x), views=views)
 
 
 def to_queries(questions: Sequence[Question], limits: HttpLimits) -> list[Query]:
@@ -82,11 +94,8 @@ def require_few(field: str, found: int, limits: HttpLimits) -> None:
         raise _too_many(field, found, limits.batch_max, "of them", "serve.batch_max")
 
 
-def as_given(vector: list[float] | SparseNumbers | None) -> list[float] | Mapping[str, Any] | None:
-    """A checked vector as `Query` has it."""
-    if isinstance(vector, SparseNumbers):
-        return {"indices": vector.indices, "values": vector.values}
-    return vector
+def _numbers(vector: list[float] | SparseNumbers | None) -> list[float] | Mapping[str, Any] | None:
+    return vector.model_dump() if isinstance(vector, SparseNumbers) else vector
 
 
 def origin_of(model: AnsweringModel, formed: int, alias: str, started: float) -> dict[str, Any]:
@@ -237,28 +246,15 @@ def _signed(lists: ListMaker, query: Query, made: MadeList) -> str | None:
 class SimilarEndpoints:
     """Queries in, nearest objects out; the first of `aliases` answers where none is named.
 
-    search: answers them. answered: called with the alias and the model of every answer; it must be quick.
-    lists: makes lists by chance and signs them, None where that is off. kept: keeps what was shown, where a
-    question asks for it.
+    search: answers them. kept: keeps what was shown, where a question asks for it.
     """
 
-    def __init__(
-        self,
-        search: Asking,
-        answered: Callable[[str, AnsweringModel], None],
-        aliases: Sequence[str],
-        bodies: RequestBodies,
-        limits: HttpLimits,
-        *,
-        lists: ListMaker | None = None,
-        pins: PinWaiter | None = None,
-        kept: ImpressionLog,
-    ) -> None:
-        self._lists, self._kept = lists, kept
-        self._pins = pins or PinWaiter()
-        self._search, self._answered, self._aliases = search, answered, aliases
-        self._bodies, self._limits = bodies, limits
-        self._chance = ChanceLists(lists, self._ask, limits)
+    def __init__(self, parts: Parts, search: Asking, bodies: RequestBodies, kept: ImpressionLog) -> None:
+        self._search, self._bodies, self._kept = search, bodies, kept
+        self._answered, self._aliases = parts.answered, parts.aliases
+        self._limits, self._lists = parts.limits, parts.lists
+        self._pins = PinWaiter(parts.current, parts.behind_s)
+        self._chance = ChanceLists(parts.lists, self._ask, parts.limits)
 
     async def single(self, request: Request) -> Response:
         """GET /v1/similar?id=&k=&key=&alias=&interleave=&explore= and POST /v1/similar"""
@@ -332,12 +328,10 @@ class SimilarEndpoints:
 
     def _query(self, wanted: SimilarRequest) -> Query:
         query = to_query(wanted, self._limits)
-        if not wanted.explain:
-            return query
-        if query.k > EXPLAINED:
+        if wanted.explain and query.k > EXPLAINED:
             message = f"k: {query.k} hits are not explained, at most {EXPLAINED} are"
             raise Problem(422, "too_many", message, "k", "ask for fewer, or without explain")
-        return replace(query, explain=True)
+        return replace(query, explain=wanted.explain)
 
     def _models(self, wanted: SimilarRequest) -> list[str]:
         """The one or two names that make the list."""

@@ -270,7 +270,6 @@ def running(
     parts = Parts(
         searching or toy,
         toy,
-        toy,
         watched.answered,
         store or toy_store,  # type: ignore[arg-type]
         ("stable", "latest"),
