@@ -156,7 +156,6 @@ class PgVectorIndex:
         return [hit_of(self.name, row[0], -float(row[1])) for row in rows]
 
     def _settings(self, shape: Shape, k: int, exact: bool) -> dict[str, str]:
-        """Of the transaction of one question."""
         settings = {
             "statement_timeout": str(max(1, round(self._config.timeout * 1e3))),
             # A plan for any number of rows is one for a tenth of the table: no index.

@@ -26,7 +26,7 @@ from daemon.index.protocol import AskedVector, IndexHit
 from daemon.index.verdicts import ModeChoice
 from daemon.runtime.watchdog import BackgroundThread
 from daemon.serve.metrics import IndexMetrics
-from daemon.serve.query import IndexFound, IndexUse, Query, QueryError, ScoredId, VectorAnswers
+from daemon.serve.query import IndexFound, OfIndex, Query, QueryError, ScoredId, VectorAnswers
 
 log = structlog.get_logger("tripletd.index")
 
@@ -76,7 +76,7 @@ class IndexSearch:
         """What the store finds for a query without ids to include. Raises QueryError."""
         choice, asked = self._asked(alias, query)
         if choice.mode == "catalog":
-            use = IndexUse(self._index.name, choice.mode, 0, choice.why)
+            use = OfIndex(self._index.name, choice.mode, 0, choice.why)
             return IndexFound(asked.model, asked.formed, use)
         vector = asked.results[0]
         if isinstance(vector, QueryError):
@@ -96,7 +96,7 @@ class IndexSearch:
             return IndexFound(asked.model, asked.formed, use)
         if self._observe is not None:
             self._observe.answered(choice.mode, time.perf_counter() - began)
-        use = IndexUse(self._index.name, choice.mode, seen, choice.why)
+        use = OfIndex(self._index.name, choice.mode, seen, choice.why)
         if choice.mode == "rescored":
             return IndexFound(asked.model, asked.formed, use, ids=frozenset(one.id for one in kept))
         return IndexFound(
@@ -119,7 +119,6 @@ class IndexSearch:
             wanted = min(WIDER * wanted, MOST_ASKED)
 
     def _asked(self, alias: str, query: Query) -> tuple[ModeChoice, VectorAnswers]:
-        """The mode, and the vector to ask with."""
         mode, named = self._config.mode, "index.mode names it"
         if mode == "embedded":
             made = self._maker.vectors(alias, [query], "embedded")
@@ -155,7 +154,7 @@ class IndexSearch:
             return ModeChoice("catalog", why), made
         return choice, made
 
-    def _without(self, error: StoreError) -> IndexUse:
+    def _without(self, error: StoreError) -> OfIndex:
         """What is used in the place of a store that does not answer. Raises QueryError where nothing is."""
         kind = _KINDS.get(type(error), "refused")
         if self._observe is not None:
@@ -165,7 +164,7 @@ class IndexSearch:
             self._said_at = now
             log.warning("the store does not answer", index=self._index.name, why=str(error))
         if kind == "away" and self._config.fallback == "catalog":
-            return IndexUse(self._index.name, "catalog", 0, error.message)
+            return OfIndex(self._index.name, "catalog", 0, error.message)
         status = 503 if kind == "away" else 502
         raise QueryError(f"index_{kind}", error.message, "", error.remedy, status) from error
 

@@ -34,12 +34,12 @@ from daemon.serve.items.snapshot import IndexSnapshot, resolve
 from daemon.serve.query import (
     AnsweringModel,
     Answers,
+    FoldedView,
     Numbers,
     Query,
     QueryError,
     ScoreAnswers,
     VectorAnswers,
-    ViewPlace,
 )
 from daemon.serve.retrieve import (
     GraphKeeper,
@@ -481,7 +481,7 @@ def _sound_rows(vectors: Sequence[Float32s], views: Sequence[GivenView]) -> Floa
 
 
 def _vector_answers(made: MadeVectors, results: Sequence[Numbers | QueryError]) -> VectorAnswers:
-    views = [ViewPlace(one.name, one.start, one.dim, one.unit) for one in made.views]
+    views = [FoldedView(one.name, one.start, one.dim, one.unit) for one in made.views]
     about = made.similarity, made.symmetric, made.rows.dim
     return VectorAnswers(made.model, made.formed, results, *about, views)
 

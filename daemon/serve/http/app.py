@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from threading import Event
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel
@@ -25,7 +26,6 @@ from daemon.serve.http.guard import (
     AllowedHosts,
     AllowedOrigins,
     CrossOrigin,
-    Draining,
     RequestGuard,
     TokenGuard,
 )
@@ -133,7 +133,7 @@ def create_app(parts: Parts) -> Starlette:
     every = [*routes(_handlers(parts, batcher, RequestBodies(limits, metrics), texts)), *parts.page]
     paths = [route.path for route in every if isinstance(route, Route) and "{" not in route.path]
     tokens, hosts = TokenGuard(parts.gate), AllowedHosts(parts.hosts)
-    draining = Draining()
+    draining = Event()
     guard = Middleware(
         RequestGuard, metrics=metrics, hosts=hosts, tokens=tokens, routes=paths, draining=draining
     )
@@ -152,10 +152,9 @@ def create_app(parts: Parts) -> Starlette:
 def _handlers(
     parts: Parts, batcher: Batcher, bodies: RequestBodies, embedder: TextEmbedder | None
 ) -> Mapping[str, Handler]:
-    """By path, what answers its operations."""
-    asking: Asking = batcher
+    asking: Asking = batcher.ask
     if parts.index is not None:
-        asking = IndexedAnswers(batcher, parts.index, parts.index_threads, parts.limits)
+        asking = IndexedAnswers(asking, parts.index, parts.index_threads, parts.limits).ask
     tokens, origins = TokenGuard(parts.gate), AllowedOrigins(parts.writes.origins if parts.writes else ())
     similar = SimilarEndpoints(parts, asking, bodies, ImpressionLog(parts.writes, tokens, origins))
     written = WriteEndpoints(parts.writes, tokens, bodies, parts.limits.answer_s)

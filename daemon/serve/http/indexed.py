@@ -7,30 +7,19 @@ So a store that is slow keeps nobody waiting but those who ask it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TypeAlias
 
 from daemon.serve.http.errors import Problem
 from daemon.serve.http.limits import HttpLimits
 from daemon.serve.http.offload import BoundedThreads
 from daemon.serve.query import Answered, Answers, IndexFound, Query, QueryError
 
-
-class Asking(Protocol):
-    """Answers questions; of the event loop."""
-
-    async def ask(self, alias: str, queries: Sequence[Query]) -> Answers:
-        """All answers from one model. Raises QueryError and Problem."""
-        ...
-
-
-class FindingInIndex(Protocol):
-    """Asks the store. Any thread; it waits for it."""
-
-    def find(self, alias: str, query: Query) -> IndexFound:
-        """What the store finds. Raises QueryError."""
-        ...
+Asking: TypeAlias = Callable[[str, Sequence[Query]], Awaitable[Answers]]
+"""Answers questions to an alias, all from one model; of the event loop. Raises QueryError and Problem."""
+FindingInIndex: TypeAlias = Callable[[str, Query], IndexFound]
+"""What a store finds for a question to an alias. Any thread; it waits for the store. Raises QueryError."""
 
 
 class IndexedAnswers:
@@ -52,7 +41,7 @@ class IndexedAnswers:
             elif isinstance(one, IndexFound):  # tags were the store's affair
                 again.append(query if one.ids is None else replace(query, include=one.ids, tags=frozenset()))
         if again:
-            searched = await self._search.ask(alias, again)
+            searched = await self._search(alias, again)
             return replace(searched, each=_joined(found, searched.each))
         if not of_store:
             raise next(one for one in found if isinstance(one, QueryError))
@@ -63,7 +52,7 @@ class IndexedAnswers:
         if query.include is not None:
             return None
         try:
-            return await self._threads.run(lambda: self._index.find(alias, query))
+            return await self._threads.run(lambda: self._index(alias, query))
         except QueryError as refused:
             return refused
         except Problem as busy:  # one question of a batch gets an error of its own

@@ -33,24 +33,8 @@ from daemon.serve.http.schemas import (
     SparseNumbers,
 )
 from daemon.serve.http.writes import ImpressionLog
-from daemon.serve.interleave import (
-    EITHER,
-    ListMaker,
-    MadeList,
-    Place,
-    same_model,
-    team_draft,
-    with_explored,
-)
-from daemon.serve.query import (
-    Answered,
-    AnsweringModel,
-    Answers,
-    ExplainedId,
-    Query,
-    QueryError,
-    ScoredId,
-)
+from daemon.serve.interleave import EITHER, ListMaker, MadeList, Place, same_model, team_draft, with_explored
+from daemon.serve.query import Answered, AnsweringModel, Answers, ExplainedId, Query, QueryError, ScoredId
 
 _NO_FILTER = Filter()
 
@@ -219,14 +203,11 @@ def why_of(hit: ScoredId) -> Details:
     """The reasons of an explained hit, as `schemas.Why`; nothing for another one."""
     if not isinstance(hit, ExplainedId):
         return {}
-    views, rest = None, None
-    if hit.shares is not None:
-        views = [{"views": list(one.views), "contribution": one.contribution} for one in hit.shares]
-        rest = hit.score - sum(one.contribution for one in hit.shares)
+    shares = hit.shares
     return {
         "why": {
-            "views": views,
-            "rest": rest,
+            "views": None if shares is None else [asdict(one) for one in shares],
+            "rest": None if shares is None else hit.score - sum(one.contribution for one in shares),
             "version_0": {"score": hit.zero_score, "rank": hit.zero_rank},
             "clicks": None if hit.clicks is None else asdict(hit.clicks),
         }
@@ -309,7 +290,6 @@ class SimilarEndpoints:
         return _signed(self._lists, query, MadeList([(alias, answers.model)], places))
 
     async def _log(self, query: Query, shown: Sequence[str], impression: str | None) -> Details:
-        """Keep the list under its id, and say so."""
         assert query.id is not None
         kept = impression is not None and await self._kept.keep(impression, query.id, shown, query.key)
         return {"impression": impression, "logged": kept}
@@ -334,7 +314,6 @@ class SimilarEndpoints:
         return replace(query, explain=wanted.explain)
 
     def _models(self, wanted: SimilarRequest) -> list[str]:
-        """The one or two names that make the list."""
         if wanted.interleave is None:
             return [known_alias(wanted.alias, self._aliases)]
         if wanted.alias is not None:
@@ -350,7 +329,7 @@ class SimilarEndpoints:
         """The answers, and the values of `schemas.Origin` that every answer has."""
         start = time.perf_counter()
         try:
-            answers = await self._search.ask(alias, queries)
+            answers = await self._search(alias, queries)
         except QueryError as refused:
             raise from_refusal(refused) from None
         model = answers.model
@@ -360,7 +339,6 @@ class SimilarEndpoints:
 
 
 def _entry(answered: Answered, place: int) -> dict[str, Any]:
-    """One answer of a batch, or why there is none."""
     if isinstance(answered.result, QueryError):
         return {"error": from_refusal(answered.result, f"queries[{place}].").body()}
     return _hits_of(answered.result) | _about(answered)
@@ -371,13 +349,11 @@ def _hits_of(hits: Sequence[ScoredId]) -> dict[str, Any]:
 
 
 def _about(answered: Answered) -> dict[str, Any]:
-    """What an answer says besides its hits."""
     told: dict[str, Any] = {"exact": answered.exact}
     if answered.recall is not None:
         told["recall"] = round(answered.recall, 3)
-    if (by := answered.by) is not None:
-        told["key"] = {"name": by.key, "model": by.model, "why": by.why, "formed": by.formed}
-    return told if answered.index is None else told | {"index": asdict(answered.index)}
+    more = {"key": answered.by, "index": answered.index}
+    return told | {name: one for name, one in more.items() if one is not None}
 
 
 def _json(content: dict[str, Any]) -> Response:

@@ -243,7 +243,6 @@ def allowed_rows(snapshot: IndexSnapshot, tags: frozenset[str], masked: frozense
 
 
 def _hits(snapshot: IndexSnapshot, query: Query, best: Sequence[ScoredPlace]) -> list[ScoredId]:
-    """The first k that may be answered."""
     best = [place for place in best[: _room(query, 0)] if place[2] >= 0]
     names = snapshot.ids_at([part for _, part, _ in best], [row for _, _, row in best])
     allowed = [

@@ -22,7 +22,7 @@ from daemon.replica.keys import HOLD_S, HeldModel, KeyModels
 from daemon.replica.replica import Replica
 from daemon.replica.view import NotServing, View
 from daemon.serve.items.snapshot import IndexSnapshot
-from daemon.serve.query import OWN, VERSION_0, Answered, Answers, KeyChoice, Query, QueryError
+from daemon.serve.query import OWN, VERSION_0, Answered, Answers, ByKey, Query, QueryError
 from daemon.serve.retrieve.explaining import Explainer, Searched
 from daemon.serve.retrieve.finding import Finder, Rescoring, lowered
 from daemon.serve.retrieve.norms import GraphSearch, Preparer
@@ -80,7 +80,7 @@ class KeySearch:
         self._serials: frozenset[int] = frozenset()
         self._lock = threading.Lock()
 
-    def choose(self, view: View, key: str, snapshot: IndexSnapshot) -> tuple[View | None, KeyChoice]:
+    def choose(self, view: View, key: str, snapshot: IndexSnapshot) -> tuple[View | None, ByKey]:
         """The key's own model, its norms of this snapshot in `prepared`, and what is said of that; None where
         version 0 answers. Raises QueryError where there is one model for all.
         """
@@ -89,9 +89,9 @@ class KeySearch:
             raise QueryError("no_keys", "one model answers everybody here", "key", remedy)
         found = self._models.choose(view, key)
         if isinstance(found, str):
-            chosen, by = None, KeyChoice(key, VERSION_0, found, None)
+            chosen, by = None, ByKey(key, VERSION_0, found, None)
         else:
-            chosen, by = self._ready(view, found.model, snapshot), KeyChoice(key, OWN, None, found.formed)
+            chosen, by = self._ready(view, found.model, snapshot), ByKey(key, OWN, None, found.formed)
         if self._observe is not None:
             self._observe.answered(by.model)
         return chosen, by
@@ -283,7 +283,6 @@ class Searcher:
         key: str | None,
         between: Callable[[], None],
     ) -> list[Answered]:
-        """What is found for queries of one key."""
         by = None
         if key is not None:
             between()
@@ -311,8 +310,6 @@ class Searcher:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Queries, and the vector of each, or why it has none."""
-
     queries: Sequence[Query]
     vectors: Sequence[Block | QueryError]
 

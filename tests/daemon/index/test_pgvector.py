@@ -57,7 +57,7 @@ def opened(postgres: Postgres) -> Iterator[Opening]:
             vector=vector,
             tags=tags,
             width=200,
-            timeout=timeout_s,
+            timeout=f"{round(timeout_s * 1e3)}ms",  # type: ignore[arg-type]
             connections=2,
         )
         indexes.append(PgVectorIndex(config))

@@ -51,14 +51,9 @@ def in_postgres(held: Floats) -> Iterator[FindCandidates]:
         server = started(Path(folder) / "data")
         try:
             server.table("held", held, index="vector_ip_ops")
-            config = IndexConfig(
-                store="pgvector",
-                address=server.uri,
-                collection="held",
-                width=2 * CANDIDATES,
-                timeout=60.0,
-                connections=1,
-            )
+            given = {"store": "pgvector", "address": server.uri, "collection": "held"}
+            bounds = {"width": 2 * CANDIDATES, "timeout": "60s", "connections": 1}
+            config = IndexConfig.model_validate(given | bounds)
             index = PgVectorIndex(config)
 
             def find(folded: Floats) -> Ints:

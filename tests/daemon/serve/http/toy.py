@@ -28,13 +28,13 @@ from daemon.serve.query import (
     Answered,
     AnsweringModel,
     Answers,
-    KeyChoice,
+    ByKey,
+    FoldedView,
     Query,
     QueryError,
     ScoreAnswers,
     ScoredId,
     VectorAnswers,
-    ViewPlace,
 )
 from daemon.telemetry.metrics import add_build_info
 from daemon.telemetry.server import Health
@@ -85,7 +85,7 @@ class ToySearcher:
             Answered(
                 self._one(query),
                 exact=query.k % 2 == 0,
-                by=None if query.key is None else KeyChoice(query.key, OWN, None, 1230),
+                by=None if query.key is None else ByKey(query.key, OWN, None, 1230),
             )
             for query in queries
         ]
@@ -108,7 +108,7 @@ class ToySearcher:
             else:
                 given = query.x if query.x is not None else self.items[0].tolist()
                 results.append([2 * one if wanted == "folded" else one for one in given])
-        views = [ViewPlace("x", 0, DIM, True)] if wanted == "folded" else []
+        views = [FoldedView("x", 0, DIM, True)] if wanted == "folded" else []
         return VectorAnswers(self.model, self.formed, results, "inner_product", True, DIM, views)
 
     def fold_few(self, alias: str, vectors: Sequence[Any]) -> None:
