@@ -26,6 +26,7 @@ Servers are asked over HTTP, several of them without ever going back to an older
     for id, score in servers.similar("lamp-7", k=10).results: ...
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from daemon.client.follow import follow
@@ -53,30 +54,20 @@ __all__ = [
     "follow",
 ]
 
+_ASKING, _MODEL, _WRITING = "daemon.client.asking", "daemon.client.model", "daemon.client.writing"
+_HOMES = {
+    **dict.fromkeys(("AskClient", "HttpAnswer", "NotAnsweredError"), _ASKING),
+    **dict.fromkeys(("Items", "Model", "Similar", "Vectors"), _MODEL),
+    **dict.fromkeys(("NotKeptError", "WriteClient"), _WRITING),
+    "NotServing": "daemon.replica.view",
+    "NoVectorsError": "daemon.replica.vectors",
+}
 
 check_names()  # a folder of one of these names next to the program would be found first
 
 
 def __getattr__(name: str) -> Any:
     """The other names, imported when they are first used: to import `follow` loads next to nothing."""
-    if name == "NotServing":
-        from daemon.replica.view import NotServing
-
-        return NotServing
-    if name == "NoVectorsError":
-        from daemon.replica.vectors import NoVectorsError
-
-        return NoVectorsError
-    if name in ("AskClient", "HttpAnswer", "NotAnsweredError"):
-        from daemon.client import asking
-
-        return getattr(asking, name)
-    if name in ("NotKeptError", "WriteClient"):
-        from daemon.client import writing
-
-        return getattr(writing, name)
-    if name in __all__:
-        from daemon.client import model
-
-        return getattr(model, name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

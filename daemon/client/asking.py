@@ -71,12 +71,7 @@ class AskClient:
         self._lock = threading.Lock()
 
     def similar(
-        self,
-        query: str | Sequence[float],
-        k: int = 10,
-        *,
-        alias: str | None = None,
-        key: str | None = None,
+        self, query: str | Sequence[float], k: int = 10, *, alias: str | None = None, key: str | None = None
     ) -> HttpAnswer:
         """The objects nearest to one, by its id or its vector. Raises NotAnsweredError."""
         asked: dict[str, Any] = {"id": query} if isinstance(query, str) else {"x": [*map(float, query)]}
@@ -105,20 +100,17 @@ class AskClient:
             self._next += 1
             status, said = _sent(client, body, headers)
             if status == HTTPStatus.OK:
-                return self._taken(server, alias, said)
+                line, records = said["line"] or "", int(said["records"])
+                if self._monotonic:
+                    self._pins[alias] = line, records
+                hits = tuple((str(one["id"]), float(one["score"])) for one in said["results"])
+                return HttpAnswer(hits, said["version"], line, records, server, said)
             tried += 1
             error = NotAnsweredError(status, str(said.get("code", "")), str(said.get("message", "")))
             if status not in (0, HTTPStatus.SERVICE_UNAVAILABLE) or time.monotonic() >= deadline:
                 raise error
             if tried % len(self._servers) == 0:
                 time.sleep(LONGEST_REST_S)
-
-    def _taken(self, server: str, alias: str | None, body: dict[str, Any]) -> HttpAnswer:
-        line, records = body["line"] or "", int(body["records"])
-        if self._monotonic:
-            self._pins[alias] = line, records
-        hits = tuple((str(one["id"]), float(one["score"])) for one in body["results"])
-        return HttpAnswer(hits, body["version"], line, records, server, body)
 
 
 def _sent(client: BlockingClient, body: bytes, headers: Mapping[str, str]) -> tuple[int, dict[str, Any]]:

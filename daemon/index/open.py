@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 from daemon.config.services import IndexConfig
-from daemon.index.pgvector import PgTable, PgVectorIndex
+from daemon.index.pgvector import PgVectorIndex
 from daemon.index.protocol import VectorIndex
 from daemon.index.rest import ElasticIndex, QdrantIndex
 from streams.foreign_http import BlockingClient, ForeignServer
@@ -20,17 +20,7 @@ def open_index(config: IndexConfig, client: BlockingClient | None = None) -> Vec
     if not config.store:
         return None
     if config.store == "pgvector":
-        place = PgTable(
-            config.address,
-            config.secret.get_secret_value(),
-            config.collection,
-            config.id or "id",
-            config.vector or "embedding",
-            config.tags,
-        )
-        return PgVectorIndex(
-            place, width=config.width, timeout_s=config.timeout, connections=config.connections
-        )
+        return PgVectorIndex(config)
     asked = ForeignServer(
         config.address, headers_of(config), config.timeout, config.connections, ANSWER_BYTES, tries=2
     )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from daemon.config.services import IndexConfig
 from daemon.exits import EX_UNAVAILABLE, UserError
 from daemon.index.protocol import AskedVector, IndexHit, StoreAway, StoreRefused, StoreSpace, hit_of
 
@@ -48,18 +49,6 @@ _VERSION = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
 
 
 @dataclass(frozen=True, slots=True)
-class PgTable:
-    """Where the vectors are. table: also `schema.table`. tags: a column of `text[]`, "" without one."""
-
-    address: str
-    password: str
-    table: str
-    id: str
-    vector: str
-    tags: str
-
-
-@dataclass(frozen=True, slots=True)
 class Shape:
     """What was found of a table. kind: the type of its vectors. operator: of its index, or the inner product
     where it has none. iterative: whether scans can continue.
@@ -72,15 +61,16 @@ class Shape:
 
 
 class PgVectorIndex:
-    """Asks one table, over at most `connections`. width: how far an approximate search looks at least.
-    timeout_s: for a connection, and for an answer.
+    """Asks one table. `index.width` is `hnsw.ef_search`, how far an approximate search looks at least.
 
     Raises UserError where psycopg is not installed. The database need not be there yet.
     """
 
-    def __init__(self, place: PgTable, *, width: int, timeout_s: float, connections: int) -> None:
+    def __init__(self, config: IndexConfig) -> None:
         pool, self._sql = load_psycopg()
-        self._place, self._width, self._timeout_s = place, width, timeout_s
+        self._config, timeout_s, password = config, config.timeout, config.secret.get_secret_value()
+        self._id, self._vector = config.id or "id", config.vector or "embedding"
+        self.name = f"pgvector {config.collection}"
         self._shape: Shape | None = None
         label = f"index-{uuid4().hex[:8]}"
         self._pool_warnings = _LastWarning(label)
@@ -91,24 +81,19 @@ class PgVectorIndex:
             "tcp_user_timeout": round(timeout_s * 1e3),
             "application_name": "tripletd",
         }
-        if place.password:
-            given["password"] = place.password
+        if password:
+            given["password"] = password
         self._pool: ConnectionPool[Connection[Any]] = pool(
-            place.address,
+            config.address,
             kwargs=given,
             min_size=1,
-            max_size=max(1, connections),
+            max_size=config.connections,
             timeout=timeout_s,
             reconnect_timeout=timeout_s,  # then the next question tries, not a clock of growing rests
             name=label,
             open=False,
         )
         self._open = threading.Lock()
-
-    @property
-    def name(self) -> str:
-        """The store and what is asked of it, for people."""
-        return f"pgvector {self._place.table}"
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -129,9 +114,11 @@ class PgVectorIndex:
         import psycopg
         from psycopg_pool import PoolClosed, PoolTimeout
 
-        if tags and not self._place.tags:
+        if tags and not self._config.tags:
             raise StoreRefused(f"{self.name}: no column of tags is named", "name it in index.tags")
-        self._opened()
+        with self._open:
+            if self._pool.closed:
+                self._pool.open()
         for left in reversed(range(TRIES)):
             try:
                 with self._pool.connection() as connection:
@@ -155,11 +142,6 @@ class PgVectorIndex:
                 raise StoreRefused(message, remedy, _first_line(error)) from error
         raise AssertionError("the last try returns or raises")
 
-    def _opened(self) -> None:
-        with self._open:
-            if self._pool.closed:
-                self._pool.open()
-
     def _asked(
         self, connection: Connection[Any], vector: AskedVector, k: int, tags: Sequence[str], *, exact: bool
     ) -> list[IndexHit]:
@@ -174,15 +156,14 @@ class PgVectorIndex:
         return [hit_of(self.name, row[0], -float(row[1])) for row in rows]
 
     def _settings(self, shape: Shape, k: int, exact: bool) -> dict[str, str]:
-        """Of the transaction of one question."""
         settings = {
-            "statement_timeout": str(max(1, round(self._timeout_s * 1e3))),
+            "statement_timeout": str(max(1, round(self._config.timeout * 1e3))),
             # A plan for any number of rows is one for a tenth of the table: no index.
             "plan_cache_mode": "force_custom_plan",
         }
         if exact:
             return {**settings, "enable_indexscan": "off"}
-        settings["hnsw.ef_search"] = str(min(WIDEST, max(k, self._width)))
+        settings["hnsw.ef_search"] = str(min(WIDEST, max(k, self._config.width)))
         if shape.iterative:
             settings |= {"hnsw.iterative_scan": "relaxed_order", "ivfflat.iterative_scan": "relaxed_order"}
         return settings
@@ -190,38 +171,37 @@ class PgVectorIndex:
     def _question(
         self, shape: Shape, vector: AskedVector, k: int, tags: Sequence[str]
     ) -> tuple[sql.Composed, dict[str, Any]]:
-        sql, place = self._sql, self._place
-        column = sql.Identifier(place.vector)
+        sql, config = self._sql, self._config
+        column = sql.Identifier(self._vector)
         distance = sql.SQL("{} {} %(vector)s::{}").format(
             column, sql.SQL(shape.operator), sql.SQL(shape.kind.partition("(")[0])
         )
         where = sql.SQL("{} IS NOT NULL").format(column)
         if tags:
-            where += sql.SQL(" AND {} @> %(tags)s::text[]").format(sql.Identifier(place.tags))
+            where += sql.SQL(" AND {} @> %(tags)s::text[]").format(sql.Identifier(config.tags))
         question = sql.SQL("SELECT {}::text, {} FROM {} WHERE {} ORDER BY {} LIMIT %(k)s").format(
-            sql.Identifier(place.id), distance, sql.Identifier(*place.table.split(".")), where, distance
+            sql.Identifier(self._id), distance, sql.Identifier(*config.collection.split(".")), where, distance
         )
         return question, {"vector": text_of(vector, shape.kind), "tags": list(tags), "k": k}
 
     def _look(self, connection: Connection[Any]) -> Shape:
-        """Find what the table is."""
-        place = self._place
         version = connection.execute(_VERSION).fetchone()
         if version is None:
             raise StoreRefused(f"{self.name}: the database has no pgvector", "CREATE EXTENSION vector")
-        table = self._sql.Identifier(*place.table.split(".")).as_string(connection)
-        column = connection.execute(_COLUMN, (table, place.vector)).fetchone()
+        table = self._sql.Identifier(*self._config.collection.split(".")).as_string(connection)
+        column = connection.execute(_COLUMN, (table, self._vector)).fetchone()
         if column is None:
-            raise StoreRefused(f"{self.name}: there is no column {place.vector}", "name it in index.vector")
+            raise StoreRefused(f"{self.name}: there is no column {self._vector}", "name it in index.vector")
         if column[0].partition("(")[0] not in ("vector", "halfvec", "sparsevec"):
-            message = f"{self.name}: the column {place.vector} is of the type {column[0]}"
+            message = f"{self.name}: the column {self._vector} is of the type {column[0]}"
             raise StoreRefused(message, "name one of vector, halfvec or sparsevec in index.vector")
-        classes = connection.execute(_INDEXES, (table, place.vector))
+        classes = connection.execute(_INDEXES, (table, self._vector))
         known = [one for (name,) in classes if (one := name.split("_")[1]) in OPERATORS]
         distance = known[0] if known else ""
         size = column[0].partition("(")[2].rstrip(")")
+        installed = tuple(int(part) for part in version[0].split(".")[:2] if part.isdecimal())
         space = StoreSpace(int(size) if size else None, distance)
-        return Shape(column[0], OPERATORS[distance or "ip"], _numbers(version[0]) >= ITERATIVE, space)
+        return Shape(column[0], OPERATORS[distance or "ip"], installed >= ITERATIVE, space)
 
     def _away(self, why: str) -> StoreAway:
         remedy = "look after the database, or see index.address"
@@ -276,7 +256,3 @@ class _LastWarning(logging.Handler):
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())

@@ -42,14 +42,28 @@ class RestIndex(ABC):
     def _look(self) -> StoreSpace:
         """What it says of its vectors. Raises StoreError."""
 
-    def _fitting(self, vector: AskedVector, tags: Sequence[str], similarity: str) -> StoreSpace:
-        """What its vectors are, which this one can be compared with. Raises StoreError."""
+    @abstractmethod
+    def _found(
+        self, vector: AskedVector, k: int, tags: Sequence[str], space: StoreSpace, *, exact: bool
+    ) -> list[IndexHit]:
+        """What it finds for a vector that can be compared in this space. Raises StoreError."""
+
+    def search(
+        self,
+        vector: AskedVector,
+        k: int,
+        tags: Sequence[str] = (),
+        *,
+        exact: bool = False,
+        similarity: str = "",
+    ) -> list[IndexHit]:
+        """As `VectorIndex.search`."""
         if tags and not self._config.tags:
             raise StoreRefused(f"{self.name}: nothing that holds tags is named", "name it in index.tags")
         space = self._space or self._look()
         space.require(self.name, vector, similarity)
         self._space = space  # one that does not fit is looked at again: it may be mended
-        return space
+        return self._found(vector, k, tags, space, exact=exact)
 
     def _asked(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """The JSON of the answer to a question, without a body None of a store that does not say that to us.
@@ -107,18 +121,10 @@ class ElasticIndex(RestIndex):
     def _field(self) -> str:
         return self._config.vector or "embedding"
 
-    def search(
-        self,
-        vector: AskedVector,
-        k: int,
-        tags: Sequence[str] = (),
-        *,
-        exact: bool = False,
-        similarity: str = "",
+    def _found(
+        self, vector: AskedVector, k: int, tags: Sequence[str], space: StoreSpace, *, exact: bool
     ) -> list[IndexHit]:
-        """As `VectorIndex.search`."""
         config, values = self._config, dense_of(vector, self.name)
-        space = self._fitting(vector, tags, similarity)
         length = float(np.linalg.norm(values))
         unit = (values / length if length else values).tolist()
         k = min(k, WIDEST)
@@ -193,21 +199,12 @@ _SCRIPTS = {
 class QdrantIndex(RestIndex):
     """Asks one collection. `index.width` is `hnsw_ef`, how far an approximate search looks at least."""
 
-    def search(
-        self,
-        vector: AskedVector,
-        k: int,
-        tags: Sequence[str] = (),
-        *,
-        exact: bool = False,
-        similarity: str = "",
+    def _found(
+        self, vector: AskedVector, k: int, tags: Sequence[str], space: StoreSpace, *, exact: bool
     ) -> list[IndexHit]:
-        """As `VectorIndex.search`."""
-        config, space = self._config, self._fitting(vector, tags, similarity)
+        config = self._config
         body: dict[str, Any] = {
-            "query": {"indices": vector["indices"], "values": vector["values"]}
-            if isinstance(vector, Mapping)
-            else vector,
+            "query": vector,
             "limit": k,
             "params": {"exact": True} if exact else {"hnsw_ef": max(k, self._config.width)},
             "with_payload": [config.id] if config.id else False,

@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 
 from checkpoints.entries import LedgerEntry
 from daemon.replica.view import View
@@ -15,7 +15,8 @@ from daemon.versions.forms import KeyedForm
 from daemon.versions.key_verdicts import KeyVerdicts
 from learners.forms.quadratic import ServedForm
 
-UNKNOWN, NOT_LEARNED = "unknown_key", "not_learned"
+UNKNOWN: Final = "unknown_key"
+NOT_LEARNED: Final = "not_learned"
 """Why version 0 answers: the key has no model; its verdict, see `KeyVerdicts.answers`."""
 
 DIGESTS = 8
@@ -79,7 +80,7 @@ class KeyModels:
         self._newest: dict[str, _Newest] = {}
         self._lock = threading.Lock()
 
-    def choose(self, view: View, key: str) -> ChosenModel | str:
+    def choose(self, view: View, key: str) -> ChosenModel | Literal["unknown_key", "not_learned"]:
         """The key's own model in a version with one per key, else why version 0 answers."""
         form = view.form
         assert isinstance(form, KeyedForm), "the view is of a version with one model per key"

@@ -18,7 +18,7 @@ import structlog
 
 from daemon.retries import BACKGROUND_RETRY_SECONDS
 from daemon.runtime.watchdog import give_way
-from daemon.serve.query import PairClicks
+from daemon.serve.query import HitClicks
 from streams.codec import decode_event
 from streams.errors import StreamError
 from streams.event import Event
@@ -72,7 +72,7 @@ class ClickWindow:
 
     def clicks_on(
         self, query: str | None, near: Sequence[str], objects: Sequence[str], key: str | None = None
-    ) -> list[PairClicks]:
+    ) -> list[HitClicks]:
         """Clicks and skips of each object. near: ids of queries like this one. key: count what was learned
         for this key alone; None: for all."""
         with self._lock:
@@ -83,7 +83,7 @@ class ClickWindow:
         found = []
         for wanted in objects:
             clicked, passed_over = (None, None) if query is None else here(wanted)
-            found.append(PairClicks(clicked, passed_over, *near_here(wanted), records))
+            found.append(HitClicks(clicked, passed_over, *near_here(wanted), records))
         return found
 
     def _of(self, query: str, key: str | None) -> list[_Comparison]:
@@ -115,7 +115,7 @@ class RecentClicks:
 
     def clicks_on(
         self, query: str | None, near: Sequence[str], objects: Sequence[str], key: str | None = None
-    ) -> list[PairClicks] | None:
+    ) -> list[HitClicks] | None:
         """As `ClickWindow.clicks_on`; None while the topic is being read, or cannot be."""
         with self._lock:
             self._asked_at = time.monotonic()

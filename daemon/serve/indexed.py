@@ -25,7 +25,8 @@ from daemon.index import StoreAway, StoreError, StoreMalformed, VectorIndex
 from daemon.index.protocol import AskedVector, IndexHit
 from daemon.index.verdicts import ModeChoice
 from daemon.runtime.watchdog import BackgroundThread
-from daemon.serve.query import IndexFound, IndexUse, Query, QueryError, ScoredId, VectorAnswers
+from daemon.serve.metrics import IndexMetrics
+from daemon.serve.query import IndexFound, OfIndex, Query, QueryError, ScoredId, VectorAnswers
 
 log = structlog.get_logger("tripletd.index")
 
@@ -53,16 +54,6 @@ class AskedCatalog(Protocol):
         ...
 
 
-class ObservingIndex(Protocol):
-    """Counts questions to the store."""
-
-    def answered(self, mode: str, seconds: float) -> None:
-        """It answered."""
-
-    def failed(self, kind: str) -> None:
-        """It did not: `away`, `refused` or `malformed`."""
-
-
 class IndexSearch:
     """Asks the store. Any thread; every call is bounded by the store's own limits.
 
@@ -75,7 +66,7 @@ class IndexSearch:
         config: IndexConfig,
         maker: AskedCatalog,
         mode_of: ModeOf,
-        observe: ObservingIndex | None = None,
+        observe: IndexMetrics | None = None,
     ) -> None:
         self._index, self._config, self._maker = index, config, maker
         self._mode_of, self._observe = mode_of, observe
@@ -85,7 +76,7 @@ class IndexSearch:
         """What the store finds for a query without ids to include. Raises QueryError."""
         choice, asked = self._asked(alias, query)
         if choice.mode == "catalog":
-            use = IndexUse(self._index.name, choice.mode, 0, choice.why)
+            use = OfIndex(self._index.name, choice.mode, 0, choice.why)
             return IndexFound(asked.model, asked.formed, use)
         vector = asked.results[0]
         if isinstance(vector, QueryError):
@@ -105,7 +96,7 @@ class IndexSearch:
             return IndexFound(asked.model, asked.formed, use)
         if self._observe is not None:
             self._observe.answered(choice.mode, time.perf_counter() - began)
-        use = IndexUse(self._index.name, choice.mode, seen, choice.why)
+        use = OfIndex(self._index.name, choice.mode, seen, choice.why)
         if choice.mode == "rescored":
             return IndexFound(asked.model, asked.formed, use, ids=frozenset(one.id for one in kept))
         return IndexFound(
@@ -128,7 +119,6 @@ class IndexSearch:
             wanted = min(WIDER * wanted, MOST_ASKED)
 
     def _asked(self, alias: str, query: Query) -> tuple[ModeChoice, VectorAnswers]:
-        """The mode, and the vector to ask with."""
         mode, named = self._config.mode, "index.mode names it"
         if mode == "embedded":
             made = self._maker.vectors(alias, [query], "embedded")
@@ -164,7 +154,7 @@ class IndexSearch:
             return ModeChoice("catalog", why), made
         return choice, made
 
-    def _without(self, error: StoreError) -> IndexUse:
+    def _without(self, error: StoreError) -> OfIndex:
         """What is used in the place of a store that does not answer. Raises QueryError where nothing is."""
         kind = _KINDS.get(type(error), "refused")
         if self._observe is not None:
@@ -174,7 +164,7 @@ class IndexSearch:
             self._said_at = now
             log.warning("the store does not answer", index=self._index.name, why=str(error))
         if kind == "away" and self._config.fallback == "catalog":
-            return IndexUse(self._index.name, "catalog", 0, error.message)
+            return OfIndex(self._index.name, "catalog", 0, error.message)
         status = 503 if kind == "away" else 502
         raise QueryError(f"index_{kind}", error.message, "", error.remedy, status) from error
 

@@ -54,12 +54,9 @@ class MadeList:
 
 class ListMaker(Protocol):
     """What a list made by chance needs beyond the rankings. explore: random objects per list where a request
-    names no number."""
+    names no number, 0 or 1."""
 
-    @property
-    def explore(self) -> int:
-        """Random objects per list where a request does not say, 0 or 1."""
-        ...
+    explore: int
 
     def coin(self) -> bool:
         """Either, each as likely."""

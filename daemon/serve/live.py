@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -33,12 +34,12 @@ from daemon.serve.items.snapshot import IndexSnapshot, resolve
 from daemon.serve.query import (
     AnsweringModel,
     Answers,
+    FoldedView,
     Numbers,
     Query,
     QueryError,
     ScoreAnswers,
     VectorAnswers,
-    ViewPlace,
 )
 from daemon.serve.retrieve import (
     GraphKeeper,
@@ -187,11 +188,8 @@ class OpenedServing:
     def maps(self, alias: str) -> QueryMaps:
         """What takes queries of other models to the space, by the model of an alias. Raises QueryError 503
         while there is none."""
-        try:
-            with self.replicas[alias].read() as view:
-                return view.queries
-        except NotServing as error:
-            raise QueryError("not_serving", str(error), "alias", "ask again shortly", 503) from error
+        with _serving(), self.replicas[alias].read() as view:
+            return view.queries
 
     @property
     def empty(self) -> Block:
@@ -221,6 +219,12 @@ class Live:
         self._config, self._versions, self._ledger, self._tell = config, versions, ledger, tell
         self._watcher, self._show_guarded, self._of_keys = watcher, guarded, keys
         self.opened: OpenedServing | None = None
+
+    def _there(self) -> OpenedServing:
+        if self.opened is None:
+            remedy = "start `tripletd learn`"
+            raise QueryError("not_serving", "there is no version yet", remedy=remedy, status=503)
+        return self.opened
 
     def open_when_there(self) -> None:
         """Open everything when there is a version. UserError: a file of the configuration cannot be used."""
@@ -253,10 +257,9 @@ class Live:
         )
         on_ledger = verdicts.take if space.keys.slots else None
         hooks = Hooks(searcher.prepare, searcher.warm, self._watcher.flipped, searcher.sample, on_ledger)
+        following = FollowSettings(serve.look_every, serve.refine_every, serve.refine_share)
         for alias in serve.aliases:
-            replicas[alias] = Replica(
-                alias, source, self._following(), hooks, step_log_of(self._config, alias)
-            )
+            replicas[alias] = Replica(alias, source, following, hooks, step_log_of(self._config, alias))
         explorer = VersionCache(source, Hooks(searcher.prepare))
         vectors = VectorMaker(fitted)
         parts = catalog, replicas, searcher, explorer, verdicts, clicks, vectors, lookup, keeper
@@ -271,32 +274,25 @@ class Live:
 
     def search(self, alias: str, queries: Sequence[Query], between: Callable[[], None]) -> Answers:
         """All answers from one model of the alias; QueryError 503 while there is none."""
-        if self.opened is None:
-            raise _no_version()
-        return self.opened.searcher.search(alias, queries, between)
+        return self._there().searcher.search(alias, queries, between)
 
     def vectors(self, alias: str, queries: Sequence[Query], wanted: WantedVector) -> VectorAnswers:
         """Vectors of objects for an index that is not ours, by one model of the alias. Raises QueryError
         where it has none, and 503 while there is no model."""
-        opened = self.opened
-        if opened is None:
-            raise _no_version()
+        opened = self._there()
         if wanted == "folded" and (rows := _given_rows(queries, opened.vectors.views)) is not None:
-            try:
+            with _serving():
                 quick = opened.vectors.fold_given(opened.replicas[alias].read, rows)
-            except NotServing as error:
-                raise QueryError("not_serving", str(error), "alias", "ask again shortly", 503) from error
             if quick is not None:
                 return _vector_answers(quick, list(_rows(quick.rows)))
         found = self._looked_up(opened, alias, queries, as_documents=wanted == "document")
         places = [place for place, one in enumerate(found) if not isinstance(one, QueryError)]
         mapped = concatenate([one for one in found if not isinstance(one, QueryError)]) if places else None
         try:
-            made = opened.vectors.make(
-                opened.replicas[alias].read, opened.empty if mapped is None else mapped, wanted
-            )
-        except NotServing as error:
-            raise QueryError("not_serving", str(error), "alias", "ask again shortly", 503) from error
+            with _serving():
+                made = opened.vectors.make(
+                    opened.replicas[alias].read, opened.empty if mapped is None else mapped, wanted
+                )
         except NoVectorsError as error:
             status = 503 if error.code == "busy" else 422
             raise QueryError(error.code, str(error), "alias", error.remedy, status) from error
@@ -348,23 +344,18 @@ class Live:
         """The scores of these documents alone, by one model of the alias: of all the form in which it
         answers. Raises QueryError for the query, where there is one model per key, and 503 without a model.
         """
-        opened = self.opened
-        if opened is None:
-            raise _no_version()
+        opened = self._there()
         (asked,) = self._looked_up(opened, alias, [query])
         if isinstance(asked, QueryError):
             raise asked
         found = self._looked_up(opened, alias, documents, as_documents=True)
         items = concatenate([asked, *(one for one in found if not isinstance(one, QueryError))])
-        try:
-            with opened.replicas[alias].read() as view:
-                if isinstance(view.form, KeyedForm):
-                    message, remedy = "one model per key is learned here", "ask /v1/similar with a key"
-                    raise QueryError("one_model_per_key", message, "model", remedy)
-                scores = iter(kept_scores(view.pair_scores(asked, items)[0])[1:].tolist())
-                model = view.model
-        except NotServing as error:
-            raise QueryError("not_serving", str(error), "model", "ask again shortly", 503) from error
+        with _serving("model"), opened.replicas[alias].read() as view:
+            if isinstance(view.form, KeyedForm):
+                message, remedy = "one model per key is learned here", "ask /v1/similar with a key"
+                raise QueryError("one_model_per_key", message, "model", remedy)
+            scores = iter(kept_scores(view.pair_scores(asked, items)[0])[1:].tolist())
+            model = view.model
         return ScoreAnswers(model, [one if isinstance(one, QueryError) else next(scores) for one in found])
 
     def held(self, ids: Sequence[str]) -> list[bool]:
@@ -379,20 +370,15 @@ class Live:
         found = opened.lookup(queries, opened.catalog.current, opened.maps(alias))
         if as_documents:
             return found
-        try:
-            with opened.replicas[alias].read() as view:
-                return answerable(view, queries, found)
-        except NotServing as error:
-            raise QueryError("not_serving", str(error), "alias", "ask again shortly", 503) from error
+        with _serving(), opened.replicas[alias].read() as view:
+            return answerable(view, queries, found)
 
     def current(self, alias: str) -> AnsweringModel | None:
         """The model that answers for an alias now; None while there is none."""
-        try:
+        with suppress(NotServing):
             if self.opened is not None:
                 with self.opened.replicas[alias].read() as view:
                     return view.model
-        except NotServing:
-            pass
         return None
 
     def statuses(self) -> list[ReplicaStatus]:
@@ -471,10 +457,6 @@ class Live:
             for replica in self.opened.replicas.values():
                 replica.prepare_again()
 
-    def _following(self) -> FollowSettings:
-        serve = self._config.serve
-        return FollowSettings(serve.look_every, serve.refine_every, serve.refine_share)
-
 
 MOST_NUMBERS = 1 << 20
 """In the vectors of one answer: some 20 MB of JSON."""
@@ -499,13 +481,18 @@ def _sound_rows(vectors: Sequence[Float32s], views: Sequence[GivenView]) -> Floa
 
 
 def _vector_answers(made: MadeVectors, results: Sequence[Numbers | QueryError]) -> VectorAnswers:
-    views = [ViewPlace(one.name, one.start, one.dim, one.unit) for one in made.views]
+    views = [FoldedView(one.name, one.start, one.dim, one.unit) for one in made.views]
     about = made.similarity, made.symmetric, made.rows.dim
     return VectorAnswers(made.model, made.formed, results, *about, views)
 
 
-def _no_version() -> QueryError:
-    return QueryError("not_serving", "there is no version yet", remedy="start `tripletd learn`", status=503)
+@contextmanager
+def _serving(field: str = "alias") -> Iterator[None]:
+    """Raises QueryError 503 where there is no model. field: that names it."""
+    try:
+        yield
+    except NotServing as error:
+        raise QueryError("not_serving", str(error), field, "ask again shortly", 503) from error
 
 
 def _rows(rows: Block) -> Iterator[Numbers]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, Final, Literal, Protocol
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass as described
 
 
 class AnsweringModel(Protocol):
@@ -80,25 +83,31 @@ class ScoredId:
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What one view contributes to a score, or two of them together."""
+_DESCRIBED = ConfigDict(extra="forbid")
+"""Of what HTTP answers with as it is: the OpenAPI document is made of these, too."""
 
-    views: tuple[str, ...]
+
+@described(frozen=True, slots=True, config=_DESCRIBED)
+class ViewShare:
+    """What one view contributes to a score, or two together: learning can let one view speak to another."""
+
+    views: Annotated[
+        tuple[str, ...], Field(description="names of one view or two; `view/0` is the first kernel of a view")
+    ]
     contribution: float
 
 
-@dataclass(frozen=True, slots=True)
-class PairClicks:
-    """Lists in which an object was clicked or passed over. clicked, passed_over: of this query, None where it
-    has no id. near_clicked, near_passed_over: of queries near it. records: newest ones that were counted.
-    """
+@described(frozen=True, slots=True, config=_DESCRIBED)
+class HitClicks:
+    """Lists of the newest records of the training topic in which this object was clicked or passed over."""
 
-    clicked: int | None
-    passed_over: int | None
-    near_clicked: int
-    near_passed_over: int
-    records: int
+    clicked: Annotated[int | None, Field(description="of this very query; null for a query without an id")]
+    passed_over: Annotated[int | None, Field(description="of this very query")]
+    near_clicked: Annotated[
+        int, Field(description="of the 20 objects nearest to the query by version 0, as queries")
+    ]
+    near_passed_over: Annotated[int, Field(description="of these 20")]
+    records: Annotated[int, Field(description="records that were looked through, the newest")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,66 +117,86 @@ class ExplainedId(ScoredId):
     None where they are not known (yet).
     """
 
-    shares: tuple[Share, ...] | None
+    shares: tuple[ViewShare, ...] | None
     zero_score: float
     zero_rank: int
-    clicks: PairClicks | None = None
+    clicks: HitClicks | None = None
 
 
-OWN, VERSION_0 = "own", "version_0"
+OWN: Final = "own"
+VERSION_0: Final = "version_0"
+
+
+@described(frozen=True, slots=True, config=_DESCRIBED)
+class ByKey:
+    """Which model answered a question with a key."""
+
+    name: Annotated[str, Field(description="the key")]
+    model: Annotated[Literal["own", "version_0"], Field(description="its own, or the untrained similarity")]
+    why: Annotated[
+        Literal["unknown_key", "not_learned"] | None,
+        Field(description="why not its own: it has no model, or its verdict is that it learned nothing yet"),
+    ]
+    formed: Annotated[
+        int | None,
+        Field(
+            description="records at which its own model was as it answers; equal to `records`, except where "
+            "steps are followed (latest)"
+        ),
+    ]
+
+
+@described(frozen=True, slots=True, config=_DESCRIBED)
+class OfIndex:
+    """How the store of [index] took part in an answer."""
+
+    store: Annotated[str, Field(description="the store, and what was asked of it")]
+    mode: Annotated[
+        Literal["own", "folded", "rescored", "embedded", "catalog"],
+        Field(description="what it was asked; `catalog`: it was away, and the catalog was searched instead"),
+    ]
+    candidates: Annotated[int, Field(description="objects it found; those of `rescored` are scored as ever")]
+    why: Annotated[str, Field(description="why this mode")]
 
 
 @dataclass(frozen=True, slots=True)
-class KeyChoice:
-    """Which model answered a query with a key: its `OWN`, or `VERSION_0`, the untrained one. why: None, or
-    "unknown_key" (it has no model), or "not_learned" (the verdict on it). formed: records since version 0 at
-    which its own model was as it answers, before the newest where steps are followed; None of version 0.
+class Answered:
+    """The answer to one query. result: at most k hits, descending by score, or why there are none: one bad
+    question never spoils the others of its batch. exact: whether every object was looked at; False where an
+    approximate search took part, which finds most of the k best. The score of a hit is the same either way.
+    recall: where a graph found the hits, the share of the exact ones that is estimated to be among them. by:
+    which model answered, None where the query names no key. index: how a store took part, None where it did
+    not.
     """
 
-    key: str
-    model: str
-    why: str | None
-    formed: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class IndexUse:
-    """How an answer came from a store that is not ours. store: its name. mode: what it was asked, or
-    `catalog`: the catalog was searched instead. candidates: objects it found. why: of the mode, for people.
-    """
-
-    store: str
-    mode: str
-    candidates: int
-    why: str
+    result: Sequence[ScoredId] | QueryError
+    exact: bool = True
+    recall: float | None = None
+    by: ByKey | None = None
+    index: OfIndex | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
     """Answers to several queries by one consistent model, in their order.
 
-    results[i]: at most k hits, descending by score, or the `QueryError` of query i alone: one bad question
-    never spoils the others of its batch. formed: records since version 0 at which the form of the scores was
-    computed: those of the model where versions are served whole. Where steps are followed it may lie before
-    `model.total`, also when the model has just come to be called a version. Then, with b for `formed` and t
-    for `model.total`, a score is that of the form of W_b carried over to W_t (`learners.forms.carried` says
-    how), divided by the object's norm under the form of W_b: with b, t and the step log it can be computed
-    again. (When the learner has just restarted from an older version, b is a state of the line it has left
-    until the next form is made; it may then exceed t.) exact[i]: whether every object was looked at; False
-    where an approximate search took part, which finds most of the k best. The score of a hit is the same
-    either way. recall[i]: where a graph found answer i, the share of
-    the exact hits that are estimated to be among its hits; None where none did; () for none of them. by[i]:
-    which model answered query i, None where it names no key. index[i]: how a store took part in answer i,
-    None where it did not; () where none is configured.
+    formed: records since version 0 at which the form of the scores was computed: those of the model where
+    versions are served whole. Where steps are followed it may lie before `model.total`, also when the model
+    has just come to be called a version. Then, with b for `formed` and t for `model.total`, a score is that
+    of the form of W_b carried over to W_t (`learners.forms.carried` says how), divided by the object's norm
+    under the form of W_b: with b, t and the step log it can be computed again. (When the learner has just
+    restarted from an older version, b is a state of the line it has left until the next form is made; it may
+    then exceed t.)
     """
 
     model: AnsweringModel
-    results: Sequence[Sequence[ScoredId] | QueryError]
     formed: int
-    exact: Sequence[bool]
-    by: Sequence[KeyChoice | None]
-    index: Sequence[IndexUse | None] = ()
-    recall: Sequence[float | None] = ()
+    each: Sequence[Answered]
+
+    @property
+    def results(self) -> list[Sequence[ScoredId] | QueryError]:
+        """The hits of each query, or why it has none."""
+        return [one.result for one in self.each]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,19 +206,19 @@ class IndexFound:
 
     model: AnsweringModel
     formed: int
-    use: IndexUse
+    use: OfIndex
     hits: Sequence[ScoredId] | None = None
     ids: frozenset[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ViewPlace:
-    """Where a view lies in a folded vector, and whether an index is to hold it at unit length."""
+@described(frozen=True, slots=True, config=_DESCRIBED)
+class FoldedView:
+    """Where a view lies in a folded vector."""
 
     name: str
-    start: int
+    start: Annotated[int, Field(description="first number, from 0")]
     dim: int
-    unit: bool
+    unit: Annotated[bool, Field(description="whether the index is to hold this view at unit length")]
 
 
 Numbers = list[float] | dict[str, list[Any]]
@@ -210,7 +239,7 @@ class VectorAnswers:
     similarity: str
     symmetric: bool
     dim: int
-    views: Sequence[ViewPlace] = ()
+    views: Sequence[FoldedView] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,7 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
     page = replace(page, ratings=rating_sources(config, live, page.explorer))
     GraphMetrics(metrics.registry, live.graphs)
     metrics.follow(live.statuses, live.items, watcher.waiting)
-    embedding = _embedding(config)
+    embedding, secret = _embedding(config), config.interleaving.key.get_secret_value().encode()
     if isinstance(embedding, UpstreamSettings):
         watch = ModelWatch(probe_of(config, embedding), metrics.upstream_cosine)
         stack.callback(watch.close)
@@ -178,7 +178,6 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
     parts = Parts(
         searcher=live,
         vectors=live,
-        scorer=live,
         answered=watcher.answered,
         store=StoreActions(versions, ledger, config.checkpoints.keep, live.statuses),
         aliases=config.serve.aliases,
@@ -189,9 +188,9 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
         limits=limits_of(config.serve),
         page=page_routes(page),
         pulse=runtime.watchdog.watch("the search"),
-        lists=_lists(config, live),
+        lists=SignedLists(secret, live.snapshot, config.interleaving.explore) if secret else None,
         writes=_writes(stack, config, metrics),
-        index=index,
+        index=None if index is None else index.find,
         index_threads=config.index.connections,
         embedding=embedding,
         models=config.embeddings.names,
@@ -223,12 +222,6 @@ def _index(
     mode_of = KeptVerdicts(versions, judged).mode_of
     log.info("questions go to a store", index=index.name, mode=config.index.mode)
     return IndexSearch(index, config.index, live, mode_of, metrics)
-
-
-def _lists(config: Config, live: Live) -> SignedLists | None:
-    """What makes lists by chance; None without a key to sign them with."""
-    secret = config.interleaving.key.get_secret_value()
-    return SignedLists(secret.encode(), live.snapshot, config.interleaving.explore) if secret else None
 
 
 def _writes(stack: ExitStack, config: Config, metrics: ServeMetrics) -> Writes | None:
@@ -283,8 +276,8 @@ class SignedLists:
     """Random choices, and ids that `feed` can check.
 
     secret: what ids are signed with. snapshot: gives the catalog now, None before there is one. explore:
-    random objects per list where a request does not say. below: where chance comes from, the system's own
-    source, so that nobody who sees lists can foresee the next one. now_ms: the wall clock.
+    random objects per list where a request does not say, 0 or 1. below: where chance comes from, the
+    system's own source, so that nobody who sees lists can foresee the next one. now_ms: the wall clock.
     """
 
     def __init__(
@@ -297,12 +290,7 @@ class SignedLists:
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._secret, self._snapshot = secret, snapshot
-        self._explore, self._below, self._now_ms = explore, below, now_ms
-
-    @property
-    def explore(self) -> int:
-        """Random objects per list where a request does not say, 0 or 1."""
-        return self._explore
+        self.explore, self._below, self._now_ms = explore, below, now_ms
 
     def coin(self) -> bool:
         """Either, each as likely."""

@@ -114,7 +114,6 @@ def _modules(folder: Path) -> tuple[Pooling, bool]:
 
 
 def _longest(folder: Path, sentence: Any, config: Any, tokenizer: Any) -> int:
-    """As sentence-transformers has it."""
     stated = sentence.get("max_seq_length")
     both = (config.get("max_position_embeddings"), tokenizer.get("model_max_length"))
     if not stated:
@@ -222,8 +221,16 @@ class TextModel:
             ids[place, :count], types[place, :count] = tokens.ids[row], tokens.types[row]
             seen[place, :count] = 1
         given = {"input_ids": ids, "attention_mask": seen, "token_type_ids": types}
-        asked = {one.name: _of_kind(given[one.name], one.type) for one in self._session.get_inputs()}
-        (found,) = self._session.run([_per_token(self._session)], asked)
+        kinds = {"tensor(int32)": np.int32}
+        asked = {
+            one.name: given[one.name].astype(kinds.get(one.type, np.int64), copy=False)
+            for one in self._session.get_inputs()
+        }
+        names = {one.name for one in self._session.get_outputs()}
+        per_token = next((name for name in _PER_TOKEN if name in names), None)
+        if per_token is None:
+            raise ValueError(f"none of its outputs is {' or '.join(_PER_TOKEN)}")
+        (found,) = self._session.run([per_token], asked)
         return _pooled(np.asarray(found, np.float32), seen, self.layout)
 
 
@@ -238,20 +245,6 @@ def _pooled(found: Floats, seen: npt.NDArray[np.int64], layout: TextModelLayout)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors = vectors / np.maximum(lengths, np.float32(_LEAST))
     return np.ascontiguousarray(vectors, np.float32)
-
-
-def _of_kind(values: npt.NDArray[np.int64], kind: str) -> npt.NDArray[Any]:
-    """As the encoder takes them."""
-    return values.astype(np.int32) if kind == "tensor(int32)" else values
-
-
-def _per_token(session: Any) -> str:
-    """The output with a vector for each token."""
-    outputs = {one.name: one for one in session.get_outputs()}
-    for name in _PER_TOKEN:
-        if name in outputs:
-            return name
-    raise ValueError(f"none of its outputs is {' or '.join(_PER_TOKEN)}")
 
 
 def _tokenizer(folder: Path, layout: TextModelLayout) -> Any:

@@ -35,11 +35,6 @@ from daemon.runtime.doors import METRICS, Gate, Grant
 from daemon.runtime.watchdog import BackgroundThread
 from daemon.telemetry.metrics import version
 
-
-def _nobody() -> str | None:
-    return None
-
-
 log = structlog.get_logger("tripletd.http")
 
 AnyConnection = TypeVar("AnyConnection", bound=Hashable)
@@ -152,7 +147,7 @@ class Health:
         silent: which thread does not move, in words, None when all do: the watchdog knows.
     """
 
-    def __init__(self, silent: Callable[[], str | None] = _nobody) -> None:
+    def __init__(self, silent: Callable[[], str | None] = lambda: None) -> None:
         self._silent = silent
         self.began = time.time()
         self._started = False
@@ -259,7 +254,7 @@ class _Server(ThreadingHTTPServer):
         context: Callable[[], ssl.SSLContext] | None,
     ) -> None:
         self._context = context
-        self._lock, self._table = threading.Lock(), ConnectionTable[Any]()
+        self.lock, self.table = threading.Lock(), ConnectionTable[Any]()
         self._ended, self._end = socket.socketpair()
         super().__init__(address, handler)
 
@@ -292,9 +287,9 @@ class _Server(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """A thread for the connection, which shakes hands there, so that nobody waits for a client that does
         not; another one is hung up on where too many are open, before TLS costs anything."""
-        with self._lock:
-            crowded = len(self._table) >= MOST_CONNECTIONS
-            given = self._table.take_waiting(lambda one: has_unread(one.fileno())) if crowded else None
+        with self.lock:
+            crowded = len(self.table) >= MOST_CONNECTIONS
+            given = self.table.take_waiting(lambda one: has_unread(one.fileno())) if crowded else None
             if given is not None:
                 with suppress(OSError):  # it has hung up itself
                     given.shutdown(socket.SHUT_RDWR)  # its thread reads an end, and closes it
@@ -303,8 +298,8 @@ class _Server(ThreadingHTTPServer):
                     request = self._context().wrap_socket(
                         request, server_side=True, do_handshake_on_connect=False
                     )
-                self._table.add(request, client_of(client_address[0]))
-                self._table.idles(request)
+                self.table.add(request, client_of(client_address[0]))
+                self.table.idles(request)
         if crowded and given is None:
             self.shutdown_request(request)
         else:
@@ -312,19 +307,9 @@ class _Server(ThreadingHTTPServer):
 
     def shutdown_request(self, request: Any) -> None:
         """The connection's end, also called by its thread."""
-        with self._lock:
-            self._table.remove(request)
+        with self.lock:
+            self.table.remove(request)
         super().shutdown_request(request)
-
-    def works(self, request: Any) -> None:
-        """A whole request came on this connection."""
-        with self._lock:
-            self._table.works(request)
-
-    def stalls(self, request: Any) -> None:
-        """Its answer is being sent."""
-        with self._lock:
-            self._table.stalls(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A reader that hung up is its own affair; nothing goes to stderr."""
@@ -432,8 +417,7 @@ def status_of(registry: CollectorRegistry, health: Health) -> RoleStatus:
     """What the role whose numbers these are says of itself: the document of /status."""
     read = _Samples(registry)
     ((role, _),) = read.by("role", "tripletd_build_info").items()
-    of_roles = {"learn": _learn, "merge": _merge, "validate": _validate, "serve": _serve, "feed": _feed}
-    values = {**of_roles, "up": _up}[role](read)
+    values = _OF_ROLES[role](read)
     place = next(iter(read.by("checkpoints", "tripletd_place_info")), None)
     lost = read.by("how", "tripletd_folder_lost")
     who = {"role": role, "version": version(), "checkpoints": place, "began": health.began}
@@ -452,22 +436,6 @@ def _learn(read: _Samples) -> dict[str, Any]:
         "lag_events": sum(behind) if behind else None,
         "lag_seconds": max(read.by("partition", "tripletd_lag_seconds").values(), default=None),
         "dead_letters": read.by("reason", "tripletd_dead_letters_total"),
-    }
-
-
-def _merge(read: _Samples) -> dict[str, Any]:
-    return {
-        "merges": read.one("tripletd_merges_total"),
-        "failures": read.one("tripletd_merge_failures_total"),
-        "unmerged": read.by("shard", "tripletd_shard_unmerged_records"),
-    }
-
-
-def _validate(read: _Samples) -> dict[str, Any]:
-    return {
-        "judged": read.one("tripletd_judged_versions_total"),
-        "drifts": read.one("tripletd_drift_total"),
-        "holdout_loss": next(iter(read.by("", "tripletd_holdout_loss").values()), None),
     }
 
 
@@ -513,9 +481,28 @@ def _feed(read: _Samples) -> dict[str, Any]:
     }
 
 
-def _up(read: _Samples) -> dict[str, Any]:
-    roles = read.labels("tripletd_role_state")
-    return {"roles": [{"name": one["of_role"], **{k: one[k] for k in _OF_STATE}} for one in roles]}
+_OF_ROLES: dict[str, Callable[[_Samples], dict[str, Any]]] = {
+    "learn": _learn,
+    "merge": lambda read: {
+        "merges": read.one("tripletd_merges_total"),
+        "failures": read.one("tripletd_merge_failures_total"),
+        "unmerged": read.by("shard", "tripletd_shard_unmerged_records"),
+    },
+    "validate": lambda read: {
+        "judged": read.one("tripletd_judged_versions_total"),
+        "drifts": read.one("tripletd_drift_total"),
+        "holdout_loss": next(iter(read.by("", "tripletd_holdout_loss").values()), None),
+    },
+    "serve": _serve,
+    "feed": _feed,
+    "up": lambda read: {
+        "roles": [
+            {"name": one["of_role"], **{name: one[name] for name in _OF_STATE}}
+            for one in read.labels("tripletd_role_state")
+        ]
+    },
+}
+"""By role, what its numbers say of it."""
 
 
 def answer(path: str, registry: CollectorRegistry, health: Health) -> tuple[HTTPStatus, bytes, str] | None:
@@ -564,7 +551,8 @@ def _handler(registry: CollectorRegistry, health: Health, gate: Gate) -> type[Ba
             super().setup()
 
         def do_GET(self) -> None:
-            self.server.works(self.request)
+            with self.server.lock:
+                self.server.table.works(self.request)
             path = self.path.partition("?")[0]
             if path in GUARDED and METRICS in gate.needed:
                 given = self.headers.get_all("Authorization") or []
@@ -586,7 +574,8 @@ def _handler(registry: CollectorRegistry, health: Health, gate: Gate) -> type[Ba
                 self.send_header(name, value)
             if status == HTTPStatus.UNAUTHORIZED:
                 self.send_header("WWW-Authenticate", "Bearer")
-            self.server.stalls(self.request)
+            with self.server.lock:
+                self.server.table.stalls(self.request)
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(body)

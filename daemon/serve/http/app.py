@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from threading import Event
 from typing import Any, TypeAlias
 
-from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.applications import Starlette
@@ -16,27 +15,25 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from daemon.models.decide import Verb
-from daemon.runtime.doors import PROMOTE, Gate, Grant
-from daemon.runtime.watchdog import Pulse
-from daemon.serve.http.batching import Batcher, Searching
-from daemon.serve.http.embeddings import EmbeddingEndpoints, MakingVectors, Scoring, VectorEndpoints
+from daemon.runtime.doors import PROMOTE, Grant
+from daemon.serve.http.batching import Batcher
+from daemon.serve.http.embeddings import EmbeddingEndpoints, VectorEndpoints
 from daemon.serve.http.errors import JSON, Problem, from_failure
 from daemon.serve.http.guard import (
     AllowedHosts,
     AllowedOrigins,
     CrossOrigin,
-    Draining,
     RequestGuard,
     TokenGuard,
 )
-from daemon.serve.http.indexed import Asking, FindingInIndex, IndexedAnswers
-from daemon.serve.http.limits import HttpLimits, HttpMetrics, RequestBodies
+from daemon.serve.http.indexed import Asking, IndexedAnswers
+from daemon.serve.http.limits import HttpMetrics, RequestBodies
 from daemon.serve.http.offload import BoundedThreads
 from daemon.serve.http.openapi import Handler, document, routes
-from daemon.serve.http.pins import PinWaiter
+from daemon.serve.http.parts import LocalModel, Parts
 from daemon.serve.http.schemas import (
     Collected,
     GcRequest,
@@ -47,14 +44,11 @@ from daemon.serve.http.schemas import (
     Versions,
 )
 from daemon.serve.http.similar import SimilarEndpoints
-from daemon.serve.http.texts import EmbeddingModel, LocalTexts, TextEmbedder, UpstreamTexts
+from daemon.serve.http.texts import LocalTexts, TextEmbedder, UpstreamTexts
 from daemon.serve.http.upstream import Upstream, UpstreamSettings
 from daemon.serve.http.writes import ImpressionLog, WriteEndpoints
-from daemon.serve.interleave import ListMaker
-from daemon.serve.query import AnsweringModel
 from daemon.serve.store import StoreActions
-from daemon.serve.writes.queue import WriteMetrics, WriteQueue
-from daemon.telemetry.server import PAGES, Health, answer
+from daemon.telemetry.server import PAGES, answer
 
 Moving: TypeAlias = PromoteRequest | RollbackRequest | PinRequest
 LISTING_TIMEOUT_S = 10.0
@@ -119,64 +113,6 @@ Found: TypeAlias = tuple[int, bytes, str] | None
 """Status, body and content type of a page of health or metrics."""
 
 
-@dataclass(frozen=True, slots=True)
-class Writes:
-    """What takes impressions and clicks. origins: whose pages may write. batch_max: records of a request."""
-
-    queue: WriteQueue
-    metrics: WriteMetrics
-    origins: Sequence[str] = ()
-    batch_max: int = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class LocalModel:
-    """A model in this process that embeds texts. timeout_s: for all texts of a request."""
-
-    model: EmbeddingModel
-    timeout_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What the application is made of.
-
-    searcher: finds nearest objects. vectors: makes those of other indexes. scorer: scores
-    documents. answered: called with the alias
-    and the model of every answer; quick. store: what is said of the versions, and done with them. aliases:
-    names that may be asked, the first where none is named. registry: what /metrics shows; the HTTP side adds
-    its own families. gate: whose token opens what. hosts: names under
-    which it may be asked, beside addresses and localhost. page: more routes, such as those of the page.
-    pulse: sign of life of the compute thread. lists: makes lists by chance and signs them. writes: takes
-    impressions and clicks, None where that is switched off. index: the store that questions go to first,
-    `index_threads` at once; None asks the searcher alone. embedding: what embeds texts, None where nothing
-    does; models: its models by the names of ours. current: the model of an alias now, None while there is
-    none; behind_s: how long a question waits for a state that it names (`X-Tripletd-At-Least`).
-    """
-
-    searcher: Searching
-    vectors: MakingVectors
-    scorer: Scoring
-    answered: Callable[[str, AnsweringModel], None]
-    store: StoreActions
-    aliases: Sequence[str]
-    health: Health
-    registry: CollectorRegistry
-    gate: Gate = field(default_factory=Gate)
-    hosts: Sequence[str] = ()
-    limits: HttpLimits = field(default_factory=HttpLimits)
-    page: Sequence[BaseRoute] = ()
-    pulse: Pulse | None = None
-    lists: ListMaker | None = None
-    writes: Writes | None = None
-    index: FindingInIndex | None = None
-    index_threads: int = 1
-    embedding: UpstreamSettings | LocalModel | None = None
-    models: Mapping[str, str] = field(default_factory=dict)
-    current: Callable[[str], AnsweringModel | None] | None = None
-    behind_s: float = 0.5
-
-
 def create_app(parts: Parts) -> Starlette:
     """The ASGI application; its lifespan starts and ends the compute thread."""
     limits, metrics = parts.limits, HttpMetrics(parts.registry)
@@ -197,7 +133,7 @@ def create_app(parts: Parts) -> Starlette:
     every = [*routes(_handlers(parts, batcher, RequestBodies(limits, metrics), texts)), *parts.page]
     paths = [route.path for route in every if isinstance(route, Route) and "{" not in route.path]
     tokens, hosts = TokenGuard(parts.gate), AllowedHosts(parts.hosts)
-    draining = Draining()
+    draining = Event()
     guard = Middleware(
         RequestGuard, metrics=metrics, hosts=hosts, tokens=tokens, routes=paths, draining=draining
     )
@@ -216,42 +152,13 @@ def create_app(parts: Parts) -> Starlette:
 def _handlers(
     parts: Parts, batcher: Batcher, bodies: RequestBodies, embedder: TextEmbedder | None
 ) -> Mapping[str, Handler]:
-    """By path, what answers its operations."""
-    asking: Asking = batcher
+    asking: Asking = batcher.ask
     if parts.index is not None:
-        asking = IndexedAnswers(batcher, parts.index, parts.index_threads, parts.limits)
-    writes = parts.writes
-    tokens, origins = TokenGuard(parts.gate), AllowedOrigins(writes.origins if writes else ())
-    queue, counted = (writes.queue, writes.metrics) if writes else (None, None)
-    similar = SimilarEndpoints(
-        asking,
-        parts.answered,
-        parts.aliases,
-        bodies,
-        parts.limits,
-        lists=parts.lists,
-        pins=PinWaiter(parts.current, parts.behind_s),
-        kept=ImpressionLog(queue, counted, tokens, origins),
-    )
-    written = WriteEndpoints(
-        queue,
-        counted,
-        tokens,
-        bodies,
-        most=writes.batch_max if writes else 1,
-        answer_s=parts.limits.answer_s,
-    )
-    vectors = VectorEndpoints(parts.vectors, parts.answered, parts.aliases, bodies, parts.limits)
-    texts = EmbeddingEndpoints(
-        embedder,
-        parts.models,
-        maker=parts.vectors,
-        scorer=parts.scorer,
-        answered=parts.answered,
-        aliases=parts.aliases,
-        bodies=bodies,
-        limits=parts.limits,
-    )
+        asking = IndexedAnswers(asking, parts.index, parts.index_threads, parts.limits).ask
+    tokens, origins = TokenGuard(parts.gate), AllowedOrigins(parts.writes.origins if parts.writes else ())
+    similar = SimilarEndpoints(parts, asking, bodies, ImpressionLog(parts.writes, tokens, origins))
+    written = WriteEndpoints(parts.writes, tokens, bodies, parts.limits.answer_s)
+    vectors, texts = VectorEndpoints(parts, bodies), EmbeddingEndpoints(parts, embedder, bodies)
     admin = AdminEndpoints(parts.store, tokens, bodies)
     described = to_json(document(parts.limits))
 

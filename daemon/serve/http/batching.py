@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from statistics import median
 from typing import Protocol
 
@@ -206,15 +207,8 @@ class Batcher(BackgroundThread):
             if len(jobs) == 1:
                 return [(jobs[0], error)]
             return [outcome for job in jobs for outcome in self._answer([job])]
-        shared, start = [], 0
-        for job in jobs:
-            own = slice(start, start + len(job.queries))
-            mine = replace(
-                answers, results=answers.results[own], exact=answers.exact[own], by=answers.by[own]
-            )
-            shared.append((job, mine))
-            start = own.stop
-        return list(shared)
+        each = iter(answers.each)
+        return [(job, replace(answers, each=[*islice(each, len(job.queries))])) for job in jobs]
 
 
 def _waited_for(job: Job) -> bool:

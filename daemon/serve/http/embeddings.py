@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -25,8 +24,9 @@ from starlette.responses import Response
 
 from daemon.serve.http.errors import JSON, Problem, from_refusal
 from daemon.serve.http.guard import EFFECTS, WRITES
-from daemon.serve.http.limits import HttpLimits, RequestBodies
+from daemon.serve.http.limits import RequestBodies
 from daemon.serve.http.offload import BoundedThreads
+from daemon.serve.http.parts import Float32s, Parts, WantedVector
 from daemon.serve.http.schemas import (
     EmbeddingsRequest,
     EmbedRequest,
@@ -38,9 +38,9 @@ from daemon.serve.http.schemas import (
     RerankRequest,
     RerankV2Request,
 )
-from daemon.serve.http.similar import as_given, known_alias, origin_of, require_few
+from daemon.serve.http.similar import known_alias, object_query, origin_of, require_few
 from daemon.serve.http.texts import Side, TextEmbedder, written
-from daemon.serve.query import AnsweringModel, Query, QueryError, ScoreAnswers, VectorAnswers
+from daemon.serve.query import AnsweringModel, Query, QueryError, VectorAnswers
 
 VERSION = "Tripletd-Version"
 """The header that names the version by which an answer was made, such as 12 or 12+3400."""
@@ -49,14 +49,6 @@ VERSION = "Tripletd-Version"
 _RERANK: Mapping[str, type[RerankRequest]] = {"1": RerankRequest, "2": RerankV2Request}
 _FEW = 5
 """Of `embeddings.models`, those that are named to who asks for another one."""
-
-
-class Scoring(Protocol):
-    """Scores documents for a query. Any thread."""
-
-    def scores(self, alias: str, query: Query, documents: Sequence[Query]) -> ScoreAnswers:
-        """Score them by one model of the alias. Raises QueryError when it has none, or for the query."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,26 +95,14 @@ def model_names(models: Mapping[str, str], aliases: Sequence[str]) -> list[str]:
 class EmbeddingEndpoints:
     """Texts in; vectors or an order of documents out.
 
-    texts: None where nothing embeds: then nothing is answered. models: as in `asked_model`.
-    answered: as in `SimilarEndpoints`.
+    texts: None where nothing embeds: then nothing is answered.
     """
 
-    def __init__(
-        self,
-        texts: TextEmbedder | None,
-        models: Mapping[str, str],
-        *,
-        maker: MakingVectors,
-        scorer: Scoring,
-        answered: Callable[[str, AnsweringModel], None],
-        aliases: Sequence[str],
-        bodies: RequestBodies,
-        limits: HttpLimits,
-    ) -> None:
-        self._texts, self._models = texts, models
-        self._maker, self._scorer, self._answered = maker, scorer, answered
-        self._aliases, self._bodies, self._limits = aliases, bodies, limits
-        self._threads = BoundedThreads(2, limits.answer_s, limits.queue)
+    def __init__(self, parts: Parts, texts: TextEmbedder | None, bodies: RequestBodies) -> None:
+        self._texts, self._models, self._bodies = texts, parts.models, bodies
+        self._maker, self._answered = parts.vectors, parts.answered
+        self._aliases, self._limits = parts.aliases, parts.limits
+        self._threads = BoundedThreads(2, parts.limits.answer_s, parts.limits.queue)
         self._began = int(time.time())
 
     async def models(self, request: Request) -> Response:
@@ -161,8 +141,8 @@ class EmbeddingEndpoints:
         return Response(to_json(made), headers={VERSION: str(model)}, media_type=JSON)
 
     async def _folded(
-        self, alias: str, vectors: Sequence[NDArray[np.float32]], name: str, dimensions: int | None
-    ) -> tuple[AnsweringModel, Sequence[NDArray[np.float32]]]:
+        self, alias: str, vectors: Sequence[Float32s], name: str, dimensions: int | None
+    ) -> tuple[AnsweringModel, Sequence[Float32s]]:
         """Vectors of queries folded, and by which model. Raises Problem."""
         few = self._maker.fold_few(alias, vectors)
         if few is None:
@@ -194,7 +174,7 @@ class EmbeddingEndpoints:
         given = iter(rest)
         asking = [Query(id=one.id) if one.text is None else next(given) for one in documents]
         try:
-            scored = await self._threads.run(lambda: self._scorer.scores(alias, query, asking))
+            scored = await self._threads.run(lambda: self._maker.scores(alias, query, asking))
         except QueryError as refused:
             self._fits(refused, asked.name, None)
             raise from_refusal(refused) from None
@@ -237,46 +217,19 @@ class EmbeddingEndpoints:
         return score
 
 
-class MakingVectors(Protocol):
-    """Makes vectors of objects. Any thread."""
-
-    def fold_few(
-        self, alias: str, vectors: Sequence[NDArray[np.float32]]
-    ) -> tuple[AnsweringModel, Sequence[NDArray[np.float32]]] | None:
-        """Given vectors of queries folded, where that takes no longer than to hand it to a thread."""
-        ...
-
-    def vectors(
-        self, alias: str, queries: Sequence[Query], wanted: Literal["folded", "embedded", "document"]
-    ) -> VectorAnswers:
-        """Make them by one model of the alias. Raises QueryError when it has none."""
-        ...
-
-
 class VectorEndpoints:
-    """Objects in, their vectors out; the first of `aliases` where none is named. answered: as in
-    `SimilarEndpoints`."""
+    """Objects in, their vectors out."""
 
-    def __init__(
-        self,
-        maker: MakingVectors,
-        answered: Callable[[str, AnsweringModel], None],
-        aliases: Sequence[str],
-        bodies: RequestBodies,
-        limits: HttpLimits,
-    ) -> None:
-        self._maker, self._answered, self._aliases = maker, answered, aliases
-        self._bodies, self._limits = bodies, limits
-        self._threads = BoundedThreads(2, limits.answer_s, limits.queue)  # one may decompose
+    def __init__(self, parts: Parts, bodies: RequestBodies) -> None:
+        self._maker, self._answered, self._bodies = parts.vectors, parts.answered, bodies
+        self._aliases, self._limits = parts.aliases, parts.limits
+        self._threads = BoundedThreads(2, parts.limits.answer_s, parts.limits.queue)  # one may decompose
 
     async def fold(self, request: Request) -> Response:
         """POST /v1/fold"""
         async with self._bodies.read(request, FoldRequest) as wanted:
             made, told = await self._made(wanted.alias, "queries", wanted.queries, wanted.mode)
-        views = [
-            {"name": one.name, "start": one.start, "dim": one.dim, "unit": one.unit} for one in made.views
-        ]
-        return Response(to_json({**told, "mode": wanted.mode, "views": views}), media_type=JSON)
+        return Response(to_json({**told, "mode": wanted.mode, "views": made.views}), media_type=JSON)
 
     async def embed(self, request: Request) -> Response:
         """POST /v1/embed"""
@@ -285,16 +238,12 @@ class VectorEndpoints:
         return Response(to_json({**told, "symmetric": made.symmetric}), media_type=JSON)
 
     async def _made(
-        self,
-        name: str | None,
-        field: str,
-        given: Sequence[GivenObject],
-        wanted: Literal["folded", "embedded", "document"],
+        self, name: str | None, field: str, given: Sequence[GivenObject], wanted: WantedVector
     ) -> tuple[VectorAnswers, dict[str, Any]]:
         start = time.perf_counter()
         alias = known_alias(name, self._aliases)
         require_few(field, len(given), self._limits)
-        queries = [_to_query(one) for one in given]
+        queries = [object_query(one) for one in given]
         try:
             made = await self._threads.run(lambda: self._maker.vectors(alias, queries, wanted))
         except QueryError as refused:
@@ -309,12 +258,3 @@ class VectorEndpoints:
             for place, one in enumerate(made.results)
         ]
         return made, told | {"similarity": made.similarity, "dim": made.dim, "vectors": vectors}
-
-
-def _to_query(given: GivenObject) -> Query:
-    views = given.views
-    return Query(
-        id=given.id,
-        x=as_given(given.x),
-        views=None if views is None else {name: as_given(vector) for name, vector in views.items()},
-    )

@@ -26,6 +26,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from http import HTTPStatus
 from ipaddress import ip_address
+from threading import Event
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
@@ -209,14 +210,6 @@ class CrossOrigin:
             await problem.response()(scope, receive, send_with_origin)
 
 
-class Draining:
-    """Whether the server is about to end, so that each connection ends with its next answer. Set by one
-    thread, read by any."""
-
-    def __init__(self) -> None:
-        self.begun = False
-
-
 class RequestGuard:
     """ASGI middleware. A bug is answered 500 with an id under which the log has its trace.
 
@@ -224,7 +217,7 @@ class RequestGuard:
         hosts: the names under which it may be asked.
         tokens: who is let in.
         routes: paths of the application; any other is counted as "other", so that labels stay bounded.
-        draining: whether the server is about to end.
+        draining: set where the server is about to end, so that each connection ends with its next answer.
     """
 
     def __init__(
@@ -235,7 +228,7 @@ class RequestGuard:
         hosts: AllowedHosts,
         tokens: TokenGuard,
         routes: Collection[str],
-        draining: Draining,
+        draining: Event,
     ) -> None:
         self._app, self._metrics, self._hosts, self._tokens = app, metrics, hosts, tokens
         self._routes, self._draining = frozenset(routes), draining
@@ -253,7 +246,7 @@ class RequestGuard:
                 headers = MutableHeaders(scope=message)
                 for name, value in NOSNIFF.items():
                     headers.setdefault(name, value)
-                if self._draining.begun:
+                if self._draining.is_set():
                     headers["Connection"] = "close"
             await send(message)
 
@@ -330,7 +323,9 @@ class TokenGuard:
             raise Problem(403, "no_token_configured", "changes over HTTP are switched off", _FIELD, remedy)
         if scope not in self._gate.needed:
             return None
-        given = headers.getlist(_FIELD) if in_body is None else [f"Bearer {_as_latin(in_body)}"]
+        given = headers.getlist(_FIELD)
+        if in_body is not None:
+            given = [f"Bearer {in_body.encode().decode('latin-1')}"]  # as the bytes of a header become text
         found = allowed(self._gate, scope, given[0] if len(given) == 1 else None, basic=basic)
         if found == HTTPStatus.FORBIDDEN:
             message = f"this token does not have the scope {scope}"
@@ -345,11 +340,6 @@ class TokenGuard:
 
 
 _MISSING = "this needs a token"
-
-
-def _as_latin(text: str) -> str:
-    """Text whose latin-1 bytes are the UTF-8 bytes of `text`, as header bytes become text."""
-    return text.encode().decode("latin-1")
 
 
 def check_key(grant: Grant | None, key: str | None, field: str) -> None:

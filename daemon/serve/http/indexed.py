@@ -7,38 +7,19 @@ So a store that is slow keeps nobody waiting but those who ask it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TypeAlias
 
 from daemon.serve.http.errors import Problem
 from daemon.serve.http.limits import HttpLimits
 from daemon.serve.http.offload import BoundedThreads
-from daemon.serve.query import (
-    Answers,
-    IndexFound,
-    IndexUse,
-    KeyChoice,
-    Query,
-    QueryError,
-    ScoredId,
-)
+from daemon.serve.query import Answered, Answers, IndexFound, Query, QueryError
 
-
-class Asking(Protocol):
-    """Answers questions; of the event loop."""
-
-    async def ask(self, alias: str, queries: Sequence[Query]) -> Answers:
-        """All answers from one model. Raises QueryError and Problem."""
-        ...
-
-
-class FindingInIndex(Protocol):
-    """Asks the store. Any thread; it waits for it."""
-
-    def find(self, alias: str, query: Query) -> IndexFound:
-        """What the store finds. Raises QueryError."""
-        ...
+Asking: TypeAlias = Callable[[str, Sequence[Query]], Awaitable[Answers]]
+"""Answers questions to an alias, all from one model; of the event loop. Raises QueryError and Problem."""
+FindingInIndex: TypeAlias = Callable[[str, Query], IndexFound]
+"""What a store finds for a question to an alias. Any thread; it waits for the store. Raises QueryError."""
 
 
 class IndexedAnswers:
@@ -51,67 +32,45 @@ class IndexedAnswers:
     async def ask(self, alias: str, queries: Sequence[Query]) -> Answers:
         """Answers to all queries. Those that name the objects to choose from need no store."""
         found = await asyncio.gather(*(self._found(alias, query) for query in queries))
-        again = [place for place, one in enumerate(found) if not _is_answer(one)]
-        searched: Answers | None = None
+        again, of_store = list[Query](), list[IndexFound]()
+        for query, one in zip(queries, found, strict=True):
+            if one is None:
+                again.append(query)
+            elif isinstance(one, IndexFound) and one.hits is not None:
+                of_store.append(one)
+            elif isinstance(one, IndexFound):  # tags were the store's affair
+                again.append(query if one.ids is None else replace(query, include=one.ids, tags=frozenset()))
         if again:
-            searched = await self._search.ask(alias, [_among(queries[at], found[at]) for at in again])
-        return _joined(found, dict(zip(again, range(len(again)), strict=True)), searched)
+            searched = await self._search(alias, again)
+            return replace(searched, each=_joined(found, searched.each))
+        if not of_store:
+            raise next(one for one in found if isinstance(one, QueryError))
+        return Answers(of_store[0].model, of_store[0].formed, _joined(found, ()))
 
     async def _found(self, alias: str, query: Query) -> IndexFound | QueryError | None:
         """None where the catalog alone answers."""
         if query.include is not None:
             return None
         try:
-            return await self._threads.run(lambda: self._index.find(alias, query))
+            return await self._threads.run(lambda: self._index(alias, query))
         except QueryError as refused:
             return refused
         except Problem as busy:  # one question of a batch gets an error of its own
             return QueryError(busy.code, str(busy), busy.field or "", busy.remedy, busy.status)
 
 
-def _is_answer(found: Any) -> bool:
-    """Whether nothing is left to be searched."""
-    return isinstance(found, QueryError) or (found is not None and found.hits is not None)
-
-
-def _among(query: Query, found: IndexFound | QueryError | None) -> Query:
-    """The question that puts candidates in order; tags were the store's affair."""
-    if found is None or isinstance(found, QueryError) or found.ids is None:
-        return query
-    return replace(query, include=found.ids, tags=frozenset())
-
-
-def _joined(
-    found: Sequence[IndexFound | QueryError | None], places: dict[int, int], searched: Answers | None
-) -> Answers:
-    """Every answer in its place. Raises QueryError where no question has one."""
-    results: list[Sequence[ScoredId] | QueryError] = []
-    exact: list[bool] = []
-    by: list[KeyChoice | None] = []
-    uses: list[IndexUse | None] = []
-    model, formed = (None, 0) if searched is None else (searched.model, searched.formed)
-    for place, one in enumerate(found):
-        at = places.get(place)
-        use = None if one is None or isinstance(one, QueryError) else one.use
-        if at is not None:
-            assert searched is not None
-            whole = use is None or use.mode == "catalog"
-            results.append(searched.results[at])
-            exact.append(searched.exact[at] and whole)
-            by.append(searched.by[at])
-        elif isinstance(one, QueryError):
-            results.append(one)
-            exact.append(True)
-            by.append(None)
+def _joined(found: Sequence[IndexFound | QueryError | None], searched: Sequence[Answered]) -> list[Answered]:
+    """Every answer, in order. searched: those to what the store did not answer."""
+    rest, each = iter(searched), list[Answered]()
+    for one in found:
+        if isinstance(one, QueryError):
+            each.append(Answered(one))
+        elif one is None:
+            each.append(next(rest))
+        elif one.hits is not None:
+            each.append(Answered(one.hits, exact=False, index=one.use))
         else:
-            assert one is not None
-            assert one.hits is not None
-            if model is None:
-                model, formed = one.model, one.formed
-            results.append(one.hits)
-            exact.append(False)
-            by.append(None)
-        uses.append(use)
-    if model is None:
-        raise next(one for one in found if isinstance(one, QueryError))
-    return Answers(model, results, formed, exact, by, uses)
+            answered = next(rest)
+            exact = answered.exact and one.use.mode == "catalog"
+            each.append(replace(answered, exact=exact, index=one.use))
+    return each

@@ -145,7 +145,8 @@ class RequestBodies:
                 async with asyncio.timeout(self._limits.body_s):
                     await self._collect(request, body)
             except TimeoutError:
-                raise _slow(self._limits) from None
+                message = f"the body was not complete after {self._limits.body_s:g} s"
+                raise Problem(408, "slow_body", message, "body", "send it faster", close=True) from None
             except ClientDisconnect:
                 raise Problem(400, "disconnected", "the body ended early", "body", close=True) from None
             yield _parse(_listed(body) if lines else bytes(body), model)
@@ -192,11 +193,6 @@ def _parse(body: bytes, model: type[AnyRequest]) -> AnyRequest:
         return model.model_validate_json(body)
     except ValidationError as error:
         raise from_validation(error) from None
-
-
-def _slow(limits: HttpLimits) -> Problem:
-    message = f"the body was not complete after {limits.body_s:g} s"
-    return Problem(408, "slow_body", message, "body", "send it faster", close=True)
 
 
 def _too_large(field: str, limits: HttpLimits) -> Problem:

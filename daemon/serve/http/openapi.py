@@ -89,6 +89,7 @@ def _embed(path: str, summary: str, answer: type[BaseModel], body: type[BaseMode
 
 _ask, _ONE = partial(Operation, errors=_ASKING), schemas.SimilarRequest
 _similar = partial(_ask, pins=True)
+_write = partial(Operation, "POST", answer=schemas.Accepted, errors=_WRITING, status=202)
 OPERATIONS = (
     _similar("GET", "/v1/similar", "Objects nearest to an object", schemas.SimilarAnswer, parameters=_ONE),
     _similar(
@@ -103,24 +104,8 @@ OPERATIONS = (
     ),
     _ask("POST", "/v1/fold", "Queries for an index of your own", schemas.FoldAnswer, schemas.FoldRequest),
     _ask("POST", "/v1/embed", "Objects for an index of your own", schemas.EmbedAnswer, schemas.EmbedRequest),
-    Operation(
-        "POST",
-        "/v1/impressions",
-        "Lists that users were shown",
-        schemas.Accepted,
-        schemas.ImpressionsRequest,
-        errors=_WRITING,
-        status=202,
-    ),
-    Operation(
-        "POST",
-        "/v1/clicks",
-        "What they clicked",
-        schemas.Accepted,
-        schemas.ClicksRequest,
-        errors=_WRITING,
-        status=202,
-    ),
+    _write("/v1/impressions", "Lists that users were shown", body=schemas.ImpressionsRequest),
+    _write("/v1/clicks", "What they clicked", body=schemas.ClicksRequest),
     _embed(
         "/v1/embeddings",
         "Texts to vectors as OpenAI has it; queries folded for an index of your own",

@@ -10,7 +10,7 @@ together, for which JSON Schema has no words.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -31,6 +31,7 @@ from pydantic.config import JsonDict
 from starlette.datastructures import QueryParams
 
 from daemon.serve.http.errors import DENSE, NAME, NUMBER, SPARSE, Problem, from_validation
+from daemon.serve.query import ByKey, FoldedView, HitClicks, OfIndex, ViewShare
 from streams.limits import MAX_INDEX, MAX_KEY_BYTES, MAX_MAP_ENTRIES, MAX_SHOWN, MAX_TEXT_BYTES, MAX_TS
 
 MAX_IMPRESSION_BYTES = MAX_TEXT_BYTES - 32
@@ -72,16 +73,15 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-def _id_fits(text: str) -> str:
-    if not 0 < len(text.encode()) <= MAX_TEXT_BYTES:
-        raise ValueError(f"expected 1 to {MAX_TEXT_BYTES} bytes of UTF-8")
-    return text
+def _bytes_to(most: int, fits: Callable[[str], object] = bool, but: str = "") -> AfterValidator:
+    """Texts of 1 to `most` bytes of UTF-8 that fit. but: what else is expected, in words."""
 
+    def check(text: str) -> str:
+        if not fits(text) or len(text.encode()) > most:
+            raise ValueError(f"expected 1 to {most} bytes of UTF-8{but}")
+        return text
 
-def _key_fits(text: str) -> str:
-    if not 0 < len(text.encode()) <= MAX_KEY_BYTES or "\0" in text:
-        raise ValueError(f"expected 1 to {MAX_KEY_BYTES} bytes of UTF-8 without U+0000")
-    return text
+    return AfterValidator(check)
 
 
 def _utf8(most: int, first: str) -> WithJsonSchema:
@@ -110,8 +110,12 @@ def _all_whole(raw: Any, check: ValidatorFunctionWrapHandler) -> Any:
 
 
 Whole = Annotated[int, BeforeValidator(_whole)]
-Id = Annotated[str, AfterValidator(_id_fits), _utf8(MAX_TEXT_BYTES, r"\u0000")]
-Key = Annotated[str, AfterValidator(_key_fits), _utf8(MAX_KEY_BYTES, r"\u0001")]
+Id = Annotated[str, _bytes_to(MAX_TEXT_BYTES), _utf8(MAX_TEXT_BYTES, r"\u0000")]
+Key = Annotated[
+    str,
+    _bytes_to(MAX_KEY_BYTES, lambda text: text and "\0" not in text, " without U+0000"),
+    _utf8(MAX_KEY_BYTES, r"\u0001"),
+]
 Ids = Annotated[list[Id], Field(max_length=MAX_LIST, fail_fast=True)]
 AliasName = Annotated[str, Field(min_length=1, max_length=64)]
 TwoNames = Annotated[str, Field(pattern=r"^[^,]{1,64},[^,]{1,64}$")]
@@ -136,14 +140,10 @@ class SparseNumbers(Request):
         return self
 
 
-def _form(raw: Any) -> str:
-    return SPARSE if isinstance(raw, dict | SparseNumbers) else DENSE
-
-
 Numbers = Annotated[
     Annotated[list[float], Field(min_length=1, max_length=MAX_VECTOR, fail_fast=True), Tag(DENSE)]
     | Annotated[SparseNumbers, Tag(SPARSE)],
-    Discriminator(_form),
+    Discriminator(lambda raw: SPARSE if isinstance(raw, dict | SparseNumbers) else DENSE),
 ]
 """A vector: a list of numbers, or a sparse one."""
 
@@ -265,16 +265,10 @@ class EmbedRequest(Request):
     alias: AliasName | None = Field(None, description="which model embeds; the first followed if left out")
 
 
-def _impression_fits(text: str) -> str:
-    if not 0 < len(text.encode()) <= MAX_IMPRESSION_BYTES or not text.strip():
-        raise ValueError(f"expected 1 to {MAX_IMPRESSION_BYTES} bytes of UTF-8")
-    return text
-
-
-def _said(text: str) -> str:
+def _not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("expected more than spaces")
-    return _id_fits(text)
+    return text
 
 
 def _each_once(names: list[str]) -> list[str]:
@@ -283,8 +277,12 @@ def _each_once(names: list[str]) -> list[str]:
     return names
 
 
-ImpressionId = Annotated[str, AfterValidator(_impression_fits), _utf8(MAX_IMPRESSION_BYTES, r"\u0021")]
-NonBlank = Annotated[str, AfterValidator(_said), _utf8(MAX_TEXT_BYTES, r"\u0021")]
+ImpressionId = Annotated[
+    str, _bytes_to(MAX_IMPRESSION_BYTES, str.strip), _utf8(MAX_IMPRESSION_BYTES, r"\u0021")
+]
+NonBlank = Annotated[
+    str, AfterValidator(_not_blank), _bytes_to(MAX_TEXT_BYTES), _utf8(MAX_TEXT_BYTES, r"\u0021")
+]
 Shown = Annotated[
     list[NonBlank],
     Field(min_length=1, max_length=MAX_SHOWN, fail_fast=True, json_schema_extra={"uniqueItems": True}),
@@ -296,15 +294,20 @@ _TIME = "Unix milliseconds; the server's clock if left out, which no visitor can
 _TOKEN = "the token for writing, where no header can be set"  # noqa: S105 - it says what the field is for
 
 
-def _several(raw: Any, name: str) -> Any:
-    """One, or a list of them, in the place of the object that holds them all; it keeps its token."""
-    if isinstance(raw, list):
-        return {name: raw}
-    if isinstance(raw, dict) and name not in raw:
-        one = dict(raw)
-        token = {"token": one.pop("token")} if "token" in one else {}
-        return {name: [one], **token}
-    return raw
+class _Several(Request):
+    """Base of bodies that may be one of what they hold or a list of them; its token stands beside."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_or_several(cls, raw: Any) -> Any:
+        name = next(iter(cls.model_fields))
+        if isinstance(raw, list):
+            return {name: raw}
+        if isinstance(raw, dict) and name not in raw:
+            one = dict(raw)
+            token = {"token": one.pop("token")} if "token" in one else {}
+            return {name: [one], **token}
+        return raw
 
 
 class ShownList(Request):
@@ -332,16 +335,11 @@ class ShownList(Request):
         return self
 
 
-class ImpressionsRequest(Request):
+class ImpressionsRequest(_Several):
     """Body of POST /v1/impressions: one, a list, one per line (NDJSON), or a list under `impressions`."""
 
     impressions: list[ShownList] = Field(min_length=1, max_length=MAX_LIST, fail_fast=True)
     token: str | None = Field(None, max_length=200, description=_TOKEN)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_or_several(cls, raw: Any) -> Any:
-        return _several(raw, "impressions")
 
 
 class ClickedObject(Request):
@@ -357,16 +355,11 @@ class ClickedObject(Request):
     )
 
 
-class ClicksRequest(Request):
+class ClicksRequest(_Several):
     """Body of POST /v1/clicks: one, a list, one per line (NDJSON), or a list under `clicks`."""
 
     clicks: list[ClickedObject] = Field(min_length=1, max_length=MAX_LIST, fail_fast=True)
     token: str | None = Field(None, max_length=200, description=_TOKEN)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_or_several(cls, raw: Any) -> Any:
-        return _several(raw, "clicks")
 
 
 class Accepted(Answer):
@@ -469,28 +462,11 @@ class ErrorAnswer(Answer):
     error: ErrorBody
 
 
-class ViewShare(Answer):
-    """What one view contributes to a score, or two together: learning can let one view speak to another."""
-
-    views: list[str] = Field(description="names of one view or two; `view/0` is the first kernel of a view")
-    contribution: float
-
-
 class AtVersion0(Answer):
     """What version 0 gives this object for the same query and filter."""
 
     score: float
     rank: int = Field(description="from 1, among all objects that the filter allows")
-
-
-class HitClicks(Answer):
-    """Lists of the newest records of the training topic in which this object was clicked or passed over."""
-
-    clicked: int | None = Field(description="of this very query; null for a query without an id")
-    passed_over: int | None = Field(description="of this very query")
-    near_clicked: int = Field(description="of the 20 objects nearest to the query by version 0, as queries")
-    near_passed_over: int = Field(description="of these 20")
-    records: int = Field(description="records that were looked through, the newest")
 
 
 class Why(Answer):
@@ -554,31 +530,6 @@ class Origin(Answer):
     watermark: int | None = Field(description="newest event time learned, Unix milliseconds")
     alias: str
     took_ms: float = Field(description="from the parsed request to the answer, waiting included")
-
-
-class ByKey(Answer):
-    """Which model answered a question with a key."""
-
-    name: str = Field(description="the key")
-    model: Literal["own", "version_0"] = Field(description="its own, or the untrained similarity")
-    why: Literal["unknown_key", "not_learned"] | None = Field(
-        description="why not its own: it has no model, or its verdict is that it learned nothing yet"
-    )
-    formed: int | None = Field(
-        description="records at which its own model was as it answers; equal to `records`, except where "
-        "steps are followed (latest)"
-    )
-
-
-class OfIndex(Answer):
-    """How the store of [index] took part in an answer."""
-
-    store: str = Field(description="the store, and what was asked of it")
-    mode: Literal["own", "folded", "rescored", "embedded", "catalog"] = Field(
-        description="what it was asked; `catalog`: it was away, and the catalog was searched instead"
-    )
-    candidates: int = Field(description="objects it found; those of `rescored` are scored as ever")
-    why: str = Field(description="why this mode")
 
 
 _OF_INDEX = "how the store of [index] took part; only where one is configured"
@@ -657,15 +608,6 @@ class MadeVector(Answer):
 
     vector: list[float] | SparseNumbersMade | None = None
     error: ErrorBody | None = None
-
-
-class FoldedView(Answer):
-    """Where a view lies in a folded vector."""
-
-    name: str
-    start: int = Field(description="first number, from 0")
-    dim: int
-    unit: bool = Field(description="whether the index is to hold this view at unit length")
 
 
 _SIMILARITY = (
@@ -780,13 +722,9 @@ class Versions(Answer):
     versions: list[KeptVersion]
 
 
-def _kind(raw: Any) -> str:
-    return NAME if isinstance(raw, str) else NUMBER
-
-
 VersionField = Annotated[
     Annotated[int, Field(ge=0), BeforeValidator(_whole), Tag(NUMBER)] | Annotated[AliasName, Tag(NAME)],
-    Discriminator(_kind),
+    Discriminator(lambda raw: NAME if isinstance(raw, str) else NUMBER),
 ]
 """A version by its number, or by a name such as best."""
 

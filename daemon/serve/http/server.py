@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
+from threading import Event
 from typing import Any, NoReturn
 
 import httptools
@@ -32,7 +33,6 @@ from uvicorn.protocols.utils import is_ssl
 
 from daemon.runtime.watchdog import BackgroundThread
 from daemon.serve.http.errors import JSON, RETRY_AFTER_S, Problem
-from daemon.serve.http.guard import Draining
 from daemon.serve.http.limits import RESERVED, HttpLimits, HttpMetrics
 from daemon.telemetry.server import (
     BACKLOG,
@@ -480,9 +480,7 @@ class HttpServer(BackgroundThread):
 
     name = "http"
 
-    def __init__(
-        self, server: _Listening, listening: socket.socket, drain_s: float, draining: Draining
-    ) -> None:
+    def __init__(self, server: _Listening, listening: socket.socket, drain_s: float, draining: Event) -> None:
         super().__init__()
         self._draining = draining
         self.host, self.port = listening.getsockname()[:2]
@@ -500,7 +498,7 @@ class HttpServer(BackgroundThread):
 
     def drain(self) -> None:
         """Answer on, and have every connection that asks end with its answer: its client asks elsewhere."""
-        self._draining.begun = True
+        self._draining.set()
 
     def stop(self) -> None:
         """Take no new connection and let open requests finish; returns at once."""

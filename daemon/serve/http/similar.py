@@ -21,28 +21,20 @@ from daemon.serve.http.guard import check_key, grant_of
 from daemon.serve.http.indexed import Asking
 from daemon.serve.http.limits import HttpLimits, RequestBodies
 from daemon.serve.http.offload import BoundedThreads
+from daemon.serve.http.parts import Parts
 from daemon.serve.http.pins import Pin, PinWaiter, asked_pin, require_reached
-from daemon.serve.http.schemas import EXPLAINED, BatchRequest, Filter, Question, SimilarRequest, SparseNumbers
+from daemon.serve.http.schemas import (
+    EXPLAINED,
+    BatchRequest,
+    Filter,
+    GivenObject,
+    Question,
+    SimilarRequest,
+    SparseNumbers,
+)
 from daemon.serve.http.writes import ImpressionLog
-from daemon.serve.interleave import (
-    EITHER,
-    ListMaker,
-    MadeList,
-    Place,
-    same_model,
-    team_draft,
-    with_explored,
-)
-from daemon.serve.query import (
-    AnsweringModel,
-    Answers,
-    ExplainedId,
-    IndexUse,
-    KeyChoice,
-    Query,
-    QueryError,
-    ScoredId,
-)
+from daemon.serve.interleave import EITHER, ListMaker, MadeList, Place, same_model, team_draft, with_explored
+from daemon.serve.query import Answered, AnsweringModel, Answers, ExplainedId, Query, QueryError, ScoredId
 
 _NO_FILTER = Filter()
 
@@ -52,17 +44,20 @@ def to_query(question: Question, limits: HttpLimits, prefix: str = "") -> Query:
     if question.k > limits.k_max:
         raise _too_many(f"{prefix}k", question.k, limits.k_max, "results", "serve.k_max")
     wanted = question.filter or _NO_FILTER
-    views = question.views
-    return Query(
-        id=question.id,
-        x=as_given(question.x),
-        views=None if views is None else {name: as_given(vector) for name, vector in views.items()},
+    return replace(
+        object_query(question),
         k=question.k,
         include=None if wanted.include is None else frozenset(wanted.include),
         exclude=frozenset(wanted.exclude),
         tags=frozenset(wanted.tags),
         key=question.key,
     )
+
+
+def object_query(given: GivenObject) -> Query:
+    """A query about an object, whatever is asked of it."""
+    views = None if given.views is None else {name: _numbers(one) for name, one in given.views.items()}
+    return Query(id=given.id, x=_numbers(given.x), views=views)
 
 
 def to_queries(questions: Sequence[Question], limits: HttpLimits) -> list[Query]:
@@ -83,11 +78,8 @@ def require_few(field: str, found: int, limits: HttpLimits) -> None:
         raise _too_many(field, found, limits.batch_max, "of them", "serve.batch_max")
 
 
-def as_given(vector: list[float] | SparseNumbers | None) -> list[float] | Mapping[str, Any] | None:
-    """A checked vector as `Query` has it."""
-    if isinstance(vector, SparseNumbers):
-        return {"indices": vector.indices, "values": vector.values}
-    return vector
+def _numbers(vector: list[float] | SparseNumbers | None) -> list[float] | Mapping[str, Any] | None:
+    return vector.model_dump() if isinstance(vector, SparseNumbers) else vector
 
 
 def origin_of(model: AnsweringModel, formed: int, alias: str, started: float) -> dict[str, Any]:
@@ -172,7 +164,7 @@ class ChanceLists:
         details["impression"] = _signed(lists, query, made)
         details["models"] = [{name: origin[name] for name in _MODEL} for _, origin in asked]
         answers, origin = asked[0]
-        return ChanceList(origin, answers, all(one.exact[0] for one, _ in asked), details)
+        return ChanceList(origin, answers, all(one.each[0].exact for one, _ in asked), details)
 
     async def _explored(self, lists: ListMaker, made: MadeList, query: Query) -> MadeList:
         """The list with a random object in a random place; as it is where no other object may be answered."""
@@ -211,14 +203,11 @@ def why_of(hit: ScoredId) -> Details:
     """The reasons of an explained hit, as `schemas.Why`; nothing for another one."""
     if not isinstance(hit, ExplainedId):
         return {}
-    views, rest = None, None
-    if hit.shares is not None:
-        views = [{"views": list(one.views), "contribution": one.contribution} for one in hit.shares]
-        rest = hit.score - sum(one.contribution for one in hit.shares)
+    shares = hit.shares
     return {
         "why": {
-            "views": views,
-            "rest": rest,
+            "views": None if shares is None else [asdict(one) for one in shares],
+            "rest": None if shares is None else hit.score - sum(one.contribution for one in shares),
             "version_0": {"score": hit.zero_score, "rank": hit.zero_rank},
             "clicks": None if hit.clicks is None else asdict(hit.clicks),
         }
@@ -238,28 +227,15 @@ def _signed(lists: ListMaker, query: Query, made: MadeList) -> str | None:
 class SimilarEndpoints:
     """Queries in, nearest objects out; the first of `aliases` answers where none is named.
 
-    search: answers them. answered: called with the alias and the model of every answer; it must be quick.
-    lists: makes lists by chance and signs them, None where that is off. kept: keeps what was shown, where a
-    question asks for it.
+    search: answers them. kept: keeps what was shown, where a question asks for it.
     """
 
-    def __init__(
-        self,
-        search: Asking,
-        answered: Callable[[str, AnsweringModel], None],
-        aliases: Sequence[str],
-        bodies: RequestBodies,
-        limits: HttpLimits,
-        *,
-        lists: ListMaker | None = None,
-        pins: PinWaiter | None = None,
-        kept: ImpressionLog,
-    ) -> None:
-        self._lists, self._kept = lists, kept
-        self._pins = pins or PinWaiter()
-        self._search, self._answered, self._aliases = search, answered, aliases
-        self._bodies, self._limits = bodies, limits
-        self._chance = ChanceLists(lists, self._ask, limits)
+    def __init__(self, parts: Parts, search: Asking, bodies: RequestBodies, kept: ImpressionLog) -> None:
+        self._search, self._bodies, self._kept = search, bodies, kept
+        self._answered, self._aliases = parts.answered, parts.aliases
+        self._limits, self._lists = parts.limits, parts.lists
+        self._pins = PinWaiter(parts.current, parts.behind_s)
+        self._chance = ChanceLists(parts.lists, self._ask, parts.limits)
 
     async def single(self, request: Request) -> Response:
         """GET /v1/similar?id=&k=&key=&alias=&interleave=&explore= and POST /v1/similar"""
@@ -284,7 +260,7 @@ class SimilarEndpoints:
             await self._pins.reach(pin, [alias])
             answers, origin = await self._ask(alias, queries)
             require_reached(pin, [origin])
-            found = [_entry(answers, place) for place in range(len(answers.results))]
+            found = [_entry(one, place) for place, one in enumerate(answers.each)]
             return _json({**origin, "answers": found})
 
     async def _answer(self, wanted: SimilarRequest, pin: Pin | None) -> Response:
@@ -304,8 +280,7 @@ class SimilarEndpoints:
             details = await self._log(
                 query, [hit.id for hit in result], self._id_of(query, result, alias, answers)
             )
-        found = _answered(result, answers.exact[0], _recalls(answers)[0], answers.by[0], _uses(answers)[0])
-        return _json({**origin, **found, **details})
+        return _json({**origin, **_hits_of(result), **_about(answers.each[0]), **details})
 
     def _id_of(self, query: Query, hits: Sequence[ScoredId], alias: str, answers: Answers) -> str | None:
         """The id of a list of one model; None for a list of nothing."""
@@ -315,7 +290,6 @@ class SimilarEndpoints:
         return _signed(self._lists, query, MadeList([(alias, answers.model)], places))
 
     async def _log(self, query: Query, shown: Sequence[str], impression: str | None) -> Details:
-        """Keep the list under its id, and say so."""
         assert query.id is not None
         kept = impression is not None and await self._kept.keep(impression, query.id, shown, query.key)
         return {"impression": impression, "logged": kept}
@@ -326,8 +300,7 @@ class SimilarEndpoints:
         await self._pins.reach(pin, names)
         made = await self._chance.make(names, query, explore)
         require_reached(pin, made.details["models"])
-        of_index = _of_index(_uses(made.answers)[0])
-        details = {"exact": made.exact, **_of_key(made.answers.by[0]), **of_index, **made.details}
+        details = _about(replace(made.answers.each[0], exact=made.exact, recall=None)) | made.details
         if wanted.log:
             ids = [hit["id"] for hit in details["results"]]
             details |= await self._log(query, ids, details["impression"])
@@ -335,15 +308,12 @@ class SimilarEndpoints:
 
     def _query(self, wanted: SimilarRequest) -> Query:
         query = to_query(wanted, self._limits)
-        if not wanted.explain:
-            return query
-        if query.k > EXPLAINED:
+        if wanted.explain and query.k > EXPLAINED:
             message = f"k: {query.k} hits are not explained, at most {EXPLAINED} are"
             raise Problem(422, "too_many", message, "k", "ask for fewer, or without explain")
-        return replace(query, explain=True)
+        return replace(query, explain=wanted.explain)
 
     def _models(self, wanted: SimilarRequest) -> list[str]:
-        """The one or two names that make the list."""
         if wanted.interleave is None:
             return [known_alias(wanted.alias, self._aliases)]
         if wanted.alias is not None:
@@ -359,7 +329,7 @@ class SimilarEndpoints:
         """The answers, and the values of `schemas.Origin` that every answer has."""
         start = time.perf_counter()
         try:
-            answers = await self._search.ask(alias, queries)
+            answers = await self._search(alias, queries)
         except QueryError as refused:
             raise from_refusal(refused) from None
         model = answers.model
@@ -368,47 +338,22 @@ class SimilarEndpoints:
         return answers, origin_of(model, answers.formed, alias, start)
 
 
-def _entry(answers: Answers, place: int) -> dict[str, Any]:
-    """One answer of a batch, or why there is none."""
-    result = answers.results[place]
-    if isinstance(result, QueryError):
-        return {"error": from_refusal(result, f"queries[{place}].").body()}
-    of_graph = _recalls(answers)[place]
-    return _answered(result, answers.exact[place], of_graph, answers.by[place], _uses(answers)[place])
+def _entry(answered: Answered, place: int) -> dict[str, Any]:
+    if isinstance(answered.result, QueryError):
+        return {"error": from_refusal(answered.result, f"queries[{place}].").body()}
+    return _hits_of(answered.result) | _about(answered)
 
 
-def _answered(
-    hits: Sequence[ScoredId],
-    exact: bool,
-    recall: float | None,
-    by: KeyChoice | None,
-    use: IndexUse | None,
-) -> dict[str, Any]:
-    found: list[dict[str, Any]] = [{"id": hit.id, "score": hit.score} for hit in hits]
-    if hits and isinstance(hits[0], ExplainedId):
-        found = [hit_details | why_of(hit) for hit_details, hit in zip(found, hits, strict=True)]
-    of_graph = {} if recall is None else {"recall": round(recall, 3)}
-    return {"results": found, "exact": exact, **of_graph, **_of_key(by), **_of_index(use)}
+def _hits_of(hits: Sequence[ScoredId]) -> dict[str, Any]:
+    return {"results": [{"id": hit.id, "score": hit.score, **why_of(hit)} for hit in hits]}
 
 
-def _recalls(answers: Answers) -> Sequence[float | None]:
-    """What a graph is estimated to have found of each answer."""
-    return answers.recall or [None] * len(answers.results)
-
-
-def _uses(answers: Answers) -> Sequence[IndexUse | None]:
-    """How a store took part in each answer."""
-    return answers.index or [None] * len(answers.results)
-
-
-def _of_index(use: IndexUse | None) -> dict[str, Any]:
-    return {} if use is None else {"index": asdict(use)}
-
-
-def _of_key(by: KeyChoice | None) -> dict[str, Any]:
-    if by is None:
-        return {}
-    return {"key": {"name": by.key, "model": by.model, "why": by.why, "formed": by.formed}}
+def _about(answered: Answered) -> dict[str, Any]:
+    told: dict[str, Any] = {"exact": answered.exact}
+    if answered.recall is not None:
+        told["recall"] = round(answered.recall, 3)
+    more = {"key": answered.by, "index": answered.index}
+    return told | {name: one for name, one in more.items() if one is not None}
 
 
 def _json(content: dict[str, Any]) -> Response:

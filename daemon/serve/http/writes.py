@@ -13,7 +13,6 @@ import secrets
 import time
 from collections.abc import Sequence
 
-from pydantic import BaseModel
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,8 +21,9 @@ from daemon.runtime.doors import CLICK
 from daemon.serve.http.errors import JSON, RETRY_AFTER_S, Problem
 from daemon.serve.http.guard import AllowedOrigins, TokenGuard, check_key
 from daemon.serve.http.limits import RequestBodies
+from daemon.serve.http.parts import Writes
 from daemon.serve.http.schemas import Accepted, ClicksRequest, ImpressionsRequest
-from daemon.serve.writes.queue import NotWritten, WriteMetrics, WriteQueue
+from daemon.serve.writes.queue import NotWritten
 from daemon.serve.writes.spool import SpoolRecord, click_record, impression_record
 
 LOG_WAIT_S = 1.0
@@ -36,20 +36,14 @@ _ID_BYTES = 16
 class ImpressionLog:
     """Keeps what answers have shown, for `log`: the request writes, so it has to show what writers show."""
 
-    def __init__(
-        self,
-        queue: WriteQueue | None,
-        metrics: WriteMetrics | None,
-        tokens: TokenGuard,
-        origins: AllowedOrigins,
-    ) -> None:
-        self._queue, self._metrics, self._tokens, self._origins = queue, metrics, tokens, origins
+    def __init__(self, writes: Writes | None, tokens: TokenGuard, origins: AllowedOrigins) -> None:
+        self._writes, self._tokens, self._origins = writes, tokens, origins
 
     def check(self, headers: Headers, key: str | None, has_id: bool) -> None:
         """Raises Problem: 422 where nothing can be logged, 401 or 403 for who may not write."""
         self._origins.check(headers)
         check_key(self._tokens.check(headers, CLICK), key, "key")
-        if self._queue is None:
+        if self._writes is None:
             remedy = "set serve.writes.enabled and restart serve"
             raise Problem(422, "not_logged", "writing is switched off", "log", remedy)
         if not has_id:
@@ -62,48 +56,48 @@ class ImpressionLog:
 
     async def keep(self, impression: str, query: str, shown: Sequence[str], key: str | None) -> bool:
         """Whether the list is on the disk. Never fails: an answer is worth more than its record."""
-        assert self._queue is not None
-        assert self._metrics is not None
+        assert self._writes is not None
         record = impression_record(impression, _now_ms(), query, shown, key=key)
-        try:
-            async with asyncio.timeout(LOG_WAIT_S):
-                await asyncio.shield(asyncio.wrap_future(self._queue.put([record])))
-        except NotWritten as error:
-            self._metrics.refused.labels(error.reason).inc()
-            return False
-        except TimeoutError:
-            self._metrics.refused.labels("slow").inc()
-            return False
-        self._metrics.written.labels("impression").inc()
-        return True
+        return await _put(self._writes, "impression", [record], LOG_WAIT_S) is None
+
+
+async def _put(
+    writes: Writes, event: str, records: Sequence[SpoolRecord], wait_s: float
+) -> NotWritten | None:
+    """Wait until records are durable, `wait_s` at most, and count them; why they are not, None where they
+    are."""
+    try:
+        async with asyncio.timeout(wait_s):
+            await asyncio.shield(asyncio.wrap_future(writes.queue.put(records)))
+    except NotWritten as error:
+        failed = error
+    except TimeoutError:
+        failed = NotWritten("slow", f"nothing was confirmed within {wait_s:g} s")
+    else:
+        writes.metrics.written.labels(event).inc(len(records))
+        return None
+    writes.metrics.refused.labels(failed.reason).inc()
+    return failed
 
 
 class WriteEndpoints:
     """Takes impressions and clicks.
 
-    queue: None answers 403, writing is switched off. most: records in one request. answer_s: how long a
-    request waits for the disk.
+    writes: None answers 403, writing is switched off. answer_s: how long a request waits for the disk.
     """
 
     def __init__(
-        self,
-        queue: WriteQueue | None,
-        metrics: WriteMetrics | None,
-        tokens: TokenGuard,
-        bodies: RequestBodies,
-        *,
-        most: int,
-        answer_s: float,
+        self, writes: Writes | None, tokens: TokenGuard, bodies: RequestBodies, answer_s: float
     ) -> None:
-        self._queue, self._metrics, self._tokens, self._bodies = queue, metrics, tokens, bodies
-        self._most, self._answer_s = most, answer_s
+        self._writes, self._tokens, self._bodies = writes, tokens, bodies
+        self._answer_s = answer_s
 
     async def impressions(self, request: Request) -> Response:
         """POST /v1/impressions"""
-        self._check_on()
+        writes = self._switched_on()
         async with self._bodies.read(request, ImpressionsRequest, lines=True) as asked:
             grant = self._tokens.check(request.headers, CLICK, in_body=asked.token)
-            self._check_few("impressions", len(asked.impressions))
+            _check_few("impressions", len(asked.impressions), writes.batch_max)
             for place, one in enumerate(asked.impressions):
                 check_key(grant, one.key, f"impressions[{place}].key")
             records = [
@@ -118,14 +112,14 @@ class WriteEndpoints:
                 )
                 for one in asked.impressions
             ]
-            return await self._kept("impression", records)
+            return await self._kept(writes, "impression", records)
 
     async def clicks(self, request: Request) -> Response:
         """POST /v1/clicks"""
-        self._check_on()
+        writes = self._switched_on()
         async with self._bodies.read(request, ClicksRequest, lines=True) as asked:
             grant = self._tokens.check(request.headers, CLICK, in_body=asked.token)
-            self._check_few("clicks", len(asked.clicks))
+            _check_few("clicks", len(asked.clicks), writes.batch_max)
             keys = None if grant is None else grant.keys
             for place, one in enumerate(asked.clicks):
                 if one.key is not None:
@@ -139,44 +133,29 @@ class WriteEndpoints:
                 )
                 for one in asked.clicks
             ]
-            return await self._kept("click", records)
+            return await self._kept(writes, "click", records)
 
-    def _check_on(self) -> None:
-        if self._queue is None:
+    def _switched_on(self) -> Writes:
+        if self._writes is None:
             remedy = "set serve.writes.enabled and restart serve"
             raise Problem(403, "writes_off", "writing over HTTP is switched off", None, remedy, close=True)
+        return self._writes
 
-    def _check_few(self, field: str, found: int) -> None:
-        if found > self._most:
-            message = f"{field}: {found} of them, at most {self._most} are taken"
-            remedy = "send several requests, or raise serve.writes.batch_max"
-            raise Problem(422, "too_many", message, field, remedy)
-
-    async def _kept(self, event: str, records: Sequence[SpoolRecord]) -> Response:
+    async def _kept(self, writes: Writes, event: str, records: Sequence[SpoolRecord]) -> Response:
         """202 once the records are durable. Raises Problem 503."""
-        assert self._queue is not None
-        assert self._metrics is not None
-        try:
-            async with asyncio.timeout(self._answer_s):
-                await asyncio.shield(asyncio.wrap_future(self._queue.put(records)))
-        except NotWritten as error:
-            again = FULL_RETRY_S if error.reason == "spool_full" else RETRY_AFTER_S
-            raise _refused(self._metrics, error.reason, str(error), again) from None
-        except TimeoutError:
-            message = f"nothing was confirmed within {self._answer_s:g} s"
-            raise _refused(self._metrics, "slow", message, RETRY_AFTER_S) from None
-        self._metrics.written.labels(event).inc(len(records))
-        return Response(_json(Accepted(accepted=len(records))), 202, media_type=JSON)
+        failed = await _put(writes, event, records, self._answer_s)
+        if failed is None:
+            return Response(Accepted(accepted=len(records)).model_dump_json(), 202, media_type=JSON)
+        again = FULL_RETRY_S if failed.reason == "spool_full" else RETRY_AFTER_S
+        remedy = "send it again with the same ids"
+        raise Problem(503, f"writes_{failed.reason}", str(failed), None, remedy, retry_after=again)
 
 
-def _refused(metrics: WriteMetrics, reason: str, message: str, again: int) -> Problem:
-    metrics.refused.labels(reason).inc()
-    remedy = "send it again with the same ids"
-    return Problem(503, f"writes_{reason}", message, None, remedy, retry_after=again)
-
-
-def _json(answer: BaseModel) -> bytes:
-    return answer.model_dump_json().encode()
+def _check_few(field: str, found: int, most: int) -> None:
+    if found > most:
+        message = f"{field}: {found} of them, at most {most} are taken"
+        remedy = "send several requests, or raise serve.writes.batch_max"
+        raise Problem(422, "too_many", message, field, remedy)
 
 
 def _now_ms() -> int:

@@ -156,7 +156,6 @@ class ServingCatalog(BackgroundThread):
             self._following.topic.close()
 
     def _turn(self) -> None:
-        """Read, take in, publish, merge a little."""
         batch = None
         if self._following is not None:
             batch = self._poll(self._following)

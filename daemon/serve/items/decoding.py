@@ -207,9 +207,4 @@ def catalog_rows(
         shown_of = [shown.of(one) for one in ids] if len(shown) else [None] * len(ids)
         found = [unpack_display(own) if own else other for own, other in zip(packed, shown_of, strict=True)]
         tags = [() if one is None else one.tags for one in found]
-        yield PartRows(
-            Packed.of_texts(ids),
-            vectors,
-            tags,
-            Packed.of(packed),
-        )
+        yield PartRows(Packed.of_texts(ids), vectors, tags, Packed.of(packed))

@@ -116,7 +116,6 @@ class Merge:
                 yield
 
     def _step(self, part: IndexPart) -> int:
-        """Rows of a part that make a piece."""
         return max(1, self._sizes.piece * len(part) // max(1, part.nbytes))
 
     def _tags(self) -> TagColumn:

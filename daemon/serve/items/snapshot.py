@@ -101,6 +101,11 @@ class IndexPart:
         return len(self.ids)
 
     @property
+    def living(self) -> NDArray[np.bool_]:
+        """Which rows are alive, bool [n]."""
+        return np.ones(len(self), np.bool_) if self.alive is None else self.alive
+
+    @property
     def nbytes(self) -> int:
         """Memory held, the mask of the living included."""
         origins = sum(rows.nbytes for _, rows in self.merged_from)

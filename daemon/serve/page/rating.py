@@ -108,7 +108,7 @@ class RatingEndpoints:
             message, remedy = "this study does not ask about this object", "load the page again"
             raise Problem(422, "unknown_query", message, "query", remedy)
         try:
-            rating = rated(study, query, rater, sent.relevant, at=_now_ms(), token=token)
+            rating = rated(study, query, rater, sent.relevant, at=time.time_ns() // 1_000_000, token=token)
         except ValueError as error:
             raise Problem(422, "not_shown", str(error), "relevant", "load the page again") from None
         try:
@@ -158,10 +158,6 @@ class RatingEndpoints:
         begun = _kept(lambda: self._sources.file.begin(made))
         log.info("a study began", study=begun.name, queries=len(begun.queries))
         return begun
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _name(text: str) -> str:

@@ -113,7 +113,6 @@ class StudyMaker:
 
 
 def _others(query: str, pool: Sequence[str], seed: int) -> tuple[str, ...]:
-    """Random objects besides the query."""
     draw = random.Random(f"{seed} {query}")  # noqa: S311  no secret
     drawn = draw.sample(range(len(pool)), min(LIST + 1, len(pool)))
     return tuple(pool[one] for one in drawn if pool[one] != query)[:LIST]

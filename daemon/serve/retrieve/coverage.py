@@ -134,15 +134,12 @@ class Coverage:
         places, whole = [], {}
         for number, one in enumerate(self.graphs):
             at = np.full(len(one.graph), -1, np.int64)
-            for living in (
-                False,
-                True,
-            ):  # where a dead row and a living one have the same bits, the living one
+            for living in (False, True):  # where a dead row and a living one have the same bits, the latter
                 for part, start, done in zip(parts, starts.tolist(), placed, strict=False):
                     labels = self._labels[part.serial, one.name]
                     if labels is None:
                         continue
-                    rows = np.flatnonzero((labels >= 0) & ~done & (_alive(part) == living))
+                    rows = np.flatnonzero((labels >= 0) & ~done & (part.living == living))
                     at[labels[rows]] = start + rows
             for part, start, done in zip(parts, starts.tolist(), placed, strict=False):
                 labels = self._labels[part.serial, one.name]
@@ -150,7 +147,7 @@ class Coverage:
                     rows = np.flatnonzero(labels >= 0)
                     mine = at[labels[rows]] == start + rows
                     done[rows[mine]] = True
-                    if mine.all() and len(rows) == len(part) and _run(labels):
+                    if mine.all() and 0 < len(rows) == len(part) and (np.diff(labels) == 1).all():
                         whole[part.serial] = (number, int(labels[0]))
             places.append(at)
         tails = {part.serial: np.flatnonzero(~done) for part, done in zip(parts, placed, strict=True)}
@@ -165,15 +162,6 @@ def _hashed(part: IndexPart, rest: Callable[[], None]) -> NDArray[np.uint64]:
         found.append(hashes_of(part.vectors.values[first : first + PIECE]))
         rest()
     return np.concatenate(found)
-
-
-def _run(labels: Labels) -> bool:
-    """Whether labels go up by one from each row to the next."""
-    return bool(len(labels)) and bool((np.diff(labels) == 1).all())
-
-
-def _alive(part: IndexPart) -> NDArray[np.bool_]:
-    return np.ones(len(part), np.bool_) if part.alive is None else part.alive
 
 
 LEAST_TAIL = 8_192
@@ -230,7 +218,7 @@ def states_of(covered: Covered, snapshot: IndexSnapshot) -> tuple[list[GraphStat
     alive = np.concatenate(
         [np.zeros(0, np.bool_)]
         + [
-            _alive(numbers[serial]) if serial in numbers else np.zeros(size, np.bool_)
+            numbers[serial].living if serial in numbers else np.zeros(size, np.bool_)
             for serial, size in zip(covered.serials, np.diff(covered.starts).tolist(), strict=True)
         ]
     )
@@ -238,7 +226,7 @@ def states_of(covered: Covered, snapshot: IndexSnapshot) -> tuple[list[GraphStat
         GraphState(one.name, len(one.graph), int(np.count_nonzero(alive[at[at >= 0]])))
         for one, at in zip(covered.graphs, covered.places, strict=True)
     ]
-    tail = sum(int(np.count_nonzero(_alive(part)[rows])) for part, rows in tail_rows(covered, snapshot))
+    tail = sum(int(np.count_nonzero(part.living[rows])) for part, rows in tail_rows(covered, snapshot))
     return states, tail
 
 
@@ -267,7 +255,7 @@ def rows_to_build(
     for part in snapshot.parts:
         if part.serial in taken:
             rows = np.sort(np.concatenate(taken[part.serial])).astype(np.int64)
-            rows = rows[_alive(part)[rows]]
+            rows = rows[part.living[rows]]
             if len(rows):
                 found.append((part, rows))
     return found

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daemon.replica.view import ModelId, View
 from daemon.serve.items.snapshot import IndexSnapshot
-from daemon.serve.query import ExplainedId, PairClicks, Query, ScoredId, Share
+from daemon.serve.query import ExplainedId, HitClicks, Query, ScoredId, ViewShare
 from daemon.serve.retrieve.finding import eligible_rows
-from daemon.serve.retrieve.part import Norms, ReadyPart, folded_queries, own_scores
+from daemon.serve.retrieve.part import Norms, folded_queries, own_scores
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, concatenate, dense_rows
 from learners.forms.quadratic import DiagonalForm, by_distance, inverse_roots
 from learners.forms.serving import linear_fold
@@ -47,13 +47,9 @@ class Searched:
     vector: Block
 
 
-class Clicks(Protocol):
-    """Tells which clicks are behind objects (`daemon.serve.clicks`)."""
-
-    def __call__(
-        self, query: str | None, near: Sequence[str], objects: Sequence[str], key: str | None = None
-    ) -> list[PairClicks] | None:
-        """Of each object; None where that is not known (yet)."""
+Clicks: TypeAlias = Callable[[str | None, Sequence[str], Sequence[str], str | None], list[HitClicks] | None]
+"""Gives the clicks behind each object, by query, queries near it, objects and key (`daemon.serve.clicks`);
+None where they are not known (yet)."""
 
 
 class Explainer:
@@ -90,12 +86,14 @@ class Explainer:
             for at, hit in enumerate(hits)
         ]
 
-    def _shares(self, asked: Searched, places: Places) -> list[list[Share]]:
+    def _shares(self, asked: Searched, places: Places) -> list[list[ViewShare]]:
         parts = asked.snapshot.parts
         found = [(parts[part], row) for part, row in zip(*places, strict=True)]
         items = concatenate([part.vectors.take([row]) for part, row in found])
-        scales = [_scale(asked.norms.parts[part.serial], row) for part, row in found]
-        return _shares(asked.view, asked.vector, items, np.array(scales), self._blocks)
+        # 1 / norm of each item, as the search divided by it; 1 where it did not.
+        norms = [(asked.norms.parts[part.serial].scale, row) for part, row in found]
+        scales = np.array([1.0 if scale is None else float(scale[row]) for scale, row in norms])
+        return _shares(asked.view, asked.vector, items, scales, self._blocks)
 
     def _by_version_0(
         self, asked: Searched, places: Places
@@ -111,7 +109,8 @@ class Explainer:
         scores, better = np.zeros(len(rows), np.float32), np.zeros(len(rows), np.int64)
         everywhere: list[Float32s] = []
         near: list[tuple[float, int, int]] = []
-        self._forget(snapshot)
+        serials = {part.serial for part in snapshot.parts}
+        self._terms = {key: terms for key, terms in self._terms.items() if key[0] in serials}
         for number, allowed in enumerate(eligible_rows(snapshot, asked.query)):
             part, here = snapshot.parts[number], parts == number
             items = asked.norms.parts[part.serial].indexed.items
@@ -136,19 +135,10 @@ class Explainer:
             return self._own.form()
         return DiagonalForm(np.ones(view.dim, np.float32), view.form.normalised, by_distance(view.form))
 
-    def _forget(self, snapshot: IndexSnapshot) -> None:
-        serials = {part.serial for part in snapshot.parts}
-        self._terms = {key: terms for key, terms in self._terms.items() if key[0] in serials}
-
-
-def _scale(ready: ReadyPart, row: int) -> float:
-    """1 / norm of an item, as the search divided by it; 1 where it did not."""
-    return 1.0 if ready.scale is None else float(ready.scale[row])
-
 
 def _shares(
     view: View, query: Block, items: Block, scales: NDArray[np.float64], blocks: Blocks
-) -> list[list[Share]]:
+) -> list[list[ViewShare]]:
     """Per item what the views contribute: each by itself, then pairs of them that contribute anything."""
     columns = list(blocks.values())
     form = view.search
@@ -170,11 +160,11 @@ def _shares(
     names = list(blocks)
     found = []
     for one in products:
-        shares = [Share((name,), float(one[at, at])) for at, name in enumerate(names)]
+        shares = [ViewShare((name,), float(one[at, at])) for at, name in enumerate(names)]
         for a, b in combinations(range(len(names)), 2):
             together = float(one[a, b] + one[b, a])
             if together:
-                shares.append(Share((names[a], names[b]), together))
+                shares.append(ViewShare((names[a], names[b]), together))
         found.append(shares)
     return found
 

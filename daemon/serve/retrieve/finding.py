@@ -16,7 +16,7 @@ import numpy as np
 
 from daemon.serve.interleave import Drawn
 from daemon.serve.items.snapshot import IndexSnapshot
-from daemon.serve.query import Query, ScoredId
+from daemon.serve.query import Answered, Query, ScoredId
 from daemon.serve.retrieve.part import TOP, Best, Mask, ReadySnapshot, exactly, nearly, walk_width
 from learners.block import Block, Float32s, Int64s, concatenate
 from learners.forms.quadratic import ServedForm
@@ -77,16 +77,6 @@ class Scan:
     room: int
 
 
-@dataclass(frozen=True, slots=True)
-class QueryHits:
-    """hits: descending by score. exact: whether no object was passed over. recall: share of the exact hits
-    that are estimated to be among them, where a graph found them; None where no graph was asked."""
-
-    hits: list[ScoredId]
-    exact: bool
-    recall: float | None = None
-
-
 def scans_of(queries: Sequence[Query], approximate: bool = False, shortlist: int = 0) -> list[Scan]:
     """The scans that answer all queries which do not name what to include; pure.
 
@@ -130,9 +120,9 @@ class Finder:
     folded: Float32s
     rescoring: Rescoring | None = None
 
-    def find(self, between: Callable[[], None] = lambda: None) -> list[QueryHits]:
+    def find(self, between: Callable[[], None] = lambda: None) -> list[Answered]:
         """What each query finds. between: called before each scan and rescoring; what it raises is raised."""
-        found = [QueryHits([], True) for _ in self.queries]
+        found = [Answered([]) for _ in self.queries]
         for scan in scans_of(self.queries, self.ready.graphs.width is not None, self._least):
             between()
             for place, best, walked in self._scanned(scan):
@@ -142,7 +132,7 @@ class Finder:
         for place, query in enumerate(self.queries):
             if query.include is not None:
                 between()
-                found[place] = QueryHits(_hits(self._snapshot, query, self._included(place)), True)
+                found[place] = Answered(_hits(self._snapshot, query, self._included(place)))
         return found
 
     @property
@@ -170,7 +160,7 @@ class Finder:
             room = _room(self.queries[place], self._least)
             yield place, (scores[:room], parts[:room], rows[:room]), by_graph
 
-    def _answer(self, place: int, scores: Float32s, parts: Int64s, rows: Int64s, walked: bool) -> QueryHits:
+    def _answer(self, place: int, scores: Float32s, parts: Int64s, rows: Int64s, walked: bool) -> Answered:
         query, exact = self.queries[place], not walked
         best = list(zip(scores.tolist(), parts.tolist(), rows.tolist(), strict=True))
         if self.rescoring is not None:
@@ -178,7 +168,7 @@ class Finder:
             exact = exact and not there.all()
             best = self.rescoring.ordered(self._snapshot, place, parts[there], rows[there])
         recall = self.ready.graphs.recall if walked else None
-        return QueryHits(_hits(self._snapshot, query, best), exact, recall)
+        return Answered(_hits(self._snapshot, query, best), exact, recall)
 
     def _included(self, place: int) -> list[ScoredPlace]:
         """The objects that a query names, by descending score."""
@@ -202,7 +192,7 @@ class Finder:
         return [(-negated, part, row) for negated, part, row in sorted(chosen)]
 
 
-def lowered(hits: list[ScoredId], own: float) -> list[ScoredId]:
+def lowered(hits: Sequence[ScoredId], own: float) -> Sequence[ScoredId]:
     """Hits whose scores lose the same number."""
     return [ScoredId(hit.id, hit.score - own) for hit in hits] if own else hits
 
@@ -253,7 +243,6 @@ def allowed_rows(snapshot: IndexSnapshot, tags: frozenset[str], masked: frozense
 
 
 def _hits(snapshot: IndexSnapshot, query: Query, best: Sequence[ScoredPlace]) -> list[ScoredId]:
-    """The first k that may be answered."""
     best = [place for place in best[: _room(query, 0)] if place[2] >= 0]
     names = snapshot.ids_at([part for _, part, _ in best], [row for _, _, row in best])
     allowed = [

@@ -6,7 +6,6 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -202,16 +201,13 @@ class Preparer:
             if shared is not None and covered is not None and isinstance(part.vectors, DenseBlock):
                 graph, rows = covered.graphs[shared[0]].graph, slice(shared[1], shared[1] + len(part))
                 codes = graph.codes[rows]
-                if indexed is None or not np.shares_memory(_codes(indexed), codes):
+                held = None if indexed is None else indexed.items
+                if not isinstance(held, DenseItems) or not np.shares_memory(held.codes, codes):
                     indexed = Indexed(DenseItems(part.vectors.values, codes, graph.bounds[rows]))
             if indexed is None:
                 indexed = Indexed(as_items(part.vectors))
             self._indexed[part.serial] = indexed
             return indexed
-
-
-def _codes(indexed: Indexed) -> Any:
-    return indexed.items.codes if isinstance(indexed.items, DenseItems) else None
 
 
 def _graph_terms(norms: Norms, covered: Covered) -> tuple[GraphTerms, ...]:
@@ -276,9 +272,7 @@ def _sample(snapshot: IndexSnapshot, asked: Block | None, dim: int) -> tuple[Blo
     """(queries, the row of all parts that each of them is, -1 where that is not known)."""
     blocks = [] if asked is None or asked.dim != dim else [asked.slice(0, QUERIES)]
     own = [np.full(len(block), -1, np.int64) for block in blocks]
-    living = np.concatenate(
-        [np.ones(len(part), np.bool_) if part.alive is None else part.alive for part in snapshot.parts]
-    ).nonzero()[0]
+    living = np.concatenate([part.living for part in snapshot.parts]).nonzero()[0]
     left = min(QUERIES - sum(map(len, blocks)), len(living))
     if left > 0:
         chosen = living[np.linspace(0, len(living) - 1, left).astype(np.int64)]

@@ -216,19 +216,17 @@ def answerable(
     """The mapped vectors of queries, with an error in the place of each that is zero and ranks nothing: every
     object would have the same score. Under a distance zero is a point like any other; where scores are no
     inner products, it is one if the form gives it a norm, as kernels of distances do."""
+
+    def ranks(one: Block) -> bool:
+        values = one.values if isinstance(one, DenseBlock) else one.values[one.indptr[0] : one.indptr[-1]]
+        if view.by_distance or values.any():
+            return True
+        return view.rescored and bool(view.form.self_scores(one)[0] > 0)
+
     return [
-        one if isinstance(one, QueryError) or not _is_zero(one) or _ranks(view, one) else _zero(query)
+        one if isinstance(one, QueryError) or ranks(one) else _zero(query)
         for query, one in zip(queries, vectors, strict=True)
     ]
-
-
-def _is_zero(one: Block) -> bool:
-    values = one.values if isinstance(one, DenseBlock) else one.values[one.indptr[0] : one.indptr[-1]]
-    return not values.any()
-
-
-def _ranks(view: View, zero: Block) -> bool:
-    return view.by_distance or (view.rescored and bool(view.form.self_scores(zero)[0] > 0))
 
 
 def _zero(query: Query) -> QueryError:
@@ -300,10 +298,10 @@ def nearly(
     covered, answers = ready.graphs.covered, []
     starts = dict(zip(covered.serials, covered.starts.tolist(), strict=False))
     queries = EncodedQueries.of(folded, folded.shape[1])
-    near = [
-        _near(walked(queries, one.graph, terms, width), places)
-        for one, terms, places in zip(covered.graphs, ready.graphs.terms, covered.places, strict=True)
-    ]
+    near = []  # by graph and query: where the rows that a walk came by stand in all parts
+    for one, terms, places in zip(covered.graphs, ready.graphs.terms, covered.places, strict=True):
+        found_in = [places[labels] for labels in walked(queries, one.graph, terms, width)]
+        near.append([rows[rows >= 0] for rows in found_in])
     together = [rows[0] if len(rows) == 1 else np.concatenate(rows) for rows in zip(*near, strict=True)]
     for part, mask, held in zip(ready.parts, allowed, ready.snapshot.parts, strict=True):
         start, tail = starts.get(held.serial), covered.tails.get(held.serial)
@@ -311,7 +309,9 @@ def nearly(
             answers.append(nearest(part, folded, mask, k))
             continue
         found = [_among(part, queries, tail, mask, k)] if len(tail) else []
-        chosen = [_within(rows, start, start + len(held)) for rows in together]
+        stop = start + len(held)
+        # In the order in which they came: the best first, so that a bound leaves out most of the others.
+        chosen = [rows[(rows >= start) & (rows < stop)] - start for rows in together]
         found.append(_each(part, queries, chosen, mask, k))
         answers.append(found[0] if len(found) == 1 else _beside(found))
     scores, parts, rows = merge_topk(answers, k)
@@ -322,18 +322,6 @@ def nearly(
         again = _widened(exactly(ready, folded[short], allowed, k), k)
         scores[short], parts[short], rows[short] = again
     return (scores, parts, rows), short
-
-
-def _near(labels: Sequence[Int64s], places: Int64s) -> list[Int64s]:
-    """Where these rows of a graph stand in the parts."""
-    found = [places[one] for one in labels]
-    return [one[one >= 0] for one in found]
-
-
-def _within(rows: Int64s, start: int, stop: int) -> Int64s:
-    """Those of a part, as its own rows, in the order in which they came: the best first, so that a bound
-    leaves out most of the others."""
-    return rows[(rows >= start) & (rows < stop)] - start
 
 
 def _among(part: ReadyPart, queries: EncodedQueries, rows: Int64s, mask: Mask | None, k: int) -> TopK:

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from daemon.replica.keys import HOLD_S, HeldModel, KeyModels
 from daemon.replica.replica import Replica
 from daemon.replica.view import NotServing, View
 from daemon.serve.items.snapshot import IndexSnapshot
-from daemon.serve.query import OWN, VERSION_0, Answers, KeyChoice, Query, QueryError, ScoredId
+from daemon.serve.query import OWN, VERSION_0, Answered, Answers, ByKey, Query, QueryError
 from daemon.serve.retrieve.explaining import Explainer, Searched
 from daemon.serve.retrieve.finding import Finder, Rescoring, lowered
 from daemon.serve.retrieve.norms import GraphSearch, Preparer
@@ -80,7 +80,7 @@ class KeySearch:
         self._serials: frozenset[int] = frozenset()
         self._lock = threading.Lock()
 
-    def choose(self, view: View, key: str, snapshot: IndexSnapshot) -> tuple[View | None, KeyChoice]:
+    def choose(self, view: View, key: str, snapshot: IndexSnapshot) -> tuple[View | None, ByKey]:
         """The key's own model, its norms of this snapshot in `prepared`, and what is said of that; None where
         version 0 answers. Raises QueryError where there is one model for all.
         """
@@ -89,9 +89,9 @@ class KeySearch:
             raise QueryError("no_keys", "one model answers everybody here", "key", remedy)
         found = self._models.choose(view, key)
         if isinstance(found, str):
-            chosen, by = None, KeyChoice(key, VERSION_0, found, None)
+            chosen, by = None, ByKey(key, VERSION_0, found, None)
         else:
-            chosen, by = self._ready(view, found.model, snapshot), KeyChoice(key, OWN, None, found.formed)
+            chosen, by = self._ready(view, found.model, snapshot), ByKey(key, OWN, None, found.formed)
         if self._observe is not None:
             self._observe.answered(by.model)
         return chosen, by
@@ -211,7 +211,9 @@ class Searcher:
         if vectors is not None:
             norms = self._norms(view)
             asked = _Asked([Query(k=1)], [vectors])
-            _raise_first(_answer(view, norms, norms.snapshot, asked, shortlist=self._shortlist)[0])
+            (found,) = _answer(view, norms, norms.snapshot, asked, shortlist=self._shortlist)
+            if isinstance(found.result, QueryError):
+                raise found.result
 
     def sample(self, most: int) -> Block | None:
         """At most `most` mapped items, evenly spaced in the largest part, the same ones while it lives;
@@ -260,22 +262,16 @@ class Searcher:
         if self._sampling:
             self._asked.extend(one for one in asked.vectors if not isinstance(one, QueryError))
         groups = _places_by_key(queries)
-        ordered: list[_Found] = []
-        if len(groups) == 1:
-            (key,) = groups
-            ordered = self._found(view, norms, snapshot, asked, key=key, between=between)
-        elif groups:
-            found: dict[int, _Found] = {}
-            for key, places in groups.items():
-                mine = self._found(view, norms, snapshot, asked.at(places), key=key, between=between)
-                found |= zip(places, mine, strict=True)
-            ordered = [found[place] for place in range(len(queries))]
-        results, exact = [one[0] for one in ordered], [one[1] for one in ordered]
-        if snapshot is not newest and (gone := _gone(results, newest)):
+        found: dict[int, Answered] = {}
+        for key, places in groups.items():
+            mine = asked if len(groups) == 1 else asked.at(places)
+            answered = self._found(view, norms, snapshot, mine, key=key, between=between)
+            found |= zip(places, answered, strict=True)
+        answers = Answers(view.model, view.formed, [found[place] for place in range(len(queries))])
+        if snapshot is not newest and (gone := _gone(answers, newest)):
             again = [replace(query, exclude=query.exclude | gone) for query in queries]
             return self.search_view(view, again, between)
-        by, recalls = [one[2] for one in ordered], [one[3] for one in ordered]
-        return Answers(view.model, results, view.formed, exact, by, recall=recalls)
+        return answers
 
     def _found(
         self,
@@ -286,33 +282,26 @@ class Searcher:
         *,
         key: str | None,
         between: Callable[[], None],
-    ) -> list[_Found]:
-        """What is found for queries of one key."""
+    ) -> list[Answered]:
         by = None
         if key is not None:
             between()
             try:
                 own, by = self._keys.choose(view, key, snapshot)
             except QueryError as refused:
-                return [(refused, True, None, None)] * len(asked.queries)
+                return [Answered(refused)] * len(asked.queries)
             if own is not None:
                 view, norms = own, own.prepared
-        results, exact, recalls = _answer(
-            view, norms, snapshot, asked, shortlist=self._shortlist, between=between
-        )
-        if self._explainer is not None and any(query.explain for query in asked.queries):
-            for place, query in enumerate(asked.queries):
-                vector, result = asked.vectors[place], results[place]
-                if (
-                    query.explain
-                    and not isinstance(result, QueryError)
-                    and not isinstance(vector, QueryError)
-                ):
-                    between()
-                    searched = Searched(view, norms, snapshot, query, vector)
-                    results[place] = self._explainer.explained(searched, result)
-        each = zip(results, exact, recalls, strict=True)
-        return [(result, whole, by, recall) for result, whole, recall in each]
+        found = _answer(view, norms, snapshot, asked, shortlist=self._shortlist, between=between)
+        for place, (query, vector) in enumerate(zip(asked.queries, asked.vectors, strict=True)):
+            result = found[place].result
+            if self._explainer is None or not query.explain:
+                continue
+            if not isinstance(result, QueryError) and not isinstance(vector, QueryError):
+                between()
+                searched = Searched(view, norms, snapshot, query, vector)
+                found[place] = replace(found[place], result=self._explainer.explained(searched, result))
+        return found if by is None else [replace(one, by=by) for one in found]
 
     def _norms(self, view: View) -> Norms:
         held = view.prepared
@@ -321,8 +310,6 @@ class Searcher:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Queries, and the vector of each, or why it has none."""
-
     queries: Sequence[Query]
     vectors: Sequence[Block | QueryError]
 
@@ -331,20 +318,15 @@ class _Asked:
         return _Asked([self.queries[place] for place in places], [self.vectors[place] for place in places])
 
 
-_Found: TypeAlias = tuple[Sequence[ScoredId] | QueryError, bool, KeyChoice | None, float | None]
-"""Hits or why there are none, whether no object was passed over, which model answered, and the recall that is
-estimated where a graph was asked."""
-
-
 def _less_the_dead(snapshot: IndexSnapshot, newest: IndexSnapshot) -> IndexSnapshot:
     """An older snapshot whose parts lack what died in them since, as far as these parts are still there."""
     now = {part.serial: part for part in newest.parts}
     return replace(snapshot, parts=tuple(now.get(part.serial, part) for part in snapshot.parts))
 
 
-def _gone(results: Sequence[Sequence[ScoredId] | QueryError], newest: IndexSnapshot) -> frozenset[str]:
+def _gone(answers: Answers, newest: IndexSnapshot) -> frozenset[str]:
     """Hits that are removed, found in parts that were merged since or are dead altogether."""
-    names = sorted({hit.id for one in results if not isinstance(one, QueryError) for hit in one})
+    names = sorted({hit.id for one in answers.results if not isinstance(one, QueryError) for hit in one})
     rows = newest.find_many(names)[1]
     return frozenset(name for name, row in zip(names, rows.tolist(), strict=True) if row < 0)
 
@@ -365,25 +347,20 @@ def _answer(
     *,
     shortlist: int,
     between: Callable[[], None] = lambda: None,
-) -> tuple[list[Sequence[ScoredId] | QueryError], list[bool], list[float | None]]:
-    """Per query the hits, or why there are none, whether no object was passed over, and the recall that is
-    estimated where a graph was asked."""
-    results: list[Sequence[ScoredId] | QueryError] = [
-        one if isinstance(one, QueryError) else () for one in asked.vectors
-    ]
-    exact, recalls = [True] * len(results), cast(list[float | None], [None] * len(results))
+) -> list[Answered]:
+    answered = [Answered(one if isinstance(one, QueryError) else ()) for one in asked.vectors]
     places = [place for place, one in enumerate(asked.vectors) if not isinstance(one, QueryError)]
     blocks = [one for one in asked.vectors if not isinstance(one, QueryError)]
     if not blocks:
-        return results, exact, recalls
+        return answered
     block = blocks[0] if len(blocks) == 1 else concatenate(blocks)
     folded = folded_queries(view, block)
     usable = np.isfinite(folded).all(axis=1)
     if not usable.all():
         for place in np.array(places)[~usable].tolist():
-            results[place] = QueryError(
-                "magnitude", "too large to be scored by this model", "", "send a vector of ordinary length"
-            )
+            remedy = "send a vector of ordinary length"
+            error = QueryError("magnitude", "too large to be scored by this model", "", remedy)
+            answered[place] = Answered(error)
         good = np.flatnonzero(usable)
         places, block, folded = [places[at] for at in good.tolist()], block.take(good), folded[good]
     ready = ReadySnapshot.of(norms, snapshot)
@@ -395,12 +372,6 @@ def _answer(
     own = own_scores(view, folded, block).tolist()
     finder = Finder(ready, queries, folded, rescoring)
     for place, found, less in zip(places, finder.find(between), own, strict=True):
-        results[place], exact[place] = lowered(found.hits, less), found.exact
-        recalls[place] = found.recall
-    return results, exact, recalls
-
-
-def _raise_first(results: Sequence[Sequence[ScoredId] | QueryError]) -> None:
-    for one in results:
-        if isinstance(one, QueryError):
-            raise one
+        assert not isinstance(found.result, QueryError)
+        answered[place] = replace(found, result=lowered(found.result, less))
+    return answered

@@ -13,8 +13,9 @@ import numpy as np
 import psycopg
 import pytest
 
+from daemon.config.services import IndexConfig
 from daemon.index import StoreAway, StoreRefused
-from daemon.index.pgvector import PgTable, PgVectorIndex, text_of
+from daemon.index.pgvector import PgVectorIndex, text_of
 from tests.harness.postgres import Postgres, started
 from tests.harness.signals import stands_still
 from tests.harness.waiting import until
@@ -48,8 +49,18 @@ def opened(postgres: Postgres) -> Iterator[Opening]:
         id: str = "id",
         vector: str = "embedding",
     ) -> PgVectorIndex:
-        place = PgTable(uri or postgres.uri, "", table, id, vector, tags)
-        indexes.append(PgVectorIndex(place, width=200, timeout_s=timeout_s, connections=2))
+        config = IndexConfig(
+            store="pgvector",
+            address=uri or postgres.uri,
+            collection=table,
+            id=id,
+            vector=vector,
+            tags=tags,
+            width=200,
+            timeout=f"{round(timeout_s * 1e3)}ms",  # type: ignore[arg-type]
+            connections=2,
+        )
+        indexes.append(PgVectorIndex(config))
         return indexes[-1]
 
     yield opening

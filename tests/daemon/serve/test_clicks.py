@@ -8,7 +8,7 @@ import pytest
 
 from daemon.serve import clicks
 from daemon.serve.clicks import ClickWindow, RecentClicks
-from daemon.serve.query import PairClicks
+from daemon.serve.query import HitClicks
 from streams.codec import encode_event
 from streams.errors import StreamUnavailable
 from streams.event import Event, ObjectRef
@@ -34,7 +34,7 @@ def test_a_list_counts_once_however_many_comparisons_it_makes() -> None:
     a, b, unknown = window.clicks_on("q", [], ["a", "b", "z"])
     assert (a.clicked, a.passed_over) == (2, 1)
     assert (b.clicked, b.passed_over) == (1, 2)
-    assert unknown == PairClicks(0, 0, 0, 0, 5)
+    assert unknown == HitClicks(0, 0, 0, 0, 5)
 
 
 def test_what_chance_drew_was_not_passed_over() -> None:
@@ -49,8 +49,8 @@ def test_queries_near_count_apart_and_a_query_without_an_id_has_none_of_its_own(
     window.take(learned("q", "a", "b"))
     window.take(learned("p", "a", "b"))
     window.take(learned("o", "b", "a"))
-    assert window.clicks_on("q", ["p", "o", "q"], ["a"]) == [PairClicks(1, 0, 1, 1, 3)]
-    assert window.clicks_on(None, ["q", "p"], ["a"]) == [PairClicks(None, None, 2, 0, 3)]
+    assert window.clicks_on("q", ["p", "o", "q"], ["a"]) == [HitClicks(1, 0, 1, 1, 3)]
+    assert window.clicks_on(None, ["q", "p"], ["a"]) == [HitClicks(None, None, 2, 0, 3)]
 
 
 def test_one_key_counts_what_was_learned_for_it() -> None:
@@ -65,7 +65,7 @@ def test_the_oldest_gives_way() -> None:
     window = ClickWindow(size=3)
     for query in ("q", None, "q", "p"):
         window.take(learned(query, "a", "b"))
-    assert window.clicks_on("q", ["p"], ["a"]) == [PairClicks(1, 0, 1, 0, 3)]
+    assert window.clicks_on("q", ["p"], ["a"]) == [HitClicks(1, 0, 1, 0, 3)]
     for _ in range(3):
         window.take(learned("p", "a", "b"))
     assert window.clicks_on("q", [], ["a"])[0].clicked == 0

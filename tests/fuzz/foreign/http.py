@@ -144,7 +144,6 @@ class Server:
                 Parts(
                     live,
                     live,
-                    live,
                     Watched().answered,
                     StoreActions(scene.versions, scene.ledger, 9, list),
                     ("latest",),

@@ -19,7 +19,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from daemon.index.pgvector import PgTable, PgVectorIndex
+from daemon.config.services import IndexConfig
+from daemon.index.pgvector import PgVectorIndex
 from learners.block import DenseBlock
 from learners.forms.embedding import Embedding
 from learners.forms.quadratic import FoldingForm, inverse_roots
@@ -50,8 +51,10 @@ def in_postgres(held: Floats) -> Iterator[FindCandidates]:
         server = started(Path(folder) / "data")
         try:
             server.table("held", held, index="vector_ip_ops")
-            place = PgTable(server.uri, "", "held", "id", "embedding", "")
-            index = PgVectorIndex(place, width=2 * CANDIDATES, timeout_s=60.0, connections=1)
+            given = {"store": "pgvector", "address": server.uri, "collection": "held"}
+            bounds = {"width": 2 * CANDIDATES, "timeout": "60s", "connections": 1}
+            config = IndexConfig.model_validate(given | bounds)
+            index = PgVectorIndex(config)
 
             def find(folded: Floats) -> Ints:
                 asked = (index.search(one, CANDIDATES + 1) for one in folded.tolist())

@@ -328,6 +328,33 @@ def test_a_stuck_search_shows_in_its_pulse() -> None:
     asyncio.run(use())
 
 
+def test_requests_that_share_a_pass_get_what_is_said_of_their_own_queries() -> None:
+    class Estimating(ToySearcher):
+        def search(self, alias: str, queries: Sequence[Query], between: Callable[[], None]) -> Answers:
+            answers = super().search(alias, queries, between)
+            each = [
+                replace(one, recall=query.k / 100) for one, query in zip(answers.each, queries, strict=True)
+            ]
+            return replace(answers, each=each)
+
+    async def use() -> None:
+        searcher = Estimating()
+        batcher = Batcher(searcher, HttpLimits(answer_s=60.0), HttpMetrics(CollectorRegistry()))
+        asked = [[1], [2, 3], [4]]
+        asking = [
+            asyncio.create_task(batcher.ask("latest", [Query(id="o1", k=k) for k in ks])) for ks in asked
+        ]
+        await asyncio.sleep(0)  # all three wait before there is a thread
+        batcher.start()
+        answers = await asyncio.gather(*asking)
+        assert len(searcher.passes) == 1
+        assert [[len(one.result) for one in got.each] for got in answers] == asked  # type: ignore[arg-type]
+        assert [[one.recall for one in got.each] for got in answers] == [[0.01], [0.02, 0.03], [0.04]]
+        batcher.close()
+
+    asyncio.run(use())
+
+
 def test_a_long_search_shows_life_and_ends_when_nobody_waits() -> None:
     class Endless(ToySearcher):
         def search(self, alias: str, queries: Sequence[Query], between: Callable[[], None]) -> Answers:

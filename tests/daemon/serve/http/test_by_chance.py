@@ -38,7 +38,8 @@ class TwoModels(ToySearcher):
             one if isinstance(one, QueryError) else list(reversed(one))[: query.k]
             for one, query in zip(whole.results, queries, strict=True)
         ]
-        return replace(whole, results=turned, model=ToyModel(version=57, total=9000))
+        each = [replace(one, result=result) for one, result in zip(whole.each, turned, strict=True)]
+        return replace(whole, each=each, model=ToyModel(version=57, total=9000))
 
 
 def snapshot() -> IndexSnapshot:

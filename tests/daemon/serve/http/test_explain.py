@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from daemon.serve.query import Answers, ExplainedId, PairClicks, Query, QueryError, Share
+from daemon.serve.query import Answers, ExplainedId, HitClicks, Query, QueryError, ViewShare
 from tests.daemon.serve.http.test_by_chance import made_with
 from tests.daemon.serve.http.toy import Served, ToySearcher, running
 
-CLICKS = {"o1": PairClicks(2, 1, 30, 4, 9_000), "o2": None}
-SHARES = (Share(("text",), 0.25), Share(("text", "image"), -0.5))
+CLICKS = {"o1": HitClicks(2, 1, 30, 4, 9_000), "o2": None}
+SHARES = (ViewShare(("text",), 0.25), ViewShare(("text", "image"), -0.5))
 
 
 @dataclass
@@ -30,7 +30,8 @@ class Explaining(ToySearcher):
             ]
             for query, result in zip(queries, answers.results, strict=True)
         ]
-        return replace(answers, results=told)
+        each = [replace(one, result=result) for one, result in zip(answers.each, told, strict=True)]
+        return replace(answers, each=each)
 
 
 @pytest.fixture(scope="module")

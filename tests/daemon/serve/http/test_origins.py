@@ -41,7 +41,7 @@ TEXTS: dict[str, Any] = {
 def test_every_route_says_what_asking_it_does(tmp_path: Path) -> None:
     toy, metrics = ToySearcher(), WriteMetrics(CollectorRegistry())
     page = page_routes(rated_sources(Scene(tmp_path)))
-    about: Any = toy, toy, toy, Watched().answered, ToyStore(), ("stable",), Health(), CollectorRegistry()
+    about: Any = toy, toy, Watched().answered, ToyStore(), ("stable",), Health(), CollectorRegistry()
     app = create_app(Parts(*about, page=page, writes=Writes(WriteQueue(Kept(), 10, metrics), metrics)))
     routes = {
         f"{method} {route.path}"

@@ -31,7 +31,7 @@ from tests.harness.wakes import wakes_a_second
 
 
 def parts(**more: object) -> Parts:
-    toys = ToySearcher(), ToySearcher(), ToySearcher(), Watched().answered, ToyStore()
+    toys = ToySearcher(), ToySearcher(), Watched().answered, ToyStore()
     return Parts(*toys, ("latest",), Health(), CollectorRegistry(), **more)  # type: ignore[arg-type]
 
 

@@ -25,15 +25,16 @@ from daemon.serve.http.upstream import UpstreamSettings
 from daemon.serve.interleave import ListMaker
 from daemon.serve.query import (
     OWN,
+    Answered,
     AnsweringModel,
     Answers,
-    KeyChoice,
+    ByKey,
+    FoldedView,
     Query,
     QueryError,
     ScoreAnswers,
     ScoredId,
     VectorAnswers,
-    ViewPlace,
 )
 from daemon.telemetry.metrics import add_build_info
 from daemon.telemetry.server import Health
@@ -80,9 +81,15 @@ class ToySearcher:
         self.passes.append(list(queries))
         if (error := self.fails(queries)) is not None:
             raise error
-        exact = [query.k % 2 == 0 for query in queries]
-        by = [None if query.key is None else KeyChoice(query.key, OWN, None, 1230) for query in queries]
-        return Answers(self.model, [self._one(query) for query in queries], self.formed, exact, by)
+        each = [
+            Answered(
+                self._one(query),
+                exact=query.k % 2 == 0,
+                by=None if query.key is None else ByKey(query.key, OWN, None, 1230),
+            )
+            for query in queries
+        ]
+        return Answers(self.model, self.formed, each)
 
     def vectors(self, alias: str, queries: Sequence[Query], wanted: str) -> VectorAnswers:
         """The given numbers, doubled for a folded query."""
@@ -101,7 +108,7 @@ class ToySearcher:
             else:
                 given = query.x if query.x is not None else self.items[0].tolist()
                 results.append([2 * one if wanted == "folded" else one for one in given])
-        views = [ViewPlace("x", 0, DIM, True)] if wanted == "folded" else []
+        views = [FoldedView("x", 0, DIM, True)] if wanted == "folded" else []
         return VectorAnswers(self.model, self.formed, results, "inner_product", True, DIM, views)
 
     def fold_few(self, alias: str, vectors: Sequence[Any]) -> None:
@@ -262,7 +269,6 @@ def running(
     add_build_info(registry, "serve")
     parts = Parts(
         searching or toy,
-        toy,
         toy,
         watched.answered,
         store or toy_store,  # type: ignore[arg-type]

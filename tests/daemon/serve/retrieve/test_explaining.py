@@ -10,7 +10,7 @@ import pytest
 
 from daemon.replica.view import ModelId, View
 from daemon.serve.items.snapshot import resolve
-from daemon.serve.query import ExplainedId, PairClicks, Query
+from daemon.serve.query import ExplainedId, HitClicks, Query
 from daemon.serve.retrieve import Searcher
 from daemon.serve.retrieve.explaining import Clicks, Explainer
 from learners import ServingForm
@@ -55,9 +55,9 @@ def forms() -> dict[str, Any]:
 def test_clicks_are_asked_for_with_what_is_nearest_by_version_0() -> None:
     items, asked_for = several_parts("dense"), []
 
-    def told(query: str | None, near: Any, objects: Any, key: str | None = None) -> list[PairClicks]:
+    def told(query: str | None, near: Any, objects: Any, key: str | None = None) -> list[HitClicks]:
         asked_for.append((query, list(near), list(objects), key))
-        return [PairClicks(None, None, place, 0, 5) for place in range(len(objects))]
+        return [HitClicks(None, None, place, 0, 5) for place in range(len(objects))]
 
     hits = asked(searcher(items, clicks=told), view_of(forms()["normalised"]), id="a7", k=4)
     cosine = view_of(DiagonalForm(np.ones(DIM, np.float32), True))

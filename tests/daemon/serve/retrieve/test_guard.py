@@ -83,11 +83,11 @@ def test_what_is_found_has_the_exact_score_and_says_how_it_was_found(scene: Scen
     assert all(scores[hit.id] == hit.score for hit in some if hit.id in scores)
     tagged, named = replace(query, tags=frozenset({"none"})), replace(query, include=frozenset({"a1"}))
     answers = searcher.search_view(near, [query, tagged, named])
-    assert list(answers.exact) == [False, True, True]
-    assert list(answers.recall) == [norms.graphs.recall, None, None]
+    assert [one.exact for one in answers.each] == [False, True, True]
+    assert [one.recall for one in answers.each] == [norms.graphs.recall, None, None]
     assert answers.results[1] == []
     answers = searcher.search_view(exact, [query])
-    assert (list(answers.exact), list(answers.recall)) == ([True], [None])
+    assert ([one.exact for one in answers.each], [one.recall for one in answers.each]) == ([True], [None])
 
 
 def test_a_query_finds_the_same_alone_and_in_a_batch(scene: Scene) -> None:
@@ -113,7 +113,7 @@ def test_filters_find_all_that_there_is(tmp_path: Path) -> None:
     near, exact = with_width(view, norms, 32), with_width(view, norms, None)
     half, few = (Query(id="a9", k=10, tags=frozenset({tag})) for tag in ("many", "few"))
     answers = searcher.search_view(near, [half, few])
-    assert list(answers.exact) == [False, True], "a selective filter is answered exactly"
+    assert [one.exact for one in answers.each] == [False, True], "a selective filter is answered exactly"
     wanted = ids(searcher, exact, half, few)
     found = ids(searcher, near, half, few)
     assert found[1] == wanted[1]

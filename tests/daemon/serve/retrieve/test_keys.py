@@ -10,7 +10,7 @@ import pytest
 
 from daemon.config.schema import ServingConfig
 from daemon.replica.view import ModelId, View
-from daemon.serve.query import OWN, VERSION_0, KeyChoice, Query, QueryError
+from daemon.serve.query import OWN, VERSION_0, ByKey, Query, QueryError
 from daemon.serve.retrieve import GraphSearch, KeySettings, Searcher
 from daemon.versions.forms import KeyedForm, KeyedForms, MatrixForms
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict, KeyVerdicts
@@ -92,9 +92,9 @@ def test_each_question_of_a_batch_is_answered_by_its_own_model(kind: str) -> Non
         assert not isinstance(hits, QueryError)
         assert {hit.id for hit in hits} == set(wanted)
         np.testing.assert_allclose([hit.score for hit in hits], list(wanted.values()), rtol=2e-5, atol=2e-6)
-    own = {key: KeyChoice(key, OWN, None, 400) for key in "ab"}
-    stranger = KeyChoice("nobody", VERSION_0, "unknown_key", None)
-    assert list(answers.by) == [own["a"], None, own["b"], stranger, own["a"], own["b"]]
+    own = {key: ByKey(key, OWN, None, 400) for key in "ab"}
+    stranger = ByKey("nobody", VERSION_0, "unknown_key", None)
+    assert [one.by for one in answers.each] == [own["a"], None, own["b"], stranger, own["a"], own["b"]]
     assert (heard.held, sorted(heard.answers)) == ([1, 2], [OWN, OWN, VERSION_0])
 
 
@@ -106,7 +106,11 @@ def test_a_verdict_against_it_leaves_version_0_to_answer() -> None:
     }
     found = searcher(items, view, verdicts=lambda: KeyVerdicts((3,), told))
     answers = found.search("latest", [Query(id="b1", key=key) for key in ("a", "b", None)])
-    assert [None if by is None else by.model for by in answers.by] == [OWN, VERSION_0, None]
+    assert [None if by is None else by.model for by in (one.by for one in answers.each)] == [
+        OWN,
+        VERSION_0,
+        None,
+    ]
     assert answers.results[1] == answers.results[2] != answers.results[0]
 
 

@@ -129,7 +129,7 @@ def test_an_answer_says_whether_it_may_have_passed_something_over() -> None:
         (bearing - 2, Query(id="a0", k=3, tags=tag), False),
     ):
         searcher, _ = searcher_of(items, view, shortlist=shortlist)
-        assert searcher.search("latest", [query]).exact == [exact]
+        assert searcher.search("latest", [query]).each[0].exact == exact
 
 
 @pytest.mark.parametrize("kind", KINDS)
