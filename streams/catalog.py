@@ -26,24 +26,11 @@ from streams.event import (
     kind_of,
 )
 from streams.ids import Packed
-from streams.objects.catalog_file import (
-    DEFAULT_SPACE,
-    FORMAT,
-    CatalogFile,
-    content_digest,
-    texts_of,
-)
+from streams.objects.catalog_file import DEFAULT_SPACE, FORMAT, CatalogFile, content_digest, texts_of
 from streams.objects.columns import ObjectColumns
 from streams.objects.from_arrays import ArrayReader, CatalogFileReader, ids_file_of, is_catalog
 from streams.objects.from_lines import LineReader
-from streams.objects.rows import (
-    CatalogError,
-    ObjectReader,
-    ObjectRows,
-    RowChecks,
-    concatenated,
-    faulty_rows,
-)
+from streams.objects.rows import CatalogError, ObjectReader, ObjectRows, RowChecks, concatenated, faulty_rows
 from streams.poison import Poison
 from streams.wire import RawVector, read_object
 
@@ -57,11 +44,7 @@ class Catalog:
     """
 
     def __init__(
-        self,
-        ids: Sequence[str],
-        views: Mapping[str, Column],
-        space: SpaceSpec,
-        shown: Packed | None = None,
+        self, ids: Sequence[str], views: Mapping[str, Column], space: SpaceSpec, shown: Packed | None = None
     ) -> None:
         self.binary: Path | None = None  # the file that it is mapped from, where one was made of its source
         self.ids = list(ids)

@@ -78,10 +78,7 @@ def codebook_sizes(names: Iterable[str], terms: int) -> dict[str, int]:
 
 
 def describe_picture(
-    pixels: Pixels,
-    names: Sequence[str],
-    palette: Floats,
-    codebooks: Mapping[str, Floats],
+    pixels: Pixels, names: Sequence[str], palette: Floats, codebooks: Mapping[str, Floats]
 ) -> dict[str, Floats | Bag]:
     """One picture by these views: float32 [dim], or the words that it holds, not weighed yet.
 

@@ -17,14 +17,7 @@ from streams.feed.items import BadItemError, Dropped, FeedError, Placed
 from streams.feed.mapping import cells as read
 from streams.feed.mapping.cells import Cells
 from streams.feed.mapping.mapping import ANY, NONE, ClickLogMapping, Condition
-from streams.feed.mapping.paths import (
-    ColumnPath,
-    NoSuchFieldError,
-    RowByRow,
-    Steps,
-    column_at,
-    value_at,
-)
+from streams.feed.mapping.paths import ColumnPath, NoSuchFieldError, RowByRow, Steps, column_at, value_at
 from streams.feed.parse import json_map, unwrapped
 from streams.tables import Batch, Table, TableError, is_table
 

@@ -12,13 +12,7 @@ import numpy as np
 from streams.event import Event, Impression
 from streams.feed import items as reasons
 from streams.feed.items import BadItemError, Dropped, FeedError, Item, Placed
-from streams.feed.mapping.mapping import (
-    EVENTS,
-    IMPRESSIONS,
-    SHOWN,
-    TRIPLETS,
-    ClickLogMapping,
-)
+from streams.feed.mapping.mapping import EVENTS, IMPRESSIONS, SHOWN, TRIPLETS, ClickLogMapping
 from streams.feed.mapping.pieces import JoinedEvents, ShownObjects
 from streams.feed.mapping.reading import LIST, NUMBER, TEXT, Reading, RowColumns, RowKey, check_texts, id_of
 from streams.feed.mapping.rows import LogRows, RowSource
