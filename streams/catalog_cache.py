@@ -21,7 +21,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -31,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from streams.catalog import Catalog, in_memory, load_catalog, open_objects, source_files
+from streams.durable import remove_temporary, replacing
 from streams.event import SpaceSpec
 from streams.objects.catalog_file import (
     Arrays,
@@ -130,7 +130,7 @@ def _kept(source: CatalogSource, folder: Path, tell: Tell, *, whole: bool) -> Ca
     """The binary of a source in a folder, made where it is not there. Raises OSError of the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder, tell):
-        _clear_temporary(folder)
+        remove_temporary(folder)
         for _ in range(2):
             looks, began_ns = _looks(source), time.time_ns()
             catalog = _noted(source, folder, looks, whole=whole)
@@ -181,7 +181,7 @@ def _make(source: CatalogSource, reader: ObjectReader, binary: Path, lines: int 
         except CatalogError as error:
             raise CatalogError(f"{source.path}: {error}") from None
         stamp = _stamp(binary)
-        with _replacing(binary, stamp) as out:
+        with replacing(binary, stamp=stamp) as out:
             writer.write(out, {"stamp": str(stamp)})
     progress.done(writer.rows)
 
@@ -219,7 +219,7 @@ def derived_arrays(catalog: Catalog, name: str, make: Callable[[], Arrays], tell
             found = _mapped_arrays(path)  # another process was first
             if found is None:
                 made = make()
-                with _replacing(path, _stamp(path)) as out:
+                with replacing(path, stamp=_stamp(path)) as out:
                     write_arrays(out, made)
                 _remove_derived(path)
                 found = _mapped_arrays(path)
@@ -305,7 +305,7 @@ def _write_note(source: CatalogSource, folder: Path, looks: Looks, binary: Path,
     if newest > began_ns - RACY_SECONDS * 1e9:
         looks = []  # may change without looking any different: next time its bytes decide
     note = {"source": str(source.path), "binary": binary.name, "looks": looks, "pinned": source.pinned}
-    with _replacing(folder / source.note_name()) as out:
+    with replacing(folder / source.note_name()) as out:
         out.write(json.dumps(note).encode())
 
 
@@ -366,41 +366,6 @@ def _locked(folder: Path, tell: Tell) -> Iterator[None]:
             except OSError:
                 break  # both make the same bytes
         yield
-
-
-@contextmanager
-def _replacing(path: Path, stamp: int | None = None) -> Iterator[Any]:
-    """A new file at `path`, which appears there whole at the end, or not at all. With a stamp (the time it
-    is to have, in seconds) what is in it is on the disk by then."""
-    handle, name = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
-    try:
-        with os.fdopen(handle, "w+b") as out:
-            yield out
-            if stamp is not None:
-                out.flush()
-                os.fsync(out.fileno())
-                os.utime(out.fileno(), (stamp, stamp))
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-_TEMPORARY = "making-"
-
-
-def _clear_temporary(folder: Path) -> None:
-    """Remove what processes left that were killed while they wrote; under the lock."""
-    for one in folder.glob(f"{_TEMPORARY}*"):
-        with suppress(OSError):
-            one.unlink()
 
 
 def _remove_old(folder: Path, keep: Path) -> None:

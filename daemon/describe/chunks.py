@@ -20,9 +20,9 @@ from daemon.describe import blocks, texts
 from daemon.describe.codebooks import Bag, Floats
 from daemon.describe.fit import DescriberFit
 from daemon.describe.pictures import Pixels, UnusableObject, decoded
-from daemon.describe.run_folder import write_file
 from daemon.describe.sources import RawObject, read_photo
 from daemon.describe.views import OF_PHOTOS, POINTS, TEXT, describe_picture
+from streams.durable import replacing
 
 if TYPE_CHECKING:
     from daemon.serve.text_model import TextModel
@@ -59,7 +59,8 @@ def do_chunk(chunk: RawChunk) -> int:
     one_thread_for_opencv()
     with threadpool_limits(1):
         arrays, refused = _done(chunk)
-    write_file(Path(chunk.into), lambda file: np.savez(file, allow_pickle=False, **arrays))
+    with replacing(Path(chunk.into)) as file:
+        np.savez(file, allow_pickle=False, **arrays)
     return refused
 
 

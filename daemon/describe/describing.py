@@ -5,6 +5,7 @@ catalog written.
 from __future__ import annotations
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,12 +22,13 @@ from daemon.describe.codebooks import Floats, TooFewVectors, fit_codebook
 from daemon.describe.fit import FORMAT, DescriberFit
 from daemon.describe.merge import PartFile, add_parts, frequencies
 from daemon.describe.pictures import LONGEST
-from daemon.describe.run_folder import DescribedFiles, remove_run, run_folder, settings_text, write_file
+from daemon.describe.run_folder import DescribedFiles, run_folder, settings_text
 from daemon.describe.sources import PhotoList, RawObject, RawSource
 from daemon.describe.texts import add_counts, chosen_words
 from daemon.describe.views import OF_PHOTOS, TERMS, TEXT, VIEWS, codebook_sizes
 from daemon.exits import EX_DATAERR, EX_UNAVAILABLE, EX_USAGE, UserError
 from daemon.work_pool import Workers, done_by
+from streams.durable import replacing
 from streams.event import SpaceSpec, ViewSpec
 from streams.items import Display
 from streams.objects.catalog_file import DEFAULT_SPACE, CatalogWriter
@@ -147,7 +149,7 @@ def describe_to(
         if settings.fitted is None:
             fit = run.fit(fit)
         report = run.write(files, fit)
-        remove_run(folder)
+        shutil.rmtree(folder)
     return report
 
 
@@ -224,8 +226,7 @@ class _Run:
             for view, size in codebook_sizes(fit.views, self._settings.terms).items():
                 if VIEWS[view].of == kind:
                     fit = fit.with_codebooks({view: self._codebook(view, vectors, size)})
-        encoded = fit.encoded()
-        write_file(done, lambda file: file.write(encoded))
+        _keep(done, fit.encoded())
         return fit
 
     def _codebook(self, name: str, vectors: np.ndarray[Any, Any], size: int) -> Floats:
@@ -239,7 +240,8 @@ class _Run:
                 "give fewer with --terms" if name == TERMS else "describe more photos, or leave the view out"
             )
             raise UserError(f"{name}: {error}", remedy, EX_USAGE) from None
-        write_file(done, lambda file: np.save(file, found))
+        with replacing(done) as file:
+            np.save(file, found)
         return found
 
     def _sample(self) -> list[RawObject]:
@@ -259,7 +261,7 @@ class _Run:
         encoded = fit.encoded()
         path = self._folder / f"fit-{sha256(encoded).hexdigest()[:16]}.safetensors"
         if not path.exists():
-            write_file(path, lambda file: file.write(encoded))
+            _keep(path, encoded)
         total, parts = source.count(), self._parts(fit, source, work)
         done = sum(len(part.objects) for part in parts if part.path.exists())
         self._tell(stage, done, total)
@@ -307,7 +309,8 @@ class _Run:
         with CatalogWriter(self._folder, space) as writer:
             totals = self._add_all(writer, fit, files)
             self._write_files(files, fit, refused, space)
-            write_file(files.catalog, writer.write)
+            with replacing(files.catalog) as file:
+                writer.write(file)
         means = {name: one / objects for name, one in totals.items()}
         return DescribeReport(files, objects, self._settings.fitted is None, refused, means)
 
@@ -328,13 +331,16 @@ class _Run:
     ) -> None:
         if refused:
             text = "".join(f"{name}\t{' '.join(reason.split())}\n" for name, reason in refused)
-            write_file(files.refused, lambda file: file.write(text.encode(errors="replace")))
+            _keep(files.refused, text.encode(errors="replace"))
         if self._settings.fitted is None:  # otherwise they are beside what was described first
-            encoded = fit.encoded()
-            write_file(files.fitted, lambda file: file.write(encoded))
+            _keep(files.fitted, fit.encoded())
             model = self._settings.model if fit.model else ""
-            config = settings_text(files.catalog.name, space, model).encode()
-            write_file(files.settings, lambda file: file.write(config))
+            _keep(files.settings, settings_text(files.catalog.name, space, model).encode())
+
+
+def _keep(path: Path, data: bytes) -> None:
+    with replacing(path) as file:
+        file.write(data)
 
 
 def _word_counts(fit: DescriberFit) -> dict[str, int]:

@@ -6,14 +6,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from daemon.exits import EX_CANTCREAT, EX_TEMPFAIL, EX_USAGE, UserError
+from streams.durable import TEMPORARY, replacing
 from streams.event import SpaceSpec
 
 _PLAN = "plan.json"
@@ -65,8 +65,7 @@ class DescribedFiles:
 
 @contextmanager
 def run_folder(files: DescribedFiles, plan: dict[str, Any], fresh: bool) -> Iterator[Path]:
-    """The run's folder, made or found again, held for this process alone; it is left as it is, for
-    `remove_run`.
+    """The run's folder, made or found again, held for this process alone; it is left as it is.
 
     plan: all that decides what is written. fresh: what a former run did is thrown away. Raises UserError: a
     run with another plan was begun here, another process is at it, or the catalog is there already.
@@ -108,28 +107,11 @@ def _take_over(folder: Path, plan: dict[str, Any], fresh: bool) -> None:
             EX_USAGE,
         )
     for one in folder.iterdir():
-        if one.name != _LOCK and (former is None or fresh or one.name.endswith(".tmp")):
+        if one.name != _LOCK and (former is None or fresh or one.name.startswith(TEMPORARY)):
             one.unlink()
     if former is None or fresh:
-        write_file(place, lambda file: file.write(json.dumps(plan, indent=1).encode()))
-
-
-def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file that appears as a whole or not at all, and lasts."""
-    under_way = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with under_way.open("w+b") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(under_way, path)
-    finally:
-        under_way.unlink(missing_ok=True)
-
-
-def remove_run(folder: Path) -> None:
-    """What was done has been written."""
-    shutil.rmtree(folder)
+        with replacing(place) as file:
+            file.write(json.dumps(plan, indent=1).encode())
 
 
 def settings_text(catalog: str, space: SpaceSpec, model: str) -> str:
