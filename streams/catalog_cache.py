@@ -41,7 +41,7 @@ from streams.objects.catalog_file import (
     write_arrays,
 )
 from streams.objects.columns import ObjectColumns
-from streams.objects.rows import CatalogError, LivePlace, ObjectReader
+from streams.objects.rows import CatalogError, LivePlace, ObjectReader, Tell, unreadable
 
 KEPT = 4
 """Binaries of a folder; of more, those go whose source was opened longest ago."""
@@ -54,8 +54,6 @@ _READING = 1
 """Grows when a source's bytes come to mean other objects."""
 _WAIT_SECONDS = 0.05
 _CHUNK = 1 << 20
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +99,18 @@ def open_catalog(
     CatalogError, and what else opening a `LivePlace` does.
     """
     looks = _looks(source)
-    for folder in folders:
-        catalog = _noted(source, folder, looks, whole=whole)
-        if catalog is not None:
-            if whole and catalog.binary is not None:
-                _remove_damaged(catalog.binary, tell)
-            return catalog
-    for folder in folders:
+    noted = (_noted(source, folder, looks, whole=whole) for folder in folders)
+    catalog = next((one for one in noted if one is not None), None)
+    for folder in folders if catalog is None else ():
         try:
             catalog = _kept(source, folder, tell, whole=whole)
-            if whole and catalog.binary is not None:
-                _remove_damaged(catalog.binary, tell)
-            return catalog
+            break
         except OSError as error:
             tell(f"{folder}: {error.strerror or error}: objects cannot be kept there")
+    if catalog is not None:
+        if whole and catalog.binary is not None:
+            _remove_damaged(catalog.binary, tell)
+        return catalog
     if folders:
         tell("the objects stay in the memory of this process alone, and are read again at every start")
     progress = ReadingProgress(tell, None)
@@ -317,7 +313,7 @@ def _looks(source: CatalogSource) -> Looks:
         try:
             seen = file.stat()
         except OSError as error:
-            raise CatalogError(f"{file}: {error.strerror or error}; correct the path") from None
+            raise unreadable(file, error) from None
         looks.append([str(file), seen.st_size, seen.st_ino, seen.st_mtime_ns, seen.st_ctime_ns])
     return looks
 
@@ -335,9 +331,7 @@ def _source_digest(source: CatalogSource) -> tuple[str, int | None]:
                     digest.update(piece)
                     lines += piece.count(b"\n") if counted else 0
         except OSError as error:
-            raise CatalogError(
-                f"{file}: {error.strerror or error}; correct the path or its permissions"
-            ) from None
+            raise unreadable(file, error) from None
     return digest.hexdigest(), lines or None
 
 
