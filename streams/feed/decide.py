@@ -156,7 +156,7 @@ class Decider:
     def see(self, shown: Sequence[str]) -> None:
         """Be told of objects that an earlier run decided on: negatives are drawn from them too, as far as a
         record can hold their ids."""
-        self._candidates.see_ids([name for name in shown if _fits(name)])
+        self._candidates.see([name for name in shown if _fits(name)])
 
     def snapshot(self) -> dict[str, Any]:
         """What it remembers, as plain data for a checkpoint: the ids, and how often queries were kept."""
@@ -218,7 +218,7 @@ class Decider:
         if is_signed(item.id):
             return self._new(item.impression())
         self._check_time(item.ts)
-        self._candidates.see_ids(item.shown)
+        self._candidates.see(item.shown)
         return _no_click(len(set(item.shown)))
 
     def _late(self, late: LateClick) -> Decision:

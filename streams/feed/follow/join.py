@@ -134,8 +134,6 @@ class EventTimeJoin:
     `counts` has `CLOSED_EARLY` and the two beside it.
     """
 
-    timed = True
-
     def __init__(self, settings: JoinSettings, refs: ObjectRefs | None = None) -> None:
         self.done: list[PlacedOrLate] = []
         self.counts: Counter[str] = Counter()
@@ -177,17 +175,13 @@ class EventTimeJoin:
         one = self._lists.get(said.name)
         if one is None:
             one = JoinedImpression(said)
-            one.add(said, objects, positions, chances)
-            if clicked:
-                one.clicked |= {*clicked}
+            one.add(said, objects, positions, chances, clicked)
             self._open(one)
         elif one.is_closed:
             detail = f"impression {said.id[:80]!r} was closed before this came"
             self.done.append((said.place, Ignored(reasons.AFTER_WINDOW, detail)))
         else:
-            one.add(said, objects, positions, chances)
-            if clicked:
-                one.clicked |= {*clicked}
+            one.add(said, objects, positions, chances, clicked)
 
     def shown_whole(
         self, said: Said, objects: list[str], chances: Numbers = (), clicked: Sequence[str] = ()
@@ -293,7 +287,8 @@ class EventTimeJoin:
             before = one.item(self._refs)
             one.clicked |= {click.clicked}
             if isinstance(before, Impression):
-                self.done.append((click.place, LateClick(before, _rank_of(before, click.clicked))))
+                rank = next(at for at, ref in enumerate(before.shown) if ref.id == click.clicked)
+                self.done.append((click.place, LateClick(before, rank)))
 
     def _candidates(self, click: PendingClick) -> Sequence[JoinedImpression]:
         """Lists of its join key that a click may belong to; those whose id it names, where there are some."""
@@ -370,7 +365,3 @@ class EventTimeJoin:
         one = JoinedImpression(said, objects, positions, chances, hits, is_closed)
         self._enter(one)
         return one
-
-
-def _rank_of(impression: Impression, name: str) -> int:
-    return next(rank for rank, ref in enumerate(impression.shown) if ref.id == name)

@@ -239,11 +239,6 @@ def first_filled(columns: Sequence[list[Any]], fits: Callable[[Any], bool]) -> l
     return found
 
 
-def is_filled(cell: Any) -> bool:
-    """Whatever a cell holds."""
-    return True
-
-
 def is_plausible(time: Any) -> bool:
     """Whether a cell is a time of the years 1970 to 9999, and no fault."""
     return isinstance(time, int) and time < YEAR_10000_MS

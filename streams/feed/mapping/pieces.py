@@ -12,7 +12,7 @@ import numpy as np
 
 from streams.feed import items as reasons
 from streams.feed.items import BadItemError, Placed
-from streams.feed.mapping.mapping import ClickLogMapping, ShownRows
+from streams.feed.mapping.mapping import EVENTS, ClickLogMapping, ShownRows
 from streams.feed.mapping.paths import ColumnPath
 from streams.feed.mapping.reading import (
     LIST,
@@ -44,6 +44,10 @@ class _Pieces(Reading):
         super().__init__(mapping, options)
         self._own = JoinWindow(mapping.window, mapping.within_ms, self.refs)
         self.window: PieceJoin = into or self._own
+        assert mapping.click is not None
+        if mapping.rows == EVENTS:
+            self.wanted["impression"] = mapping.shown[0].where
+        self.wanted["click"] = mapping.click.where
 
     def finish(self) -> Iterator[Placed]:
         """The impressions under way."""
@@ -73,25 +77,17 @@ class _Pieces(Reading):
 class ShownObjects(_Pieces):
     """Every row is one object of a shown list."""
 
-    def __init__(
-        self, mapping: ClickLogMapping, options: ReaderOptions, into: PieceJoin | None = None
-    ) -> None:
-        super().__init__(mapping, options, into)
-        assert mapping.click is not None
-        self.wanted["click"] = mapping.click.where
-
     def take(self, rows: LogRows) -> Iterator[Placed]:
         """Impressions that had to make room."""
         mapping = self.mapping
         assert mapping.click is not None
         (shown,) = mapping.shown
-        self.read += len(rows)
-        mask = self.chosen(rows, "row that counts", mapping.where)
         clicked = self.chosen(rows, "click", mapping.click.where)
-        self._note(rows, clicked)
-        yield from self.others(rows, ~mask)
-        columns = self.columns(rows, np.flatnonzero(mask))
-        self.queries(columns, required=False)
+        if not self.found["click"]:
+            for condition in mapping.click.where:
+                counts = self.seen.setdefault(condition.path.text, Counter())
+                counts.update(value or "nothing" for value in rows.conditions(condition.path))
+        columns = yield from self.counted(rows, required=False)
         assert shown.object is not None
         columns.add("object", rows.texts(shown.object, columns.chosen), TEXT, shown.object)
         for name, path in (("position", shown.position), ("propensity", shown.propensity)):
@@ -100,13 +96,6 @@ class ShownObjects(_Pieces):
         yield from columns.faults()
         self._runs(columns, clicked[columns.chosen])
         yield from self.drained()
-
-    def _note(self, rows: LogRows, clicked: BoolArray) -> None:
-        assert self.mapping.click is not None
-        if not self.found["click"]:
-            for condition in self.mapping.click.where:
-                counts = self.seen.setdefault(condition.path.text, Counter())
-                counts.update(value or "nothing" for value in rows.conditions(condition.path))
 
     def _runs(self, columns: RowColumns, clicked: BoolArray) -> None:
         ids = self.ids(columns)
@@ -126,15 +115,6 @@ class ShownObjects(_Pieces):
 
 class JoinedEvents(_Pieces):
     """Rows are impressions, clicks, and others."""
-
-    def __init__(
-        self, mapping: ClickLogMapping, options: ReaderOptions, into: PieceJoin | None = None
-    ) -> None:
-        super().__init__(mapping, options, into)
-        assert mapping.click is not None
-        for one in mapping.shown[:1]:
-            self.wanted["impression"] = one.where
-        self.wanted["click"] = mapping.click.where
 
     def take(self, rows: LogRows) -> Iterator[Placed]:
         """Impressions that had to make room."""

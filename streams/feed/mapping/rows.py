@@ -97,7 +97,7 @@ class LogRows(ABC):
         path: ColumnPath,
         rows: IntArray | None,
         convert: Callable[[Cells], list[Any]],
-        fits: Callable[[Any], bool] = read.is_filled,
+        fits: Callable[[Any], bool] = lambda cell: True,
     ) -> list[Any]:
         count = len(self) if rows is None else len(rows)
         columns = self._cells(path, rows) or [[None] * count]

@@ -69,9 +69,13 @@ class OpenImpression:
     chances: Numbers = ()
     clicked: frozenset[str] = NOTHING_CLICKED
 
-    def add(self, said: Said, objects: list[str], positions: Numbers, chances: Numbers) -> None:
-        """Take in a piece."""
+    def add(
+        self, said: Said, objects: list[str], positions: Numbers, chances: Numbers, clicked: Sequence[str]
+    ) -> None:
+        """Take in a piece, and which of its objects were clicked."""
         own = self.said
+        if clicked:
+            self.clicked |= {*clicked}
         own.ts = min(own.ts, said.ts)
         own.query = own.query or said.query
         if not objects or (self.objects and said.rank > own.rank) or len(self.objects) > MOST_OBJECTS:
@@ -257,9 +261,7 @@ class JoinWindow:
             self._begun.add(said.join, said.ts)
         else:
             self._open.move_to_end(name)
-        one.add(said, objects, positions, chances)
-        if clicked:
-            one.clicked |= {*clicked}
+        one.add(said, objects, positions, chances, clicked)
 
     def click(self, join: Hashable, place: str, clicked: str, ts: int, keys: Keys = None) -> None:
         """A click that came by itself; keys: whose impressions it may belong to."""

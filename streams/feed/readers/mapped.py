@@ -86,11 +86,7 @@ class WholeImpressions(Reading):
     def take(self, rows: LogRows) -> Iterator[Placed]:
         """An impression for each row that counts."""
         mapping = self.mapping
-        self.read += len(rows)
-        mask = self.chosen(rows, "row that counts", mapping.where)
-        yield from self.others(rows, ~mask)
-        columns = self.columns(rows, np.flatnonzero(mask))
-        self.queries(columns, required=True)
+        columns = yield from self.counted(rows, required=True)
         (shown,) = mapping.shown
         assert shown.objects is not None
         lists = rows.text_lists(shown.objects, mapping.separator, columns.chosen)
@@ -160,11 +156,7 @@ class WholeTriplets(Reading):
     def take(self, rows: LogRows) -> Iterator[Placed]:
         """An event for each row that counts."""
         mapping = self.mapping
-        self.read += len(rows)
-        mask = self.chosen(rows, "row that counts", mapping.where)
-        yield from self.others(rows, ~mask)
-        columns = self.columns(rows, np.flatnonzero(mask))
-        self.queries(columns, required=True)
+        columns = yield from self.counted(rows, required=True)
         for name, path in (("clicked", mapping.clicked), ("skipped", mapping.skipped)):
             assert path is not None
             columns.add(name, rows.texts(path, columns.chosen), TEXT, path)
