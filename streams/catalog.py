@@ -289,14 +289,11 @@ def build_role(space: SpaceSpec, rows: Sequence[int], parts: Sequence[RawParts |
     row_array = np.array(rows, np.int32)
     if not (row_array < 0).any():
         return RoleColumns(row_array, None)
-    blank = tuple(_blank(view) for view in space.views)
+    empty: list[bytes] = [b"", b""]
+    blank = tuple(bytes(4 * view.dim) if view.kind == "dense" else empty for view in space.views)
     filled = [blank if one is None else one for one in parts]
     inline = {view.name: _column(view, [one[j] for one in filled]) for j, view in enumerate(space.views)}
     return RoleColumns(row_array, inline)
-
-
-def _blank(view: ViewSpec) -> RawVector:
-    return bytes(4 * view.dim) if view.kind == "dense" else [b"", b""]
 
 
 def _column(view: ViewSpec, vectors: Sequence[RawVector]) -> Column:

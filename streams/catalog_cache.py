@@ -378,14 +378,11 @@ def _remove_old(folder: Path, keep: Path) -> None:
         group.sort(reverse=True)
         named |= {binary for _, _, binary in group[:KEPT]}
         gone += [path for _, path, _ in group[KEPT:]]
-    gone += [path for path in folder.glob("*.safetensors") if _binary_of(path) not in named]
+    made = folder.glob("*.safetensors")
+    gone += [one for one in made if f"{one.stem.partition('-')[0]}.safetensors" not in named]
     for path in gone:
         with suppress(OSError):
             path.unlink()
-
-
-def _binary_of(path: Path) -> str:
-    return f"{path.stem.partition('-')[0]}.safetensors"
 
 
 class ReadingProgress:

@@ -74,16 +74,17 @@ def one_thread_for_opencv() -> None:
 
 
 def _done(chunk: RawChunk) -> tuple[Arrays, int]:
-    fit, refused = _fit(chunk.fit), list[tuple[int, str]]()
+    fit = _fit(chunk.fit)
     if chunk.work == "words":
         counted = texts.holding(one.text for one in chunk.objects)
-        arrays = _packed_counts(counted)
-    elif chunk.work == "describe":
+        words = sorted(counted)
+        counts = np.array([counted[word] for word in words], np.int64)
+        return {"words": np.frombuffer("\n".join(words).encode(), np.uint8), "counts": counts}, 0
+    if chunk.work == "describe":
         arrays, refused = _described(chunk, fit)
         arrays["refused"] = np.frombuffer(json.dumps(refused).encode(), np.uint8)
-    else:
-        arrays = _sampled(chunk, fit)
-    return arrays, len(refused)
+        return arrays, len(refused)
+    return _sampled(chunk, fit), 0
 
 
 @lru_cache(maxsize=1)
@@ -93,7 +94,7 @@ def _fit(path: str) -> DescriberFit:
 
 @lru_cache(maxsize=1)
 def _places(path: str) -> dict[str, int]:
-    return texts.places_of(_fit(path).words)
+    return {word: place for place, word in enumerate(_fit(path).words)}
 
 
 @lru_cache(maxsize=1)
@@ -184,12 +185,6 @@ def _joined(each: Sequence[Mapping[str, Any]]) -> Arrays:
         else:
             arrays[name] = np.concatenate(column)
     return arrays
-
-
-def _packed_counts(counted: Mapping[str, int]) -> Arrays:
-    words = sorted(counted)
-    counts = np.array([counted[word] for word in words], np.int64)
-    return {"words": np.frombuffer("\n".join(words).encode(), np.uint8), "counts": counts}
 
 
 def unpacked_counts(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, int]:

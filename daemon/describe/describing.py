@@ -129,12 +129,8 @@ def _text_model(folder: str) -> tuple[str, int, str]:
     return opened.name, opened.dim, state.hexdigest()
 
 
-def _silent(stage: str, done: int, total: int) -> None:
-    pass
-
-
 def describe_to(
-    source: RawSource, out: Path, settings: DescribeSettings, tell: Tell = _silent
+    source: RawSource, out: Path, settings: DescribeSettings, tell: Tell = lambda *_: None
 ) -> DescribeReport:
     """Describe every object of a source and write the catalog `out` and what belongs to it.
 
@@ -172,8 +168,6 @@ def _plan(settings: DescribeSettings, fit: DescriberFit, source: RawSource) -> d
 
 
 class _Run:
-    """One run; its folder holds what is done."""
-
     def __init__(self, folder: Path, source: RawSource, settings: DescribeSettings, tell: Tell) -> None:
         self._folder, self._source, self._settings, self._tell = folder, source, settings, tell
 
@@ -223,9 +217,9 @@ class _Run:
                 )
             if kind == "pixels":
                 fit = replace(fit, palette=self._codebook("palette", vectors, PALETTE))
-            for view, size in codebook_sizes(fit.views, self._settings.terms).items():
-                if VIEWS[view].of == kind:
-                    fit = fit.with_codebooks({view: self._codebook(view, vectors, size)})
+            sizes = codebook_sizes(fit.views, self._settings.terms).items()
+            made = {one: self._codebook(one, vectors, size) for one, size in sizes if VIEWS[one].of == kind}
+            fit = replace(fit, codebooks={**fit.codebooks, **made})
         _keep(done, fit.encoded())
         return fit
 
@@ -301,7 +295,8 @@ class _Run:
         if not objects:
             name, reason = refused[0]
             raise UserError(f"none can be used; the first, {name}: {reason}", "", EX_DATAERR)
-        sizes = _word_counts(fit)
+        sizes = {name: len(codebook) for name, codebook in fit.codebooks.items()}
+        sizes |= {TEXT: len(fit.words)} if fit.words else {}
         if self._settings.fitted is None:
             weights = frequencies(self._parts(fit, self._source, "describe"), sizes)
             fit = replace(fit, weights=weights, objects=objects)
@@ -341,11 +336,6 @@ class _Run:
 def _keep(path: Path, data: bytes) -> None:
     with replacing(path) as file:
         file.write(data)
-
-
-def _word_counts(fit: DescriberFit) -> dict[str, int]:
-    sizes = {name: len(codebook) for name, codebook in fit.codebooks.items()}
-    return sizes | ({TEXT: len(fit.words)} if fit.words else {})
 
 
 def _spec(name: str, fit: DescriberFit, sizes: Mapping[str, int]) -> ViewSpec:

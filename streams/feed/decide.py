@@ -87,8 +87,6 @@ NO_LISTS = (reasons.DUPLICATE, reasons.BAD_SIGNATURE, reasons.IN_THE_FUTURE)
 
 Fate = Literal["training", "correction", "holdout", "dropped", "ignored"]
 
-_NO_RANKS: frozenset[int] = frozenset()
-
 _NOTHING_MADE = Made(())
 
 
@@ -368,16 +366,14 @@ class Decider:
         return is_holdout(key, self._settings.holdout_share, self._settings.seed)
 
     def _kind_of(self, query: ObjectRef) -> str | None:
-        """Of the kinds that are held out as a whole; whatever a record said of itself."""
         return None if self._kinds is None else self._kinds.of(query)
 
     def _is_unknown(self, ref: ObjectRef) -> bool:
-        """By id alone, and the catalog does not have it."""
         return self._known is not None and ref.features() is None and ref.id not in self._known
 
     def _unknown_ranks(self, impression: Impression) -> frozenset[int]:
         if self._known is None:
-            return _NO_RANKS
+            return frozenset()
         return frozenset(rank for rank, ref in enumerate(impression.shown) if self._is_unknown(ref))
 
     def _names_space(self, given: str | None, *refs: ObjectRef) -> bool:

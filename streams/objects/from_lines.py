@@ -120,8 +120,6 @@ def _read_own(document: Any) -> DocumentRead:
 
 
 class _Mapped:
-    """Reads lines of any form by the names that were given."""
-
     def __init__(self, columns: ObjectColumns, vectors: Mapping[str, VectorColumns]) -> None:
         self._columns, self._vectors = columns, vectors
 

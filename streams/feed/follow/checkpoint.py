@@ -12,7 +12,7 @@ import re
 from hashlib import sha256
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgpack
 
@@ -78,17 +78,9 @@ class FeedCheckpoints:
         return [int(one[1]) for one in found if one]
 
 
-class Packable(Protocol):
-    """What a checkpoint holds beside plain data."""
-
-    def plain(self) -> Any:
-        """Itself as plain data."""
-        ...
-
-
 def pack(said: Any) -> bytes:
-    """Plain data in msgpack, and in it `Packable`s: asked one by one, so that what many thousands of them say
-    is never there all at once."""
+    """Plain data in msgpack, and in it objects with a method `plain`, which gives it: they are asked one by
+    one, so that what many thousands of them say is never there all at once."""
     packed: bytes = msgpack.packb(said, default=methodcaller("plain"), unicode_errors="surrogatepass")
     return packed
 

@@ -21,7 +21,7 @@ from hashlib import blake2b
 from typing import Any
 
 from streams.feed.follow.records import RawRecord
-from streams.feed.inputs import MAX_LINE_BYTES
+from streams.text_files import MAX_LINE_BYTES
 
 CHUNK_BYTES = 1 << 18
 HEAD_BYTES = 256

@@ -23,7 +23,15 @@ from streams.event import Impression
 from streams.feed import items as reasons
 from streams.feed.decide import SeenIds, hashable
 from streams.feed.items import Ignored, LateClick, PlacedOrLate, scoped
-from streams.feed.mapping.window import NOTHING_CLICKED, Keys, Numbers, ObjectRefs, OpenImpression, Said
+from streams.feed.mapping.window import (
+    NOTHING_CLICKED,
+    Keys,
+    Numbers,
+    ObjectRefs,
+    OpenImpression,
+    Piece,
+    Said,
+)
 
 CLOSED_EARLY, LATE_CLICK, LATE_IMPRESSION = "closed_early", "late_click", "late_impression"
 """What is counted beside the fates of items: a list that had to make room; a click whose list was closed; a
@@ -163,25 +171,18 @@ class EventTimeJoin:
         """Clicks that wait for the watermark."""
         return len(self._clicks)
 
-    def shown(
-        self,
-        said: Said,
-        objects: list[str],
-        positions: Numbers = (),
-        chances: Numbers = (),
-        clicked: Sequence[str] = (),
-    ) -> None:
-        """A list, or a piece of one: objects, best place first unless positions say it, and those clicked."""
+    def shown(self, said: Said, piece: Piece) -> None:
+        """A list, or a piece of one."""
         one = self._lists.get(said.name)
         if one is None:
             one = JoinedImpression(said)
-            one.add(said, objects, positions, chances, clicked)
+            one.add(said, piece)
             self._open(one)
         elif one.is_closed:
             detail = f"impression {said.id[:80]!r} was closed before this came"
             self.done.append((said.place, Ignored(reasons.AFTER_WINDOW, detail)))
         else:
-            one.add(said, objects, positions, chances, clicked)
+            one.add(said, piece)
 
     def shown_whole(
         self, said: Said, objects: list[str], chances: Numbers = (), clicked: Sequence[str] = ()
@@ -270,7 +271,6 @@ class EventTimeJoin:
                 del self._by_join[one.said.join]
 
     def _give(self, click: PendingClick) -> None:
-        """Give a click to its list, or tell why it has none."""
         candidates = self._candidates(click)
         one = self._best(click, candidates)
         if one is None:

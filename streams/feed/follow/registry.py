@@ -196,7 +196,6 @@ class SchemaRegistry:
         return self._whole(found, "")
 
     def _whole(self, found: Any, how: str) -> RegisteredSchema:
-        """A schema with all that it refers to."""
         named: dict[str, str] = {}
         for name, text in self._references(found, how, set()):
             named.setdefault(name, text)

@@ -236,8 +236,6 @@ def _click(table: Any, rows: str, named: dict[str, ColumnPath]) -> ClickRows:
 
 
 class _Getter:
-    """Reads paths out of a table, and notes each by its key."""
-
     def __init__(self, table: Mapping[str, Any], prefix: str, named: dict[str, ColumnPath]) -> None:
         self._table, self._prefix, self._named = table, prefix, named
 

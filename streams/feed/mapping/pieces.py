@@ -27,7 +27,7 @@ from streams.feed.mapping.reading import (
     id_of,
 )
 from streams.feed.mapping.rows import BoolArray, IntArray, LogRows
-from streams.feed.mapping.window import JoinWindow, Keys, PieceJoin, Said
+from streams.feed.mapping.window import JoinWindow, Keys, Piece, PieceJoin, Said
 from streams.feed.options import ReaderOptions
 
 KEYS: Types = frozenset({tuple, type(None)})
@@ -110,7 +110,8 @@ class ShownObjects(_Pieces):
             name = id_of(ids[start])
             said = self.said(columns, start, columns.rows.place(rows[start]), (name, name))
             chosen = [objects[at] for at in hit_list[cuts[number] : cuts[number + 1]]]
-            self.window.shown(said, objects[start:end], positions[start:end], chances[start:end], chosen)
+            piece = Piece(objects[start:end], positions[start:end], chances[start:end], chosen)
+            self.window.shown(said, piece)
 
 
 class JoinedEvents(_Pieces):
@@ -159,7 +160,7 @@ class JoinedEvents(_Pieces):
         self.queries(columns, required=False)
         separator = self.mapping.separator
         if shown.objects is not None:
-            columns.add("shown", rows.text_lists(shown.objects, separator, chosen), LIST, shown.objects)
+            columns.add("shown", rows.lists(shown.objects, separator, chosen), LIST, shown.objects)
         else:
             assert shown.object is not None
             columns.add("shown", rows.texts(shown.object, chosen), TEXT, shown.object)
@@ -167,7 +168,7 @@ class JoinedEvents(_Pieces):
             if path is not None and shown.objects is None:
                 columns.add(name, rows.numbers(path, chosen), NUMBER, path)
             elif path is not None:
-                columns.add(name, rows.number_lists(path, separator, chosen), LIST, path)
+                columns.add(name, rows.lists(path, separator, chosen, numbers=True), LIST, path)
         yield from columns.faults()
         joins, ids = self._joins(columns), self.ids(columns)
         for at, row in enumerate(columns.chosen.tolist()):
@@ -187,7 +188,7 @@ class JoinedEvents(_Pieces):
         said = self.said(columns, at, place, (name, ids[1]), rank)
         positions = self._numbers_of(columns["position"][at], objects, "position")
         chances = self._numbers_of(columns["propensity"][at], objects, "propensity")
-        return partial(self.window.shown, said, objects, positions, chances)
+        return partial(self.window.shown, said, Piece(objects, positions, chances))
 
     def _numbers_of(self, value: Any, objects: list[str], name: str) -> list[float | None]:
         """Numbers that go with the objects; none where a list of them is empty or not there."""
@@ -225,7 +226,7 @@ class JoinedEvents(_Pieces):
 def _keys(rows: LogRows, path: ColumnPath, chosen: IntArray) -> list[Keys | BadItemError]:
     """Whose impressions each click may belong to: of one key, of a list of them, or of all."""
     single = rows.texts(path, chosen)
-    several = rows.text_lists(path, None, chosen) if any(type(one) is BadItemError for one in single) else ()
+    several = rows.lists(path, None, chosen) if any(type(one) is BadItemError for one in single) else ()
     found: list[Any] = [one if one is None or type(one) is BadItemError else (one,) for one in single]
     for at, some in enumerate(several):
         if type(found[at]) is BadItemError and type(some) is list and all(type(one) is str for one in some):

@@ -88,16 +88,15 @@ class WholeImpressions(Reading):
         mapping = self.mapping
         columns = yield from self.counted(rows, required=True)
         (shown,) = mapping.shown
-        assert shown.objects is not None
-        lists = rows.text_lists(shown.objects, mapping.separator, columns.chosen)
-        columns.add("shown", lists, LIST, shown.objects)
-        for name, path in (("clicked", mapping.clicked), ("clicked_positions", mapping.positions)):
+        for name, path, numbers in (
+            ("shown", shown.objects, False),
+            ("clicked", mapping.clicked, False),
+            ("clicked_positions", mapping.positions, True),
+            ("propensity", shown.propensity, True),
+        ):
             if path is not None:
-                read = rows.text_lists if name == "clicked" else rows.number_lists
-                columns.add(name, read(path, mapping.separator, columns.chosen), LIST, path)
-        if shown.propensity is not None:
-            chances = rows.number_lists(shown.propensity, mapping.separator, columns.chosen)
-            columns.add("propensity", chances, LIST, shown.propensity)
+                lists = rows.lists(path, mapping.separator, columns.chosen, numbers=numbers)
+                columns.add(name, lists, LIST, path)
         yield from columns.faults()
         ids = self.ids(columns)
         for at, place in enumerate(columns.places()):
