@@ -20,11 +20,11 @@ from daemon.versions.storage import object_settings
 from learners.block import Block, DenseBlock, SparseBlock, concatenate
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
-from streams.catalog_cache import CatalogSource, Tell, derived_arrays, open_catalog
+from streams.catalog_cache import CatalogSource, derived_arrays, open_catalog
 from streams.event import Column, DenseColumn, SpaceSpec
 from streams.objects.catalog_file import Arrays
 from streams.objects.columns import ObjectColumns, SparsePair, VectorColumns
-from streams.objects.rows import CatalogAway, CatalogError, LivePlace
+from streams.objects.rows import CatalogAway, CatalogError, LivePlace, Tell
 
 FOLDER = "catalogs"
 """Of the checkpoint folder: where what was read is kept."""

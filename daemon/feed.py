@@ -22,7 +22,6 @@ from daemon.exits import EX_DATAERR, EX_OK, EX_TEMPFAIL, EX_USAGE, UserError
 from daemon.feeding import catalog_of_feed, decider_of, prepare_both, stream_address
 from daemon.retries import RetryingSink
 from daemon.topics.retention import retain_after_feed
-from streams.catalog import Catalog
 from streams.errors import StreamError, StreamUnavailable
 from streams.feed.decide import Decision
 from streams.feed.formats import read_sources
@@ -89,11 +88,11 @@ class FeedReport:
         reason = decision.reason
         self._shown[reason] += 1
         if self._shown[reason] <= EXPLAINED_PER_REASON:
-            self._say(f"{place}: {decision.fate}, {reason}: {decision.detail}")
+            self.note(f"{place}: {decision.fate}, {reason}: {decision.detail}")
             if self._shown[reason] == 1 and self._remedy(reason):
-                self._say(f"    {self._remedy(reason)}")
+                self.note(f"    {self._remedy(reason)}")
         elif self._shown[reason] == EXPLAINED_PER_REASON + 1:
-            self._say(f"    ... more with {reason} are counted below, not shown")
+            self.note(f"    ... more with {reason} are counted below, not shown")
 
     def summary(self, account: Account, dry_run: bool) -> None:
         """The account: a line or two, as a table with --explain."""
@@ -101,36 +100,31 @@ class FeedReport:
             self._table(account)
         seconds = max(1e-9, time.monotonic() - self._started)
         fed = "would be fed" if dry_run else "fed"
-        self._say(
+        self.note(
             f"{account.read:,} read: {account.training:,} {fed} to training, {account.holdout:,} to holdout, "
             f"{sum(account.dropped.values()):,} dropped"
         )
         capped = f" ({account.capped_pairs:,} more pairs capped)" if account.capped_pairs else ""
-        self._say(
+        self.note(
             f"{account.triplets:,} triplets, {account.random_negatives:,} of them with a random negative"
             f"{capped}; {seconds:.1f} s, {account.triplets / seconds:,.0f} triplets/s"
         )
-        if account.dropped and not self._explain:
-            reasons = ", ".join(f"{reason} {count:,}" for reason, count in account.dropped.most_common())
-            self._say(f"dropped: {reasons} (--explain shows where and what to do)")
-        if account.ignored and not self._explain:
-            reasons = ", ".join(f"{reason} {count:,}" for reason, count in account.ignored.most_common())
-            self._say(f"ignored: {reasons}")
+        hint = " (--explain shows where and what to do)"
+        for fate, counts, more in (("dropped", account.dropped, hint), ("ignored", account.ignored, "")):
+            if counts and not self._explain:
+                reasons = ", ".join(f"{reason} {count:,}" for reason, count in counts.most_common())
+                self.note(f"{fate}: {reasons}{more}")
         if account.drafts:
-            self._say(_of_drafts(account.drafts))
+            self.note(_of_drafts(account.drafts))
         if self._as_of_1970:
-            self._say(
+            self.note(
                 f"{self._as_of_1970:,} kept ones have times in early 1970: are those seconds? "
                 "Write milliseconds or ISO 8601, for freshness goes by them"
             )
 
-    def note(self, text: str) -> None:
-        """A line worth knowing."""
-        self._say(text)
-
     def waits(self, text: str) -> None:
         """What keeps it waiting, also in the line of its progress."""
-        self._say(text)
+        self.note(text)
         if self._status is not None:
             self._status.update(escape(text))
 
@@ -143,8 +137,7 @@ class FeedReport:
         table.add_column("count", justify="right", no_wrap=True)
         table.add_column("share", justify="right", no_wrap=True)
         table.add_column("what to do")
-        rows = [("training", account.training), ("holdout", account.holdout)]
-        for name, count in rows:
+        for name, count in (("training", account.training), ("holdout", account.holdout)):
             table.add_row(f"fed to {name}", f"{count:,}", _share(count, account.read), "")
         for reason, count in account.dropped.most_common():
             advice = Text(self._remedy(reason))
@@ -163,12 +156,12 @@ class FeedReport:
             table.add_row("pairs over the cap", f"{account.capped_pairs:,}", "", advice)
         self._console.print(table)
 
-    def _say(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """A line worth knowing."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _of_drafts(drafts: Counter[str]) -> str:
-    """What became of the interleaved and explored lists."""
     words = [f"{drafts[PROVED]:,} interleaved or explored lists with a valid signature"]
     if drafts[TOO_LATE]:
         words.append(f"{drafts[TOO_LATE]:,} made longer ago than interleaving.max_age: fed as ordinary lists")
@@ -271,7 +264,11 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> Fed:
     interrupts = Interrupts()
     with ExitStack() as stack:
         try:
-            items = read_sources(job.sources, _with_known(job, catalog), job.format)
+            options = job.options
+            if job.format == LABELS and catalog is not None:
+                # drawn among the objects of the catalog alone, as many triplets come out as were asked for
+                options = replace(options, known=frozenset(catalog.ids))
+            items = read_sources(job.sources, options, job.format)
             sinks: list[RetryingSink] = []
             partitions = config.stream.partitions
             if not job.dry_run:
@@ -295,16 +292,11 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> Fed:
             " there twice have one id and count once"
         )
     if not job.dry_run:
-        _retain(config, address, report)
+        removed = retain_after_feed(config, address, report.note)
+        if any(removed.values()):
+            gone = ", ".join(f"{topic} {count:,}" for topic, count in removed.items() if count)
+            report.note(f"retention removed old records: {gone}")
     return Fed(run, sent_again, code)
-
-
-def _with_known(job: FeedJob, catalog: Catalog | None) -> ReaderOptions:
-    """The options of the readers; labels are drawn among the objects of the catalog alone, so that as many
-    triplets come out as were asked for."""
-    if job.format != LABELS or catalog is None:
-        return job.options
-    return replace(job.options, known=frozenset(catalog.ids))
 
 
 def _run(run: FeedRun, items: Iterator[Placed], interrupts: Interrupts, report: FeedReport) -> int:
@@ -324,14 +316,6 @@ def _run(run: FeedRun, items: Iterator[Placed], interrupts: Interrupts, report: 
         report.note(_how_far("ended early", run))
         raise
     return EX_OK
-
-
-def _retain(config: Config, address: Address, report: FeedReport) -> None:
-    """Apply the retention of the stream, and say what went."""
-    removed = retain_after_feed(config, address, report.note)
-    if any(removed.values()):
-        gone = ", ".join(f"{topic} {count:,}" for topic, count in removed.items() if count)
-        report.note(f"retention removed old records: {gone}")
 
 
 def _how_far(what: str, run: FeedRun) -> str:

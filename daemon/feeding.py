@@ -73,12 +73,6 @@ def _partitions(address: Address, config: Config) -> int:
     return config.stream.partitions
 
 
-def _proof(config: Config, now_ms: int) -> ListProof | None:
-    """How the ids of signed lists are checked; None where no key is configured."""
-    secret = config.interleaving.key.get_secret_value()
-    return ListProof(secret.encode(), now_ms - round(1000 * config.interleaving.max_age)) if secret else None
-
-
 def is_prequential(config: Config) -> bool:
     """Whether lists that are learned from are written for versions to be judged by: where clicks decide, for
     one model, by lists that are held out."""
@@ -136,7 +130,9 @@ def decider_of(
     given = config.feed.model_dump(exclude={"follow"}) | {"prequential": is_prequential(config)}
     given["position_weights"] = position_weights(config)
     given["negative_falls_from"] = negative_falls_from(config)
-    proof = _proof(config, now_ms)
+    secret = config.interleaving.key.get_secret_value()
+    earliest_ms = now_ms - round(1000 * config.interleaving.max_age)
+    proof = ListProof(secret.encode(), earliest_ms) if secret else None
     latest_ms = None if endless else now_ms + round(1000 * config.stream.max_future)
     settings = FeedSettings(
         **given, partitions=partitions, space=space, latest_ms=latest_ms, proof=proof, untimed_ms=now_ms
@@ -151,8 +147,8 @@ def decider_of(
                 EX_CONFIG,
             )
         return Decider(settings, SeenCandidates(seed=settings.seed), None, spec, queries=queries, fed=fed)
-    wanted, kinds = settings.holdout_kinds, None
-    if wanted:
-        kinds = HeldOutKinds(catalog, wanted, settings.kind_share, settings.seed)
+    kinds = None
+    if settings.holdout_kinds:
+        kinds = HeldOutKinds(catalog, settings.holdout_kinds, settings.kind_share, settings.seed)
     known = CatalogCandidates(catalog.ids), frozenset(catalog.ids)
     return Decider(settings, *known, spec, kinds, queries=queries, fed=fed)

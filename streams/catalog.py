@@ -3,7 +3,6 @@ and objects as sent, resolved to its rows or to checked inline vectors."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from streams import poison
 from streams.codec import raw_vector
@@ -28,9 +26,10 @@ from streams.event import (
 from streams.ids import Packed
 from streams.objects.catalog_file import (
     DEFAULT_SPACE,
-    FORMAT,
     CatalogFile,
+    CatalogWriter,
     content_digest,
+    map_arrays,
     texts_of,
 )
 from streams.objects.columns import ObjectColumns
@@ -43,6 +42,7 @@ from streams.objects.rows import (
     RowChecks,
     concatenated,
     faulty_rows,
+    unreadable,
 )
 from streams.poison import Poison
 from streams.wire import RawVector, read_object
@@ -57,11 +57,7 @@ class Catalog:
     """
 
     def __init__(
-        self,
-        ids: Sequence[str],
-        views: Mapping[str, Column],
-        space: SpaceSpec,
-        shown: Packed | None = None,
+        self, ids: Sequence[str], views: Mapping[str, Column], space: SpaceSpec, shown: Packed | None = None
     ) -> None:
         self.binary: Path | None = None  # the file that it is mapped from, where one was made of its source
         self.ids = list(ids)
@@ -182,9 +178,7 @@ def load_catalog(
         reader = open_objects(place, None if ids is None else Path(ids), columns or ObjectColumns(), space)
         return in_memory(reader, space, each)
     except OSError as error:
-        raise CatalogError(
-            f"{place}: {error.strerror or error}; correct the path or its permissions"
-        ) from None
+        raise unreadable(place, error) from None
     except CatalogError as error:
         if str(error).startswith((str(place), str(ids))):
             raise
@@ -193,10 +187,9 @@ def load_catalog(
 
 def _spec(name: str, batches: Sequence[ObjectRows]) -> ViewSpec:
     """The view as its objects are: a sparse one reaches to their largest index."""
-    first = batches[0].views[name]
-    if isinstance(first, DenseColumn):
-        return ViewSpec(name, "dense", first.dim)
     columns = [column for rows in batches if isinstance(column := rows.views[name], SparseColumn)]
+    if not columns:
+        return ViewSpec(name, "dense", batches[0].views[name].dim)
     return ViewSpec(name, "sparse", 1 + max((int(one.indices.max(initial=0)) for one in columns), default=0))
 
 
@@ -208,27 +201,12 @@ def _shown(batches: Sequence[ObjectRows]) -> Packed | None:
 
 def save_catalog(catalog: Catalog, path: str | Path, *, half: bool = False) -> None:
     """Write a catalog as `.safetensors`; `half` stores values as float16, which rounds them."""
-    value_type = np.float16 if half else np.float32
-    encoded = [object_id.encode() for object_id in catalog.ids]
-    offsets = np.zeros(len(encoded) + 1, np.int64)
-    np.cumsum([len(one) for one in encoded], out=offsets[1:])
-    arrays: dict[str, np.ndarray[Any, Any]] = {
-        "ids": np.frombuffer(b"".join(encoded), np.uint8),
-        "ids_offsets": offsets,
-    }
-    metadata = {"format": FORMAT, "space": catalog.space.id}
-    metadata["views"] = json.dumps([view.name for view in catalog.space.views])
-    for name, column in catalog.views.items():
-        if isinstance(column, DenseColumn):
-            arrays[f"view.{name}"] = np.ascontiguousarray(column.values, value_type)
-        else:
-            arrays[f"view.{name}.indptr"] = np.ascontiguousarray(column.indptr)
-            arrays[f"view.{name}.indices"] = np.ascontiguousarray(column.indices)
-            arrays[f"view.{name}.values"] = np.ascontiguousarray(column.values, value_type)
-            metadata[f"dim.{name}"] = str(column.dim)
-    if catalog.shown is not None:
-        arrays |= {"shown": catalog.shown.data, "shown_offsets": catalog.shown.bounds}
-    save_file(arrays, str(path), metadata)
+    shown = None if catalog.shown is None else [catalog.shown[row] for row in range(len(catalog))]
+    place = Path(path)
+    with CatalogWriter(place.parent, catalog.space, half=half) as writer:
+        writer.add(ObjectRows(catalog.ids, catalog.views, shown, lambda row: f"object {row}"))
+        with place.open("wb") as file:
+            writer.write(file)
 
 
 ENDINGS = ".parquet, .arrow, .feather, .csv, .tsv (also .gz), .jsonl, .npy, .npz or .safetensors"
@@ -245,10 +223,7 @@ def open_objects(
     try:
         return _opened(path, ids, columns, space)
     except OSError as error:
-        place = error.filename or path
-        raise CatalogError(
-            f"{place}: {error.strerror or error}; correct the path or its permissions"
-        ) from None
+        raise unreadable(error.filename or path, error) from None
 
 
 def _opened(path: Path, ids: Path | None, columns: ObjectColumns, space: SpaceSpec | None) -> ObjectReader:
@@ -258,8 +233,6 @@ def _opened(path: Path, ids: Path | None, columns: ObjectColumns, space: SpaceSp
     if name.endswith(".jsonl"):
         return LineReader(path, columns, space)
     if name.endswith(".safetensors"):
-        from streams.objects.catalog_file import map_arrays
-
         if ids is None and not columns and (is_catalog(map_arrays(path)[1]) or ids_file_of(path) is None):
             return CatalogFileReader(path, space)
         return ArrayReader(path, ids, columns, space)
@@ -282,9 +255,7 @@ def source_files(path: Path, ids: Path | None) -> list[Path]:
     try:
         path.stat()
     except OSError as error:
-        raise CatalogError(
-            f"{path}: {error.strerror or error}; correct the path or its permissions"
-        ) from None
+        raise unreadable(path, error) from None
     if path.is_dir():
         return sorted(one for one in path.rglob("*") if one.is_file())
     own = ids
@@ -318,14 +289,11 @@ def build_role(space: SpaceSpec, rows: Sequence[int], parts: Sequence[RawParts |
     row_array = np.array(rows, np.int32)
     if not (row_array < 0).any():
         return RoleColumns(row_array, None)
-    blank = tuple(_blank(view) for view in space.views)
+    empty: list[bytes] = [b"", b""]
+    blank = tuple(bytes(4 * view.dim) if view.kind == "dense" else empty for view in space.views)
     filled = [blank if one is None else one for one in parts]
     inline = {view.name: _column(view, [one[j] for one in filled]) for j, view in enumerate(space.views)}
     return RoleColumns(row_array, inline)
-
-
-def _blank(view: ViewSpec) -> RawVector:
-    return bytes(4 * view.dim) if view.kind == "dense" else [b"", b""]
 
 
 def _column(view: ViewSpec, vectors: Sequence[RawVector]) -> Column:

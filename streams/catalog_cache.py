@@ -21,7 +21,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -31,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from streams.catalog import Catalog, in_memory, load_catalog, open_objects, source_files
+from streams.durable import remove_temporary, replacing
 from streams.event import SpaceSpec
 from streams.objects.catalog_file import (
     Arrays,
@@ -41,7 +41,7 @@ from streams.objects.catalog_file import (
     write_arrays,
 )
 from streams.objects.columns import ObjectColumns
-from streams.objects.rows import CatalogError, LivePlace, ObjectReader
+from streams.objects.rows import CatalogError, LivePlace, ObjectReader, Tell, unreadable
 
 KEPT = 4
 """Binaries of a folder; of more, those go whose source was opened longest ago."""
@@ -54,8 +54,6 @@ _READING = 1
 """Grows when a source's bytes come to mean other objects."""
 _WAIT_SECONDS = 0.05
 _CHUNK = 1 << 20
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +99,18 @@ def open_catalog(
     CatalogError, and what else opening a `LivePlace` does.
     """
     looks = _looks(source)
-    for folder in folders:
-        catalog = _noted(source, folder, looks, whole=whole)
-        if catalog is not None:
-            if whole and catalog.binary is not None:
-                _remove_damaged(catalog.binary, tell)
-            return catalog
-    for folder in folders:
+    noted = (_noted(source, folder, looks, whole=whole) for folder in folders)
+    catalog = next((one for one in noted if one is not None), None)
+    for folder in folders if catalog is None else ():
         try:
             catalog = _kept(source, folder, tell, whole=whole)
-            if whole and catalog.binary is not None:
-                _remove_damaged(catalog.binary, tell)
-            return catalog
+            break
         except OSError as error:
             tell(f"{folder}: {error.strerror or error}: objects cannot be kept there")
+    if catalog is not None:
+        if whole and catalog.binary is not None:
+            _remove_damaged(catalog.binary, tell)
+        return catalog
     if folders:
         tell("the objects stay in the memory of this process alone, and are read again at every start")
     progress = ReadingProgress(tell, None)
@@ -130,7 +126,7 @@ def _kept(source: CatalogSource, folder: Path, tell: Tell, *, whole: bool) -> Ca
     """The binary of a source in a folder, made where it is not there. Raises OSError of the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder, tell):
-        _clear_temporary(folder)
+        remove_temporary(folder)
         for _ in range(2):
             looks, began_ns = _looks(source), time.time_ns()
             catalog = _noted(source, folder, looks, whole=whole)
@@ -181,7 +177,7 @@ def _make(source: CatalogSource, reader: ObjectReader, binary: Path, lines: int 
         except CatalogError as error:
             raise CatalogError(f"{source.path}: {error}") from None
         stamp = _stamp(binary)
-        with _replacing(binary, stamp) as out:
+        with replacing(binary, stamp=stamp) as out:
             writer.write(out, {"stamp": str(stamp)})
     progress.done(writer.rows)
 
@@ -219,7 +215,7 @@ def derived_arrays(catalog: Catalog, name: str, make: Callable[[], Arrays], tell
             found = _mapped_arrays(path)  # another process was first
             if found is None:
                 made = make()
-                with _replacing(path, _stamp(path)) as out:
+                with replacing(path, stamp=_stamp(path)) as out:
                     write_arrays(out, made)
                 _remove_derived(path)
                 found = _mapped_arrays(path)
@@ -305,7 +301,7 @@ def _write_note(source: CatalogSource, folder: Path, looks: Looks, binary: Path,
     if newest > began_ns - RACY_SECONDS * 1e9:
         looks = []  # may change without looking any different: next time its bytes decide
     note = {"source": str(source.path), "binary": binary.name, "looks": looks, "pinned": source.pinned}
-    with _replacing(folder / source.note_name()) as out:
+    with replacing(folder / source.note_name()) as out:
         out.write(json.dumps(note).encode())
 
 
@@ -317,7 +313,7 @@ def _looks(source: CatalogSource) -> Looks:
         try:
             seen = file.stat()
         except OSError as error:
-            raise CatalogError(f"{file}: {error.strerror or error}; correct the path") from None
+            raise unreadable(file, error) from None
         looks.append([str(file), seen.st_size, seen.st_ino, seen.st_mtime_ns, seen.st_ctime_ns])
     return looks
 
@@ -335,9 +331,7 @@ def _source_digest(source: CatalogSource) -> tuple[str, int | None]:
                     digest.update(piece)
                     lines += piece.count(b"\n") if counted else 0
         except OSError as error:
-            raise CatalogError(
-                f"{file}: {error.strerror or error}; correct the path or its permissions"
-            ) from None
+            raise unreadable(file, error) from None
     return digest.hexdigest(), lines or None
 
 
@@ -368,41 +362,6 @@ def _locked(folder: Path, tell: Tell) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _replacing(path: Path, stamp: int | None = None) -> Iterator[Any]:
-    """A new file at `path`, which appears there whole at the end, or not at all. With a stamp (the time it
-    is to have, in seconds) what is in it is on the disk by then."""
-    handle, name = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
-    try:
-        with os.fdopen(handle, "w+b") as out:
-            yield out
-            if stamp is not None:
-                out.flush()
-                os.fsync(out.fileno())
-                os.utime(out.fileno(), (stamp, stamp))
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-_TEMPORARY = "making-"
-
-
-def _clear_temporary(folder: Path) -> None:
-    """Remove what processes left that were killed while they wrote; under the lock."""
-    for one in folder.glob(f"{_TEMPORARY}*"):
-        with suppress(OSError):
-            one.unlink()
-
-
 def _remove_old(folder: Path, keep: Path) -> None:
     """Remove all but the notes opened last, and every binary that no note names; under the lock.
 
@@ -419,14 +378,11 @@ def _remove_old(folder: Path, keep: Path) -> None:
         group.sort(reverse=True)
         named |= {binary for _, _, binary in group[:KEPT]}
         gone += [path for _, path, _ in group[KEPT:]]
-    gone += [path for path in folder.glob("*.safetensors") if _binary_of(path) not in named]
+    made = folder.glob("*.safetensors")
+    gone += [one for one in made if f"{one.stem.partition('-')[0]}.safetensors" not in named]
     for path in gone:
         with suppress(OSError):
             path.unlink()
-
-
-def _binary_of(path: Path) -> str:
-    return f"{path.stem.partition('-')[0]}.safetensors"
 
 
 class ReadingProgress:

@@ -46,14 +46,13 @@ def describe_blocks(pixels: Pixels, palette: Floats) -> Floats:
     for nothing.
     """
     height, width = pixels.shape[:2]
-    found = [_at_scale(resized(pixels, *size), palette) for size in scales(width, height)]
+    found = []
+    for size in scales(width, height):
+        scaled = resized(pixels, *size)
+        patterns = _histograms(uniform_patterns(gray(scaled), 2), LBP_BINS)
+        colours = nearest(scaled.reshape(-1, 3), palette).reshape(scaled.shape[:2])
+        found.append(np.concatenate([patterns, _histograms(colours, len(palette))], axis=1))
     return np.concatenate(found)
-
-
-def _at_scale(pixels: Pixels, palette: Floats) -> Floats:
-    patterns = uniform_patterns(gray(pixels), 2)
-    colours = nearest(pixels.reshape(-1, 3), palette).reshape(pixels.shape[:2])
-    return np.concatenate([_histograms(patterns, LBP_BINS), _histograms(colours, len(palette))], axis=1)
 
 
 def uniform_patterns(brightness: Pixels, radius: int) -> npt.NDArray[np.int64]:

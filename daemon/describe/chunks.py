@@ -20,9 +20,9 @@ from daemon.describe import blocks, texts
 from daemon.describe.codebooks import Bag, Floats
 from daemon.describe.fit import DescriberFit
 from daemon.describe.pictures import Pixels, UnusableObject, decoded
-from daemon.describe.run_folder import write_file
 from daemon.describe.sources import RawObject, read_photo
 from daemon.describe.views import OF_PHOTOS, POINTS, TEXT, describe_picture
+from streams.durable import replacing
 
 if TYPE_CHECKING:
     from daemon.serve.text_model import TextModel
@@ -59,7 +59,8 @@ def do_chunk(chunk: RawChunk) -> int:
     one_thread_for_opencv()
     with threadpool_limits(1):
         arrays, refused = _done(chunk)
-    write_file(Path(chunk.into), lambda file: np.savez(file, allow_pickle=False, **arrays))
+    with replacing(Path(chunk.into)) as file:
+        np.savez(file, allow_pickle=False, **arrays)
     return refused
 
 
@@ -73,16 +74,17 @@ def one_thread_for_opencv() -> None:
 
 
 def _done(chunk: RawChunk) -> tuple[Arrays, int]:
-    fit, refused = _fit(chunk.fit), list[tuple[int, str]]()
+    fit = _fit(chunk.fit)
     if chunk.work == "words":
         counted = texts.holding(one.text for one in chunk.objects)
-        arrays = _packed_counts(counted)
-    elif chunk.work == "describe":
+        words = sorted(counted)
+        counts = np.array([counted[word] for word in words], np.int64)
+        return {"words": np.frombuffer("\n".join(words).encode(), np.uint8), "counts": counts}, 0
+    if chunk.work == "describe":
         arrays, refused = _described(chunk, fit)
         arrays["refused"] = np.frombuffer(json.dumps(refused).encode(), np.uint8)
-    else:
-        arrays = _sampled(chunk, fit)
-    return arrays, len(refused)
+        return arrays, len(refused)
+    return _sampled(chunk, fit), 0
 
 
 @lru_cache(maxsize=1)
@@ -92,7 +94,7 @@ def _fit(path: str) -> DescriberFit:
 
 @lru_cache(maxsize=1)
 def _places(path: str) -> dict[str, int]:
-    return texts.places_of(_fit(path).words)
+    return {word: place for place, word in enumerate(_fit(path).words)}
 
 
 @lru_cache(maxsize=1)
@@ -183,12 +185,6 @@ def _joined(each: Sequence[Mapping[str, Any]]) -> Arrays:
         else:
             arrays[name] = np.concatenate(column)
     return arrays
-
-
-def _packed_counts(counted: Mapping[str, int]) -> Arrays:
-    words = sorted(counted)
-    counts = np.array([counted[word] for word in words], np.int64)
-    return {"words": np.frombuffer("\n".join(words).encode(), np.uint8), "counts": counts}
 
 
 def unpacked_counts(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, int]:

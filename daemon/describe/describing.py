@@ -5,6 +5,7 @@ catalog written.
 from __future__ import annotations
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,12 +22,13 @@ from daemon.describe.codebooks import Floats, TooFewVectors, fit_codebook
 from daemon.describe.fit import FORMAT, DescriberFit
 from daemon.describe.merge import PartFile, add_parts, frequencies
 from daemon.describe.pictures import LONGEST
-from daemon.describe.run_folder import DescribedFiles, remove_run, run_folder, settings_text, write_file
+from daemon.describe.run_folder import DescribedFiles, run_folder, settings_text
 from daemon.describe.sources import PhotoList, RawObject, RawSource
 from daemon.describe.texts import add_counts, chosen_words
 from daemon.describe.views import OF_PHOTOS, TERMS, TEXT, VIEWS, codebook_sizes
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError, not_installed
 from daemon.work_pool import Workers, done_by
+from streams.durable import replacing
 from streams.event import SpaceSpec, ViewSpec
 from streams.items import Display
 from streams.objects.catalog_file import DEFAULT_SPACE, CatalogWriter
@@ -124,12 +126,8 @@ def _text_model(folder: str) -> tuple[str, int, str]:
     return opened.name, opened.dim, state.hexdigest()
 
 
-def _silent(stage: str, done: int, total: int) -> None:
-    pass
-
-
 def describe_to(
-    source: RawSource, out: Path, settings: DescribeSettings, tell: Tell = _silent
+    source: RawSource, out: Path, settings: DescribeSettings, tell: Tell = lambda *_: None
 ) -> DescribeReport:
     """Describe every object of a source and write the catalog `out` and what belongs to it.
 
@@ -144,7 +142,7 @@ def describe_to(
         if settings.fitted is None:
             fit = run.fit(fit)
         report = run.write(files, fit)
-        remove_run(folder)
+        shutil.rmtree(folder)
     return report
 
 
@@ -167,8 +165,6 @@ def _plan(settings: DescribeSettings, fit: DescriberFit, source: RawSource) -> d
 
 
 class _Run:
-    """One run; its folder holds what is done."""
-
     def __init__(self, folder: Path, source: RawSource, settings: DescribeSettings, tell: Tell) -> None:
         self._folder, self._source, self._settings, self._tell = folder, source, settings, tell
 
@@ -218,11 +214,10 @@ class _Run:
                 )
             if kind == "pixels":
                 fit = replace(fit, palette=self._codebook("palette", vectors, PALETTE))
-            for view, size in codebook_sizes(fit.views, self._settings.terms).items():
-                if VIEWS[view].of == kind:
-                    fit = fit.with_codebooks({view: self._codebook(view, vectors, size)})
-        encoded = fit.encoded()
-        write_file(done, lambda file: file.write(encoded))
+            sizes = codebook_sizes(fit.views, self._settings.terms).items()
+            made = {one: self._codebook(one, vectors, size) for one, size in sizes if VIEWS[one].of == kind}
+            fit = replace(fit, codebooks={**fit.codebooks, **made})
+        _keep(done, fit.encoded())
         return fit
 
     def _codebook(self, name: str, vectors: np.ndarray[Any, Any], size: int) -> Floats:
@@ -236,7 +231,8 @@ class _Run:
                 "give fewer with --terms" if name == TERMS else "describe more photos, or leave the view out"
             )
             raise UserError(f"{name}: {error}", remedy, EX_USAGE) from None
-        write_file(done, lambda file: np.save(file, found))
+        with replacing(done) as file:
+            np.save(file, found)
         return found
 
     def _sample(self) -> list[RawObject]:
@@ -256,7 +252,7 @@ class _Run:
         encoded = fit.encoded()
         path = self._folder / f"fit-{sha256(encoded).hexdigest()[:16]}.safetensors"
         if not path.exists():
-            write_file(path, lambda file: file.write(encoded))
+            _keep(path, encoded)
         total, parts = source.count(), self._parts(fit, source, work)
         done = sum(len(part.objects) for part in parts if part.path.exists())
         self._tell(stage, done, total)
@@ -296,7 +292,8 @@ class _Run:
         if not objects:
             name, reason = refused[0]
             raise UserError(f"none can be used; the first, {name}: {reason}", "", EX_DATAERR)
-        sizes = _word_counts(fit)
+        sizes = {name: len(codebook) for name, codebook in fit.codebooks.items()}
+        sizes |= {TEXT: len(fit.words)} if fit.words else {}
         if self._settings.fitted is None:
             weights = frequencies(self._parts(fit, self._source, "describe"), sizes)
             fit = replace(fit, weights=weights, objects=objects)
@@ -304,7 +301,8 @@ class _Run:
         with CatalogWriter(self._folder, space) as writer:
             totals = self._add_all(writer, fit, files)
             self._write_files(files, fit, refused, space)
-            write_file(files.catalog, writer.write)
+            with replacing(files.catalog) as file:
+                writer.write(file)
         means = {name: one / objects for name, one in totals.items()}
         return DescribeReport(files, objects, self._settings.fitted is None, refused, means)
 
@@ -325,18 +323,16 @@ class _Run:
     ) -> None:
         if refused:
             text = "".join(f"{name}\t{' '.join(reason.split())}\n" for name, reason in refused)
-            write_file(files.refused, lambda file: file.write(text.encode(errors="replace")))
+            _keep(files.refused, text.encode(errors="replace"))
         if self._settings.fitted is None:  # otherwise they are beside what was described first
-            encoded = fit.encoded()
-            write_file(files.fitted, lambda file: file.write(encoded))
+            _keep(files.fitted, fit.encoded())
             model = self._settings.model if fit.model else ""
-            config = settings_text(files.catalog.name, space, model).encode()
-            write_file(files.settings, lambda file: file.write(config))
+            _keep(files.settings, settings_text(files.catalog.name, space, model).encode())
 
 
-def _word_counts(fit: DescriberFit) -> dict[str, int]:
-    sizes = {name: len(codebook) for name, codebook in fit.codebooks.items()}
-    return sizes | ({TEXT: len(fit.words)} if fit.words else {})
+def _keep(path: Path, data: bytes) -> None:
+    with replacing(path) as file:
+        file.write(data)
 
 
 def _spec(name: str, fit: DescriberFit, sizes: Mapping[str, int]) -> ViewSpec:

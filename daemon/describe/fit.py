@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from daemon.describe.codebooks import Floats
 from daemon.exits import EX_DATAERR, UserError
 
 FORMAT = "tripletd.described/1"
+_SAID = ("views", "longest", "seed", "objects", "model", "dim", "model_state", "libraries")
+"""Fields that are kept as JSON."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,6 @@ class DescriberFit:
     model_state: str = ""
     libraries: Mapping[str, str] = field(default_factory=dict)
 
-    def with_codebooks(self, more: Mapping[str, Floats]) -> DescriberFit:
-        """With these, too."""
-        return replace(self, codebooks={**self.codebooks, **more})
-
     def encoded(self) -> bytes:
         """As the bytes of a file: the same fit, the same bytes."""
         from safetensors.numpy import save
@@ -54,17 +52,8 @@ class DescriberFit:
         arrays |= {f"weights.{name}": found for name, found in self.weights.items()}
         if self.words:
             arrays["words"] = np.frombuffer("\n".join(self.words).encode(), np.uint8)
-        said = {
-            "format": FORMAT,
-            "views": list(self.views),
-            "longest": self.longest,
-            "seed": self.seed,
-            "objects": self.objects,
-            "model": self.model,
-            "dim": self.dim,
-            "model_state": self.model_state,
-            "libraries": dict(sorted(self.libraries.items())),
-        }
+        said = {"format": FORMAT} | {name: getattr(self, name) for name in _SAID}
+        said["libraries"] = dict(sorted(self.libraries.items()))
         # One entry: a second one would stand before or after it by chance.
         kept = {name: np.ascontiguousarray(one) for name, one in arrays.items()}
         encoded: bytes = save(kept, {"fitted": json.dumps(said)})
@@ -88,19 +77,10 @@ class DescriberFit:
                 f"{path}: not what describe fitted", "name what it wrote: ....fitted.safetensors", EX_DATAERR
             )
         words = arrays["words"].tobytes().decode().split("\n") if "words" in arrays else []
+        plain = {name: said[name] for name in _SAID} | {"views": tuple(said["views"])}
+        codebooks, weights = _of(arrays, "codebook."), _of(arrays, "weights.")
         return cls(
-            tuple(said["views"]),
-            said["longest"],
-            said["seed"],
-            said["objects"],
-            arrays["palette"],
-            _of(arrays, "codebook."),
-            _of(arrays, "weights."),
-            tuple(words),
-            said["model"],
-            said["dim"],
-            said["model_state"],
-            said["libraries"],
+            **plain, palette=arrays["palette"], codebooks=codebooks, weights=weights, words=tuple(words)
         )
 
 

@@ -62,19 +62,13 @@ def hessian_points(
     inside = slice(reach, reach + size[0]), slice(reach, reach + size[1])
     cube = np.stack([hessian_matrix_det(padded, sigma)[inside] for sigma in _SIGMAS])
     peaks = peak_local_max(
-        cube,
-        min_distance=2,
-        threshold_abs=_LEAST_DETERMINANT,
-        num_peaks=MOST_POINTS,
-        exclude_border=False,
+        cube, min_distance=2, threshold_abs=_LEAST_DETERMINANT, num_peaks=MOST_POINTS, exclude_border=False
     )
     return peaks[:, 1:].astype(np.int64), np.asarray(_SIGMAS)[peaks[:, 0]] * _SCALE_OF_SIGMA
 
 
 def _surf_at(
-    brightness: npt.NDArray[np.float64],
-    places: npt.NDArray[np.int64],
-    found_scales: npt.NDArray[np.float64],
+    brightness: npt.NDArray[np.float64], places: npt.NDArray[np.int64], found_scales: npt.NDArray[np.float64]
 ) -> Floats:
     """Of each cell of the window the sums of dx, dy, |dx| and |dy|, weighed by a Gaussian of 3.3 scales
     around the point; unit length. dx, dy: responses of Haar wavelets 2 scales wide. Outside, the border goes

@@ -6,14 +6,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, NamedTuple
 
 from daemon.exits import EX_CANTCREAT, EX_TEMPFAIL, EX_USAGE, UserError
+from streams.durable import TEMPORARY, replacing
 from streams.event import SpaceSpec
 
 _PLAN = "plan.json"
@@ -24,12 +23,16 @@ SETTINGS = ".toml"
 REFUSED = ".refused.tsv"
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedFiles:
-    """What a run writes: NAME.safetensors, and beside it with other endings what was fitted, a configuration
-    and, where some were refused, their names; and the folder of the run while it lasts."""
+class DescribedFiles(NamedTuple):
+    """What a run writes: the catalog, NAME.safetensors, and beside it with other endings what was `fitted`, a
+    configuration to begin with (`settings`) and, where some were `refused`, their names and reasons; and the
+    folder of the `run` while it lasts."""
 
     catalog: Path
+    fitted: Path
+    settings: Path
+    refused: Path
+    run: Path
 
     @classmethod
     def of(cls, out: Path) -> DescribedFiles:
@@ -37,36 +40,13 @@ class DescribedFiles:
         name = out.name
         if not name.endswith(CATALOG) or name in (CATALOG, FITTED) or name.endswith(FITTED):
             raise UserError(f"{out}: no name for a catalog", "give one such as items.safetensors", EX_USAGE)
-        return cls(out)
-
-    def _beside(self, ending: str) -> Path:
-        return self.catalog.with_name(self.catalog.name.removesuffix(CATALOG) + ending)
-
-    @property
-    def fitted(self) -> Path:
-        """What was fitted."""
-        return self._beside(FITTED)
-
-    @property
-    def settings(self) -> Path:
-        """A configuration to begin with."""
-        return self._beside(SETTINGS)
-
-    @property
-    def refused(self) -> Path:
-        """Names and reasons of what could not be used."""
-        return self._beside(REFUSED)
-
-    @property
-    def run(self) -> Path:
-        """The run's folder."""
-        return self._beside(".describing")
+        endings = (FITTED, SETTINGS, REFUSED, ".describing")
+        return cls(out, *(out.with_name(name.removesuffix(CATALOG) + ending) for ending in endings))
 
 
 @contextmanager
 def run_folder(files: DescribedFiles, plan: dict[str, Any], fresh: bool) -> Iterator[Path]:
-    """The run's folder, made or found again, held for this process alone; it is left as it is, for
-    `remove_run`.
+    """The run's folder, made or found again, held for this process alone; it is left as it is.
 
     plan: all that decides what is written. fresh: what a former run did is thrown away. Raises UserError: a
     run with another plan was begun here, another process is at it, or the catalog is there already.
@@ -77,13 +57,6 @@ def run_folder(files: DescribedFiles, plan: dict[str, Any], fresh: bool) -> Iter
             f"{files.catalog} is there already", "remove it, or name another with --out", EX_CANTCREAT
         )
     folder.mkdir(parents=True, exist_ok=True)
-    with _held(folder):
-        _take_over(folder, json.loads(json.dumps(plan)), fresh)
-        yield folder
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
     with (folder / _LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -91,7 +64,8 @@ def _held(folder: Path) -> Iterator[None]:
             raise UserError(
                 f"{folder}: another process is describing into it", "wait for it, or end it", EX_TEMPFAIL
             ) from None
-        yield
+        _take_over(folder, json.loads(json.dumps(plan)), fresh)
+        yield folder
 
 
 def _take_over(folder: Path, plan: dict[str, Any], fresh: bool) -> None:
@@ -108,28 +82,11 @@ def _take_over(folder: Path, plan: dict[str, Any], fresh: bool) -> None:
             EX_USAGE,
         )
     for one in folder.iterdir():
-        if one.name != _LOCK and (former is None or fresh or one.name.endswith(".tmp")):
+        if one.name != _LOCK and (former is None or fresh or one.name.startswith(TEMPORARY)):
             one.unlink()
     if former is None or fresh:
-        write_file(place, lambda file: file.write(json.dumps(plan, indent=1).encode()))
-
-
-def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file that appears as a whole or not at all, and lasts."""
-    under_way = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with under_way.open("w+b") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(under_way, path)
-    finally:
-        under_way.unlink(missing_ok=True)
-
-
-def remove_run(folder: Path) -> None:
-    """What was done has been written."""
-    shutil.rmtree(folder)
+        with replacing(place) as file:
+            file.write(json.dumps(plan, indent=1).encode())
 
 
 def settings_text(catalog: str, space: SpaceSpec, model: str) -> str:

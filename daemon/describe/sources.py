@@ -167,12 +167,8 @@ def _in_tar(path: Path, ids: IdRule) -> Iterator[RawObject]:
             for member in tar:
                 name = PurePosixPath(member.name)
                 hidden = any(part.startswith(".") and part != "." for part in name.parts)
-                if (
-                    member.isreg()
-                    and not member.issparse()
-                    and not hidden
-                    and name.name.lower().endswith(ENDINGS)
-                ):
+                is_plain = member.isreg() and not member.issparse()
+                if is_plain and not hidden and name.name.lower().endswith(ENDINGS):
                     text = name.as_posix()
                     place = str(path), member.offset_data, member.size, changed
                     yield RawObject(_id(text, ids), text, *place, folders=_folders(text))

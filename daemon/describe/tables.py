@@ -112,21 +112,16 @@ class TextTable:
 
     def _lines(self) -> Iterator[tuple[str, dict[str, str | None]]]:
         with self._path.open("rb") as file:
-            lines, place = numbered_lines(file), str(self._path)
-            while True:
-                try:
-                    number, line = next(lines)
+            place = str(self._path)
+            try:
+                for number, line in numbered_lines(file):
                     place = f"{self._path}, line {number}"
                     found = json.loads(line)
-                except StopIteration:
-                    return
-                except (ValueError, RecursionError) as error:
-                    raise UserError(
-                        f"{place}: {error}", "write an object of JSON per line", EX_DATAERR
-                    ) from None
-                if not isinstance(found, dict):
-                    raise UserError(f"{place}: no object of JSON", "write one per line", EX_DATAERR)
-                yield place, {key: _text(found, name, place) for key, name in self._wanted.items()}
+                    if not isinstance(found, dict):
+                        raise UserError(f"{place}: no object of JSON", "write one per line", EX_DATAERR)
+                    yield place, {key: _text(found, name, place) for key, name in self._wanted.items()}
+            except (ValueError, RecursionError) as error:
+                raise UserError(f"{place}: {error}", "write an object of JSON per line", EX_DATAERR) from None
 
 
 def _text(found: dict[str, Any], name: str, place: str) -> str | None:

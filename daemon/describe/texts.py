@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 
 import numpy as np
@@ -53,8 +53,3 @@ def bag_of(text: str, places: Mapping[str, int]) -> Bag:
     """Its words that have a place, counted; others are passed over."""
     found = [places[word] for word in word_reader()(text) if word in places]
     return Bag.of(np.array(found, np.int64))
-
-
-def places_of(words: Sequence[str]) -> dict[str, int]:
-    """The number of each word."""
-    return {word: place for place, word in enumerate(words)}

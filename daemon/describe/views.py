@@ -78,10 +78,7 @@ def codebook_sizes(names: Iterable[str], terms: int) -> dict[str, int]:
 
 
 def describe_picture(
-    pixels: Pixels,
-    names: Sequence[str],
-    palette: Floats,
-    codebooks: Mapping[str, Floats],
+    pixels: Pixels, names: Sequence[str], palette: Floats, codebooks: Mapping[str, Floats]
 ) -> dict[str, Floats | Bag]:
     """One picture by these views: float32 [dim], or the words that it holds, not weighed yet.
 
@@ -97,13 +94,9 @@ def describe_picture(
         elif name in _WHOLE:
             found[name] = _WHOLE[name](pixels)
     if any(name in FIVE for name in names):
-        found |= _five(pixels, [name for name in names if name in FIVE])
+        from daemon.describe import five
+
+        square = resized(pixels, five.SIDE, five.SIDE)
+        mask = five.foreground(square)
+        found |= {name: five.VIEWS[name](square, mask) for name in names if name in FIVE}
     return {name: found[name] for name in names}
-
-
-def _five(pixels: Pixels, names: Sequence[str]) -> dict[str, Floats | Bag]:
-    from daemon.describe import five
-
-    square = resized(pixels, five.SIDE, five.SIDE)
-    mask = five.foreground(square)
-    return {name: five.VIEWS[name](square, mask) for name in names}

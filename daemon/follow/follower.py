@@ -11,14 +11,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec
 
 import structlog
+from prometheus_client import Counter
 
 from daemon.exits import EX_CONFIG, EX_DATAERR, UserError
 from daemon.follow.metrics import FollowMetrics
 from daemon.follow.outlet import HOLDOUT, TRAINING, FeedOutlet, Retry, Waiting, digest, packed, unpacked
-from daemon.follow.side_paths import SidePaths
 from streams.event import Impression
 from streams.feed.decide import Decider, Decision
 from streams.feed.follow.checkpoint import FeedCheckpoints
@@ -47,6 +47,8 @@ ALL_AHEAD = 100
 
 SLOW_CLOCK = "every record lies too far ahead of this machine's clock and is dropped: is the clock slow?"
 
+Given = ParamSpec("Given")
+
 log = structlog.get_logger("tripletd.feed")
 
 
@@ -60,6 +62,29 @@ class FollowPlan:
     max_future_ms: int
     mapping: ClickLogMapping | None = None
     bot_clicks: int = 30
+
+
+class SidePaths:
+    """Calls what is counted, estimated and told beside the main path: it may fail, and nothing else does.
+
+    What a call raises is counted under its name, and logged once for each.
+    """
+
+    def __init__(self, errors: Counter) -> None:
+        self._errors = errors
+        self._logged: set[str] = set()
+
+    def __call__(
+        self, name: str, call: Callable[Given, object], *given: Given.args, **named: Given.kwargs
+    ) -> None:
+        """Call it with the rest, whatever comes of it."""
+        try:
+            call(*given, **named)
+        except Exception:
+            self._errors.labels(name).inc()
+            if name not in self._logged:
+                self._logged.add(name)
+                log.exception("a bug beside feeding; feeding goes on", part=name)
 
 
 class ClickFollower:
@@ -108,7 +133,9 @@ class ClickFollower:
             self._reader.newest = 0
             self._reader.take(records)
             lane.saw(min(self._reader.newest, self._now_ms()))
-            self._compare_clocks()
+            was, self._slow_clock = self._slow_clock, self._reader.ahead >= ALL_AHEAD
+            if self._slow_clock and not was:
+                log.error(SLOW_CLOCK, records=self._reader.ahead, now_ms=self._now_ms())
             self._metrics.records.inc(len(records))
             self._changed = True
         self._join.advance(min(self.intake.watermark(now), self._latest_watermark()))
@@ -120,12 +147,6 @@ class ClickFollower:
     def _latest_watermark(self) -> int:
         """No event is from later than now, whatever the fastest of many clocks says."""
         return self._now_ms() - self._plan.lateness_ms
-
-    def _compare_clocks(self) -> None:
-        """Note whether all of the newest records lie too far ahead."""
-        was, self._slow_clock = self._slow_clock, self._reader.ahead >= ALL_AHEAD
-        if self._slow_clock and not was:
-            log.error(SLOW_CLOCK, records=self._reader.ahead, now_ms=self._now_ms())
 
     def is_due(self, now: float) -> bool:
         """Whether it is time for a checkpoint: something changed, and the last one was long enough ago."""
@@ -163,9 +184,8 @@ class ClickFollower:
         return f"a source cannot be read: {trouble[0]}{more}" if trouble else None
 
     def _send(self, waiting: Waiting) -> None:
-        fresh = (
-            [one for one in waiting if digest(one[1].value) not in self._there] if self._there else waiting
-        )
+        there = self._there
+        fresh = [one for one in waiting if digest(one[1].value) not in there] if there else waiting
         self._outlet.send(fresh, self._retry)
         self._metrics.repeats.inc(len(waiting) - len(fresh))
 

@@ -176,7 +176,6 @@ def _checkpoints(config: Config) -> FeedCheckpoints:
 
 
 def _schemas(config: Config, folder: Path, failed: Callable[[], None]) -> SchemaDecoder | None:
-    """What decodes by the configured registry, None without one."""
     registry = config.feed.follow.registry
     if not registry.url:
         return None

@@ -3,7 +3,6 @@ log's holdout topic, as `validate` does; nothing is written."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -20,6 +19,7 @@ from daemon.validate.holdout import Holdout
 from daemon.validate.inputs import lists_per_held_out
 from streams.catalog import Catalog
 from streams.codec import decode_impression, encode_impression
+from streams.durable import replacing
 from streams.event import Impression
 from streams.open import open_source
 from streams.queries import VectorMaps
@@ -100,19 +100,5 @@ def digest_of(data: bytes) -> str:
 
 def keep_lists(path: Path, data: bytes) -> None:
     """Keep encoded lists in a file, durable and whole or not there."""
-    temporary = path.with_suffix(".new")
-    with temporary.open("wb") as file:
+    with replacing(path) as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

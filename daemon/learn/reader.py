@@ -31,9 +31,9 @@ from daemon.versions.shards import address_of
 from daemon.versions.storage import open_store
 from learners.block import TripletBatch
 from streams.catalog import Catalog
-from streams.catalog_cache import Tell
 from streams.decode import BatchDecoder, DecodedBatch
 from streams.errors import PartitionsAdded, StreamUnavailable
+from streams.objects.rows import Tell
 from streams.open import open_source, prepare_topic
 from streams.shards import Shard, ShardSource
 from streams.source import (

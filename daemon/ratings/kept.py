@@ -21,6 +21,7 @@ from daemon.config.schema import Config
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_UNAVAILABLE, UserError
 from daemon.ratings.study import MOST_RATERS, Rating, Study, same_rater
 from daemon.schema_errors import sentence
+from streams.durable import sync
 
 FILE = "ratings.jsonl"
 """In the folder of checkpoints, where serve.ratings.file names no other."""
@@ -146,11 +147,7 @@ class RatingsFile:
         """An empty file whose name lasts; its folder is made, too."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640))
-        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync(self._path.parent)
 
     def _forget(self) -> None:
         self._known, self._read, self._lines, self._inode = KnownRatings(), 0, 0, None

@@ -21,7 +21,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -34,6 +34,7 @@ import structlog
 from daemon.config.schema import UNPROTECTED, Config, HttpConfig
 from daemon.exits import EX_CANTCREAT, EX_CONFIG, EX_DATAERR, EX_USAGE, UserError
 from daemon.runtime.logs import get_logger
+from streams.durable import replacing
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +305,6 @@ def _changing(path: Path) -> Iterator[list[KeptToken]]:
             tokens = read_tokens(path) if path.exists() else []
             yield tokens
             _write(path, tokens)
-            os.fsync(folder)
         finally:
             os.close(folder)
     except OSError as error:
@@ -320,20 +320,9 @@ def _write(path: Path, tokens: Sequence[KeptToken]) -> None:
         if one.grant.keys is not None:
             row["keys"] = sorted(one.grant.keys)
         rows.append({**row, "added": one.added})
-    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
     mode = path.stat().st_mode & 0o640 if path.exists() else 0o600
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"tokens": rows}, file, indent=2)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
-    except BaseException:
-        with suppress(OSError):
-            new.unlink()
-        raise
+    with replacing(path, mode) as file:
+        file.write(json.dumps({"tokens": rows}, indent=2).encode() + b"\n")
 
 
 def _token(row: dict[str, Any]) -> KeptToken:

@@ -58,8 +58,8 @@ from learners.block import Block, DenseBlock, Float32s, SparseBlock, concatenate
 from learners.maps import FittedSpaceMap
 from learners.maps.queries import QueryMaps
 from learners.search import kept_scores
-from streams.catalog_cache import Tell
 from streams.limits import MAX_MAGNITUDE
+from streams.objects.rows import Tell
 from streams.open import open_source
 
 Record = Callable[[str, NDArray[np.float64], NDArray[np.int64]], None]

@@ -17,8 +17,8 @@ from typing import IO, Any
 
 from daemon.backfill.plan import SAID, Recipe, Unit, differences
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, UserError
-from daemon.judging.lists import sync_folder
 from daemon.judging.samples import VersionScores
+from streams.durable import sync
 
 RESULTS, LISTS = "results.jsonl", "lists.msgpack"
 """Of an --out folder."""
@@ -123,7 +123,7 @@ class ResultsFile:
         self.basis: SweepBasis | None = None
         self.known: dict[str, SettingResult] = {}
         self._read()
-        sync_folder(folder)
+        sync(folder)
 
     def begin(self, basis: SweepBasis) -> None:
         """Write the first line."""

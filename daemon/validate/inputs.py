@@ -23,8 +23,8 @@ from daemon.validate.holdout import Holdout
 from daemon.validate.judge import Judge, JudgedQueries
 from daemon.validate.judgments import Judgments, load_judgments
 from daemon.versions.storage import open_store
-from streams.catalog_cache import Tell
 from streams.event import ObjectRef
+from streams.objects.rows import Tell
 from streams.open import open_source, prepare_topic
 from streams.partitions import is_holdout, past_gaps, route_key
 from streams.source import GrowingSource, Source

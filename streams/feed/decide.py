@@ -87,8 +87,6 @@ NO_LISTS = (reasons.DUPLICATE, reasons.BAD_SIGNATURE, reasons.IN_THE_FUTURE)
 
 Fate = Literal["training", "correction", "holdout", "dropped", "ignored"]
 
-_NO_RANKS: frozenset[int] = frozenset()
-
 _NOTHING_MADE = Made(())
 
 
@@ -156,7 +154,7 @@ class Decider:
     def see(self, shown: Sequence[str]) -> None:
         """Be told of objects that an earlier run decided on: negatives are drawn from them too, as far as a
         record can hold their ids."""
-        self._candidates.see_ids([name for name in shown if _fits(name)])
+        self._candidates.see([name for name in shown if _fits(name)])
 
     def snapshot(self) -> dict[str, Any]:
         """What it remembers, as plain data for a checkpoint: the ids, and how often queries were kept."""
@@ -218,7 +216,7 @@ class Decider:
         if is_signed(item.id):
             return self._new(item.impression())
         self._check_time(item.ts)
-        self._candidates.see_ids(item.shown)
+        self._candidates.see(item.shown)
         return _no_click(len(set(item.shown)))
 
     def _late(self, late: LateClick) -> Decision:
@@ -368,16 +366,14 @@ class Decider:
         return is_holdout(key, self._settings.holdout_share, self._settings.seed)
 
     def _kind_of(self, query: ObjectRef) -> str | None:
-        """Of the kinds that are held out as a whole; whatever a record said of itself."""
         return None if self._kinds is None else self._kinds.of(query)
 
     def _is_unknown(self, ref: ObjectRef) -> bool:
-        """By id alone, and the catalog does not have it."""
         return self._known is not None and ref.features() is None and ref.id not in self._known
 
     def _unknown_ranks(self, impression: Impression) -> frozenset[int]:
         if self._known is None:
-            return _NO_RANKS
+            return frozenset()
         return frozenset(rank for rank, ref in enumerate(impression.shown) if self._is_unknown(ref))
 
     def _names_space(self, given: str | None, *refs: ObjectRef) -> bool:

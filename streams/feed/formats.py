@@ -65,26 +65,20 @@ def read_sources(paths: Sequence[str], options: ReaderOptions, wanted: str | Non
     for path in paths:
         if wanted is None and is_table(path) and not path.lower().endswith(_TEXT_TABLES):
             raise unmapped_table(path)
-    sources = [(Input(path), path) for path in paths]
-    kinds = [_kind(source, wanted) for source, _ in sources]
-    queries = [source for (source, _), kind in zip(sources, kinds, strict=True) if kind == UBI_QUERIES]
-    events = [source for (source, _), kind in zip(sources, kinds, strict=True) if kind == UBI_EVENTS]
-    if events and not queries:
+    inputs = [Input(path) for path in paths]
+    sources = [(source, _kind(source, wanted)) for source in inputs]
+    events = [source for source, kind in sources if kind == UBI_EVENTS]
+    if events and all(kind != UBI_QUERIES for _, kind in sources):
         raise FeedError(f"{events[0].name} holds UBI events without queries", "give the ubi_queries file too")
-    return _items([source for source, _ in sources], kinds, queries, events, options)
+    return _items(sources, options)
 
 
-def _items(
-    sources: Sequence[Input],
-    kinds: Sequence[str],
-    queries: list[Input],
-    events: list[Input],
-    options: ReaderOptions,
-) -> Iterator[Placed]:
-    for source, kind in zip(sources, kinds, strict=True):
+def _items(sources: Sequence[tuple[Input, str]], options: ReaderOptions) -> Iterator[Placed]:
+    for source, kind in sources:
         if kind in READERS:
             with source:
                 yield from READERS[kind](source, options)
+    queries, events = ([one for one, kind in sources if kind == side] for side in (UBI_QUERIES, UBI_EVENTS))
     yield from read_ubi(queries, events, options)
 
 

@@ -16,14 +16,10 @@ from typing import Any, cast
 
 import zstandard
 
-from streams import text_files
 from streams.feed.items import FeedError
-from streams.text_files import mark_length
+from streams.text_files import MAX_LINE_BYTES, mark_length
 
 STDIN = "-"
-
-MAX_LINE_BYTES = text_files.MAX_LINE_BYTES
-"""A longer line is dropped as malformed instead of being held in memory."""
 
 WINDOW_BYTES = 64 << 20
 """Of what came before, as much as inflating may look back at: `xz -9` does; zstd beyond its level 19 and

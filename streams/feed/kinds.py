@@ -43,7 +43,7 @@ class HeldOutKinds:
         self._kinds: list[tuple[dict[str, Float64Array], float]] = []
         inside = max(1, round(share * size))
         for kind, centre in enumerate(centres):
-            views = {name: _unit(_row(column, centre)) for name, column in catalog.views.items()}
+            views = {name: _unit_row(column, centre) for name, column in catalog.views.items()}
             near = np.mean([_cosines(catalog.views[name], one) for name, one in views.items()], axis=0)
             least = _least(near, inside)
             self._kinds.append((views, least))
@@ -86,20 +86,15 @@ def _centres(catalog: Catalog, count: int, seed: int) -> list[int]:
     return heapq.nsmallest(count, named, key=order)
 
 
-def _row(column: Column, row: int) -> Float64Array:
-    """A row of a view, dense, float64 [d]."""
-    if isinstance(column, DenseColumn):
-        return np.asarray(column.values[row], np.float64)
-    part = slice(column.indptr[row], column.indptr[row + 1])
+def _unit_row(column: Column, row: int) -> Float64Array:
+    """A row of a view, dense, of length 1, float64 [d]; zeros stay."""
     out: Float64Array = np.zeros(column.dim, np.float64)
-    out[column.indices[part]] = column.values[part]
-    return out
-
-
-def _unit(vector: Float64Array) -> Float64Array:
-    """Of length 1; zeros stay."""
-    length = float(np.linalg.norm(vector))
-    return vector / length if length else vector
+    if isinstance(column, DenseColumn):
+        out[:] = column.values[row]
+    else:
+        part = slice(column.indptr[row], column.indptr[row + 1])
+        out[column.indices[part]] = column.values[part]
+    return out / (float(np.linalg.norm(out)) or 1.0)
 
 
 def _cosines(column: Column, centre: Float64Array) -> Float64Array:

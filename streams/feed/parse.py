@@ -17,9 +17,10 @@ import numpy as np
 
 from streams.event import ObjectRef, SparseVector, Vector
 from streams.feed import items as reasons
-from streams.feed.inputs import MAX_LINE_BYTES, Input, InputLine
+from streams.feed.inputs import Input, InputLine
 from streams.feed.items import BadItemError, Dropped, Item, Placed
 from streams.limits import MAX_INDEX
+from streams.text_files import MAX_LINE_BYTES
 
 
 def json_map(line: bytes) -> dict[str, Any]:

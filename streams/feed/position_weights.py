@@ -84,7 +84,8 @@ class PositionWeights:
         ranks = range(len(seen))
         pairs = [[_bounded(seen[s] / seen[c]) for s in ranks] for c in ranks]
         drawn = [_bounded(1 / seen[c]) for c in ranks]
-        passed = [1 - clicked / shown if shown else 1.0 for shown, clicked in _rates(curve)]
+        rates = zip(curve.shown, curve.clicks, strict=True)
+        passed = [1 - clicked / shown if shown else 1.0 for shown, clicked in rates]
         total = weighed = 0.0
         for c in ranks:
             made = RULES[rule](len(seen), (c,))
@@ -116,10 +117,6 @@ def _filled(examination: Sequence[float]) -> list[float]:
     for one in examination:
         found.append(found[-1] if math.isnan(one) else one)
     return found
-
-
-def _rates(curve: ExaminationCurve) -> list[tuple[float, float]]:
-    return list(zip(curve.shown, curve.clicks, strict=True))
 
 
 def _bounded(weight: float) -> float:

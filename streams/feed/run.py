@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -64,12 +65,6 @@ class Account:
             self.unknown_pairs += made.lost_pairs
             self.capped_pairs += made.capped_pairs
 
-    def copy(self) -> Account:
-        """An account that later entries do not change."""
-        counts = {name: getattr(self, name) for name in self.__slots__}
-        counters = {name: count.copy() for name, count in counts.items() if isinstance(count, Counter)}
-        return Account(**{**counts, **counters})
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; reasons sorted by name."""
         counts = {name: getattr(self, name) for name in self.__slots__}
@@ -99,8 +94,7 @@ class SinkOutlet:
     no list is learned from before it can be seen."""
 
     def __init__(self, training: Sink, holdout: Sink) -> None:
-        self._training = training
-        self._holdout = holdout
+        self._training, self._holdout = training, holdout
 
     def write(self, training: list[OutRecord], holdout: list[OutRecord]) -> None:
         """Write both; durable when it returns."""
@@ -138,14 +132,9 @@ class FeedRun:
         The first `skip` items are decided, so that caps, duplicates and objects seen are as if they
         had been fed in this run, but neither written nor entered: an earlier run wrote them.
         """
-        self.committed = Account()
-        self.place = ""
-        self.items = 0
-        self._decider = decider
-        self._outlet = outlet
-        self._observe = observe
-        self._shield = shield
-        self._skip = skip
+        self.committed, self.place, self.items = Account(), "", 0
+        self._decider, self._outlet = decider, outlet
+        self._observe, self._shield, self._skip = observe, shield, skip
         self._training: list[OutRecord] = []
         self._holdout: list[OutRecord] = []
 
@@ -164,7 +153,8 @@ class FeedRun:
                 self._holdout.extend(decision.ahead)
                 batch = self._holdout if decision.fate == "holdout" else self._training
                 batch.extend(decision.records)
-                if self._due(written_at):
+                pending = len(self._training) + len(self._holdout)
+                if pending >= BATCH_RECORDS or time.monotonic() - written_at >= LINGER_S:
                     self._commit(account, items_read, place)
                     written_at = time.monotonic()
         except FeedError:
@@ -184,13 +174,9 @@ class FeedRun:
                 self._observe(place, decision)
             yield number, place, decision
 
-    def _due(self, written_at: float) -> bool:
-        pending = len(self._training) + len(self._holdout)
-        return pending >= BATCH_RECORDS or time.monotonic() - written_at >= LINGER_S
-
     def _commit(self, account: Account, items: int, place: str) -> None:
         with self._shield():
             self._outlet.write(self._training, self._holdout)
             self._training, self._holdout = [], []
-            self.committed = account.copy()
+            self.committed = deepcopy(account)
             self.items, self.place = items, place

@@ -80,12 +80,7 @@ class SharedLabels:
         others[self._sizes[rows] < 2] = 0.0
         # Pr(t) Pr(a|t) and, with what is left for b, 1 - Pr(a|t): the mass of a as the query, of t.
         mass = np.where(self.has_rest[table.indices], table.data * others / (last - first)[rows], 0.0)
-        cumulative = np.cumsum(mass)
-        if not len(cumulative) or cumulative[-1] <= 0:
-            raise NothingToDraw(
-                "no query has both a relevant and a non-relevant object; nothing can be drawn"
-            )
-        picked = _entries(cumulative, rng.random(count) * cumulative[-1], np.flatnonzero(mass)[-1])
+        picked = drawn_entries(mass, count, rng)
         row, query = rows[picked], table.indices[picked].astype(np.int64)
         at = first[row] + rng.random(count) * others[picked]
         at += np.where(at >= ends[picked], table.data[picked], 0.0)  # beyond the query's own place
@@ -167,7 +162,12 @@ class SharedLabels:
         return rests
 
 
-def _entries(cumulative: npt.NDArray[np.float64], at: npt.NDArray[np.float64], last: int) -> IntArray:
-    """The entries that these places fall in: side="right" skips those of no mass, `last` guards rounding."""
-    found: IntArray = np.minimum(np.searchsorted(cumulative, at, side="right"), last)
+def drawn_entries(mass: npt.NDArray[np.float64], count: int, rng: np.random.Generator) -> IntArray:
+    """So many entries, each as likely as its mass is large, int64 [count]. Raises NothingToDraw."""
+    cumulative = np.cumsum(mass)
+    if not len(cumulative) or cumulative[-1] <= 0:
+        raise NothingToDraw("no query has both a relevant and a non-relevant object; nothing can be drawn")
+    # side="right" skips entries of no mass; the minimum guards the last one against rounding.
+    at = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")
+    found: IntArray = np.minimum(at, np.flatnonzero(mass)[-1])
     return found

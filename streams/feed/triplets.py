@@ -41,12 +41,8 @@ class Candidates(Protocol):
         """The candidate at this place."""
         ...
 
-    def see(self, shown: Sequence[ObjectRef]) -> None:
-        """Take in the objects of one impression."""
-        ...
-
-    def see_ids(self, shown: Sequence[str]) -> None:
-        """The same for objects by their ids alone."""
+    def see(self, shown: Sequence[ObjectRef | str]) -> None:
+        """Take in the objects of one impression, or their ids."""
         ...
 
 
@@ -63,11 +59,8 @@ class CatalogCandidates:
         """The object in this row of the catalog."""
         return ObjectRef(id=self._ids[index])
 
-    def see(self, shown: Sequence[ObjectRef]) -> None:
+    def see(self, shown: Sequence[ObjectRef | str]) -> None:
         """Nothing to learn: the catalog is complete."""
-
-    def see_ids(self, shown: Sequence[str]) -> None:
-        """Nothing to learn either."""
 
 
 class SeenCandidates:
@@ -92,19 +85,12 @@ class SeenCandidates:
         """One object of the sample; the order is fixed by what was seen, in which order."""
         return self._heap[index][2]
 
-    def see(self, shown: Sequence[ObjectRef]) -> None:
+    def see(self, shown: Sequence[ObjectRef | str]) -> None:
         """Take the objects of one impression into the sample."""
         for item in shown:
-            key = route_key(item)
+            key = item.encode() if isinstance(item, str) else route_key(item)
             if key not in self._members:
                 self._offer(key, item)
-
-    def see_ids(self, shown: Sequence[str]) -> None:
-        """The same for objects by their ids alone."""
-        for name in shown:
-            key = name.encode()
-            if key not in self._members:
-                self._offer(key, name)
 
     def _offer(self, key: bytes, item: ObjectRef | str) -> None:
         # Negated: heapq keeps its smallest entry in front, the one to give way is the largest hash.
@@ -256,7 +242,7 @@ def capped(pairs: RankPairs, cap: int, impression_id: str, seed: int) -> RankPai
     """
     if not cap or len(pairs) <= cap:
         return pairs
-    salt = seed.to_bytes(16, "little", signed=True)
+    salt = _salt(seed)
 
     def place(pair: tuple[int, int]) -> bytes:
         text = f"{impression_id}/{pair[0]}/{pair[1]}".encode()

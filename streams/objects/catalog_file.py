@@ -234,11 +234,15 @@ class CatalogWriter:
     """Takes objects batch by batch and writes them as one file; memory is that of a batch and of the ids.
 
     space: what they must be of; None takes it from the first object, sparse views reaching to their largest
-    index. folder: where what was taken waits, as long as the writer is open. Same objects, same bytes.
+    index. folder: where what was taken waits, as long as the writer is open. half: values are rounded to
+    float16. Same objects, same bytes.
     """
 
-    def __init__(self, folder: Path, space: SpaceSpec | None, own: SpaceSpec | None = None) -> None:
+    def __init__(
+        self, folder: Path, space: SpaceSpec | None, own: SpaceSpec | None = None, *, half: bool = False
+    ) -> None:
         self._folder, self._space, self._own = folder, space, own
+        self._kind = "<f2" if half else "<f4"
         self._checks = RowChecks(space)
         self._seen: set[str] = set()
         self._spools: dict[str, _Spool] = {}
@@ -296,11 +300,11 @@ class CatalogWriter:
     def _add_view(self, name: str, column: Column) -> None:
         if isinstance(column, DenseColumn):
             self._dense[name] = column.dim
-            self._spool(f"view.{name}", "<f4").add(column.values)
+            self._spool(f"view.{name}", self._kind).add(column.values)
             return
         self._add_bounds(f"view.{name}.indptr", np.diff(column.indptr))
         self._spool(f"view.{name}.indices", "<i4").add(column.indices)
-        self._spool(f"view.{name}.values", "<f4").add(column.values)
+        self._spool(f"view.{name}.values", self._kind).add(column.values)
         largest = int(column.indices.max()) if len(column.indices) else 0
         self._sparse[name] = max(self._sparse.get(name, 0), largest)
 
@@ -364,10 +368,11 @@ class CatalogWriter:
         for first, last in pairwise(bounds):
             yield (last - first).to_bytes(4, "little") + data[first:last]
 
-    def _view_pieces(self, view: ViewSpec) -> Iterable[bytes]:
+    def _view_pieces(self, view: ViewSpec) -> Iterable[Any]:
         parts = ("",) if view.kind == "dense" else (".indptr", ".indices", ".values")
-        for part in parts:
-            yield from self._spools[f"view.{view.name}{part}"].chunks()
+        for spool in (self._spools[f"view.{view.name}{part}"] for part in parts):
+            for piece in spool.chunks():
+                yield np.frombuffer(piece, "<f2").astype("<f4").data if spool.kind == np.float16 else piece
 
 
 def content_digest(

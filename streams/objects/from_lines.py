@@ -19,7 +19,7 @@ from streams.objects.json_vectors import (
     read_json,
     read_vector,
 )
-from streams.objects.rows import BATCH_ROWS, CatalogError, ObjectRows, cut, packed_display, tags_of
+from streams.objects.rows import BATCH_ROWS, CatalogError, ObjectRows, packed_display, shown_of, tags_of
 from streams.text_files import numbered_lines
 
 SHOWN = ("title", "text", "image", "tags")
@@ -114,18 +114,12 @@ def document_reading(columns: ObjectColumns, space: SpaceSpec | None) -> Callabl
 def _read_own(document: Any) -> DocumentRead:
     fields = check_fields(document, (*FIELDS, *SHOWN))
     given = {name: fields.get(name) for name in SHOWN[:3]}
-    return fields["id"], read_features(fields), _shown(given, fields.get("tags", []))
-
-
-def _shown(texts: Mapping[str, Any], tags: Any) -> bytes:
-    if not tags and not any(texts.values()):
-        return b""
-    return packed_display(Display(**texts, tags=tags_of([tags])))
+    tags = fields.get("tags", [])
+    shown = packed_display(Display(**given, tags=tags_of([tags]))) if tags or any(given.values()) else b""
+    return fields["id"], read_features(fields), shown
 
 
 class _Mapped:
-    """Reads lines of any form by the names that were given."""
-
     def __init__(self, columns: ObjectColumns, vectors: Mapping[str, VectorColumns]) -> None:
         self._columns, self._vectors = columns, vectors
 
@@ -134,7 +128,6 @@ class _Mapped:
             raise ValueError("not an object of JSON; write one object per line")
         texts = {name: getattr(self._columns, name) for name in SHOWN[:3]}
         given = {name: _text(_at(fields, key, None)) if key else None for name, key in texts.items()}
-        given |= {name: cut(text) for name, text in given.items() if text and name != "image"}
         tags = [_at(fields, key, None) for key in self._columns.tags]
         object_id = self._id(fields)
         views = (
@@ -142,7 +135,7 @@ class _Mapped:
             if self._vectors
             else read_features({key: fields[key] for key in ("x", "views") if key in fields})
         )
-        return object_id, views, _shown(given, tags)
+        return object_id, views, shown_of(given, tags)
 
     def _id(self, fields: dict[str, Any]) -> str:
         found = _at(fields, self._columns.id or "id")

@@ -25,12 +25,10 @@ from streams.event import SpaceSpec
 from streams.objects.arrow_vectors import RowError
 from streams.objects.columns import ObjectColumns, listed
 from streams.objects.from_tables import TableReader
-from streams.objects.rows import CatalogAway, CatalogError, ObjectReader
+from streams.objects.rows import CatalogAway, CatalogError, ObjectReader, Tell
 from streams.tables import BATCH_ROWS, Batch, TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pyarrow
     from psycopg import Connection, sql
 
@@ -74,11 +72,7 @@ class PostgresPlace:
 
     @contextmanager
     def opened(
-        self,
-        columns: ObjectColumns,
-        space: SpaceSpec | None,
-        folder: Path | None,
-        tell: Callable[[str], None],
+        self, columns: ObjectColumns, space: SpaceSpec | None, folder: Path | None, tell: Tell
     ) -> Iterator[tuple[str, ObjectReader]]:
         """As `LivePlace.opened`."""
         with self._connected() as connection:

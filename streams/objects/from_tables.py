@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streams.event import Column, SpaceSpec
-from streams.items import Display
 from streams.objects.arrow_vectors import RowError, holds_vectors, is_texts, pair, side_by_side, vectors
 from streams.objects.columns import ObjectColumns, SparsePair, VectorColumns, listed, matching, single_view
-from streams.objects.rows import BATCH_ROWS, CatalogError, ObjectRows, cut, packed_display, tags_of
+from streams.objects.rows import BATCH_ROWS, CatalogError, ObjectRows, shown_of
 from streams.tables import Batch, ReadableTable, Table, TableError, text_values
 
 if TYPE_CHECKING:
@@ -96,13 +95,11 @@ class TableReader:
             for name, column in self._texts.items()
         }
         tags = [self._told(batch, column, batch.columns[column].to_pylist) for column in self._tags]
-        count = len(batch.columns[self._id])
         shown = []
-        for row in range(count):
-            fields = {name: cells[row] or None for name, cells in texts.items()}
-            fields |= {name: cut(text) for name, text in fields.items() if text and name != "image"}
+        for row in range(len(batch.columns[self._id])):
+            fields = {name: cells[row] for name, cells in texts.items()}
             try:
-                shown.append(packed_display(Display(**fields, tags=tags_of([cells[row] for cells in tags]))))
+                shown.append(shown_of(fields, [cells[row] for cells in tags]))
             except ValueError as error:
                 raise CatalogError(f"{batch.place(row)}: {error}") from None
         return shown

@@ -14,12 +14,12 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 from uuid import uuid4
 
 from streams.catalog_cache import ReadingProgress
@@ -27,13 +27,10 @@ from streams.event import SpaceSpec
 from streams.objects.columns import ObjectColumns
 from streams.objects.from_lines import DocumentRead, document_reading, object_rows
 from streams.objects.json_vectors import read_json
-from streams.objects.rows import CatalogError, ObjectReader, ObjectRows
+from streams.objects.rows import CatalogError, ObjectReader, ObjectRows, Tell
 from streams.open import open_source
 from streams.partitions import Bounds, behind_transactions
 from streams.source import NO_TOPIC_IDS, Address, Source, whole_topic
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -50,11 +47,7 @@ class TopicPlace:
 
     @contextmanager
     def opened(
-        self,
-        columns: ObjectColumns,
-        space: SpaceSpec | None,
-        folder: Path | None,
-        tell: Callable[[str], None],
+        self, columns: ObjectColumns, space: SpaceSpec | None, folder: Path | None, tell: Tell
     ) -> Iterator[tuple[str, ObjectReader]]:
         """As `LivePlace.opened`. The state is the topic's id, and where each partition begins and ends."""
         with closing(open_source(self.address)) as source:
@@ -95,7 +88,7 @@ class _TopicReader:
         read: Callable[[Any], DocumentRead],
         *,
         folder: Path | None,
-        tell: Callable[[str], None],
+        tell: Tell,
     ) -> None:
         self._address, self._source, self._bounds = address, source, bounds
         self._id, self._read, self._folder, self._tell = id_name, read, folder, tell

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +22,17 @@ BATCH_ROWS = 1024
 """Objects of a batch: of 1,536 coordinates each, 6 MB."""
 
 
+Tell = Callable[[str], None]
+"""Hears how far reading is."""
+
+
 class CatalogError(Exception):
     """A catalog that cannot be used; the message names the file, the line or array, and the remedy."""
+
+
+def unreadable(path: Path | str, error: OSError) -> CatalogError:
+    """For a file that the system does not open."""
+    return CatalogError(f"{path}: {error.strerror or error}; correct the path or its permissions")
 
 
 class CatalogAway(CatalogError):
@@ -67,11 +76,7 @@ class LivePlace(Protocol):
     messages, `repr` says what it is wherever the server is that has it; neither holds a secret."""
 
     def opened(
-        self,
-        columns: ObjectColumns,
-        space: SpaceSpec | None,
-        folder: Path | None,
-        tell: Callable[[str], None],
+        self, columns: ObjectColumns, space: SpaceSpec | None, folder: Path | None, tell: Tell
     ) -> AbstractContextManager[tuple[str, ObjectReader]]:
         """The objects as they stand at one moment: a text that names their state, and a reader of that very
         state, whatever is written meanwhile. The same text means the same objects.
@@ -181,6 +186,14 @@ def packed_display(display: Display) -> bytes:
         raise ValueError(f"{error.detail}; shorten it, or leave it out") from None
     except UnicodeEncodeError:
         raise ValueError("a text holds half a character (a lone surrogate); leave it out") from None
+
+
+def shown_of(texts: Mapping[str, str | None], tags: Sequence[Any]) -> bytes:
+    """Packed display data of title, text and image, the former two cut to what may be shown, and of the cells
+    of tags; ValueError as `packed_display`."""
+    given = {name: cut(text) if name != "image" else text for name, text in texts.items() if text}
+    found = tags_of(tags)
+    return packed_display(Display(**given, tags=found)) if given or found else b""
 
 
 def cut(text: str) -> str:

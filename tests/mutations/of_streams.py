@@ -126,7 +126,7 @@ FEED = (
 MAPPING = (
     _m("mapping.click-too-late", "def _may_have(self", "0 <= click.ts - one.said.ts <= self._within_ms", "0 <= click.ts - one.said.ts", MAPPED),
     _m("mapping.click-of-first", "def _best(self, click: WaitingClick", "max(fits, key=lambda one: one.said.ts, default=None)", "fits[0] if fits else None", MAPPED),
-    _m("mapping.closed-while-pieces-come", "def shown( self, said: Said", "self._open.move_to_end(name)", "pass", MAPPED),
+    _m("mapping.closed-while-pieces-come", "class JoinWindow:", "self._open.move_to_end(name)", "pass", MAPPED),
     _m("mapping.order-of-file", "def item(self, refs", "sorted(range(len(objects)), key=places.__getitem__)", "list(range(len(objects)))", MAPPED),
     _m("mapping.clicks-before-lists", "class JoinedEvents(", "sorted(moves, key=itemgetter(0))", "moves", MAPPED),
     _m("mapping.file-after-file", "def _side_by_side(", "(_begin(rows, mapping), number, rows, batches)", "(0, number, rows, batches)", MAPPED),

@@ -14,6 +14,7 @@ import pyarrow.parquet
 import pytest
 
 import streams.catalog_cache as cache
+from streams import durable
 from streams.catalog import CatalogError, load_catalog
 from streams.catalog_cache import CatalogSource, derived_arrays, open_catalog
 from streams.event import DenseColumn, SpaceSpec, ViewSpec
@@ -259,7 +260,7 @@ def test_of_two_processes_at_once_one_makes_it_and_the_other_waits(tmp_path, sou
 
 def read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Root may write anywhere: the refusal is the system's own error, at the place where it comes."""
-    mkdir, real = Path.mkdir, cache.tempfile.mkstemp
+    mkdir, real = Path.mkdir, durable.tempfile.mkstemp
 
     def refuse(path: Path) -> None:
         if Path(path) == folder:
@@ -274,7 +275,7 @@ def read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> 
         return real(*given, dir=dir, **more)
 
     monkeypatch.setattr(Path, "mkdir", making_folder)
-    monkeypatch.setattr(cache.tempfile, "mkstemp", making_file)
+    monkeypatch.setattr(durable.tempfile, "mkstemp", making_file)
 
 
 def test_a_folder_that_cannot_be_written_is_told_of_and_the_next_is_taken(
@@ -432,7 +433,7 @@ def test_where_nothing_can_be_kept_it_stays_in_memory(tmp_path, source, monkeypa
     def full(path, stamp=None):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache, "_replacing", full)
+    monkeypatch.setattr(cache, "replacing", full)
     assert derived(catalog, made, said=said)["values"].tobytes() == squares(catalog)["values"].tobytes()
     assert said == [
         f"{tmp_path / 'kept'}: No space left on device: what was computed of the objects is not kept there"

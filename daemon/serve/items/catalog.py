@@ -19,8 +19,8 @@ from daemon.serve.items.index import ItemIndex, Sizes
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.items.topic import LOOK_SECONDS, ItemTopic
 from learners.maps import FittedSpaceMap
-from streams.catalog_cache import Tell
 from streams.event import SpaceSpec
+from streams.objects.rows import Tell
 from streams.open import compact, open_source
 from streams.source import Quiet, RecordBatch
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from learners.errors import BlockError
 from learners.graph import Graph
+from streams.durable import sync
 
 FORMAT = 1
 ABOUT = "about.json"
@@ -39,14 +40,14 @@ def seal(folder: Path, target: Path, *, map_id: str, rest: Callable[[], None] = 
     digests = {name: _digest(folder / f"{name}.npy", rest) for name in NAMES}
     about = {"format": FORMAT, "map": map_id, "digests": digests}
     for name in NAMES:
-        _sync(folder / f"{name}.npy")
+        sync(folder / f"{name}.npy")
     with (folder / ABOUT).open("w", encoding="utf-8") as file:
         json.dump({**about, "digest": _digest_of(about)}, file)
         file.flush()
         os.fsync(file.fileno())
-    _sync(folder)
+    sync(folder)
     folder.rename(target)
-    _sync(target.parent)
+    sync(target.parent)
 
 
 def map_of(folder: Path) -> str:
@@ -125,11 +126,3 @@ def _digest(path: Path, rest: Callable[[], None]) -> str:
             digest.update(piece)
             rest()
     return digest.hexdigest()
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -20,6 +20,7 @@ from typing import Protocol
 
 from pydantic_core import to_json
 
+from streams.durable import sync
 from streams.open import open_sink, prepare_topic
 from streams.source import Address, OutRecord, Sink
 
@@ -149,11 +150,7 @@ class SpoolFolder:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._descriptor, self._written = os.open(self._path / self._name, flags, 0o640), 0
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)  # until it is closed, no other process removes it
-        folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync(self._path)
 
     def _make_room(self, wanted: int) -> None:
         """Close a file that is old, remove files that are out of date, and refuse what passes the bound."""

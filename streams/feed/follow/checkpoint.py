@@ -12,9 +12,11 @@ import re
 from hashlib import sha256
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgpack
+
+from streams.durable import remove_temporary, replacing
 
 MAGIC = b"tripletd-feed/1 "
 KEPT = 2
@@ -37,6 +39,7 @@ class FeedCheckpoints:
         except BlockingIOError:
             os.close(self._lock)
             raise CheckpointInUse(str(folder)) from None
+        remove_temporary(folder)
         self._newest = max(self._numbers(), default=0)
 
     def load(self) -> tuple[Any, list[str]]:
@@ -54,16 +57,10 @@ class FeedCheckpoints:
         """Make a checkpoint durable, and remove those before the last `KEPT`; its size in bytes. `said` is
         what `pack` takes."""
         packed = pack(said)
-        temporary = self.folder / "new.tmp"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file:
+        with replacing(self._path(self._newest + 1), 0o600) as file:
             file.write(MAGIC + sha256(packed).hexdigest().encode() + b"\n")
             file.write(packed)
-            file.flush()
-            os.fsync(descriptor)
         self._newest += 1
-        os.replace(temporary, self._path(self._newest))
-        self._sync_folder()
         for number in self._numbers():
             if number <= self._newest - KEPT:
                 self._path(number).unlink(missing_ok=True)
@@ -80,25 +77,10 @@ class FeedCheckpoints:
         found = (_NAME.fullmatch(path.name) for path in self.folder.iterdir())
         return [int(one[1]) for one in found if one]
 
-    def _sync_folder(self) -> None:
-        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-class Packable(Protocol):
-    """What a checkpoint holds beside plain data."""
-
-    def plain(self) -> Any:
-        """Itself as plain data."""
-        ...
-
 
 def pack(said: Any) -> bytes:
-    """Plain data in msgpack, and in it `Packable`s: asked one by one, so that what many thousands of them say
-    is never there all at once."""
+    """Plain data in msgpack, and in it objects with a method `plain`, which gives it: they are asked one by
+    one, so that what many thousands of them say is never there all at once."""
     packed: bytes = msgpack.packb(said, default=methodcaller("plain"), unicode_errors="surrogatepass")
     return packed
 

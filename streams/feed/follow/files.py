@@ -21,7 +21,7 @@ from hashlib import blake2b
 from typing import Any
 
 from streams.feed.follow.records import RawRecord
-from streams.feed.inputs import MAX_LINE_BYTES
+from streams.text_files import MAX_LINE_BYTES
 
 CHUNK_BYTES = 1 << 18
 HEAD_BYTES = 256
@@ -292,9 +292,7 @@ def _identity(found: os.stat_result) -> str:
     return f"{found.st_dev}:{found.st_ino}"
 
 
-def _named(
-    files: Sequence[FollowedFile],
-) -> Iterator[tuple[FollowedFile, str, os.stat_result | None]]:
+def _named(files: Sequence[FollowedFile]) -> Iterator[tuple[FollowedFile, str, os.stat_result | None]]:
     """Under which path each of them is in its folder now, and how it is; ("", None) where it is not there.
     Those of a folder that cannot be read are left out."""
     inside: dict[str, dict[str, tuple[str, os.stat_result]] | None] = {}

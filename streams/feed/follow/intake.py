@@ -174,7 +174,6 @@ class Intake:
         return records
 
     def _look(self, now: float) -> None:
-        """Take new files in, and forget those that are done."""
         if now - self._looked < LOOK_SECONDS:
             return
         self._looked = now

@@ -23,7 +23,15 @@ from streams.event import Impression
 from streams.feed import items as reasons
 from streams.feed.decide import SeenIds, hashable
 from streams.feed.items import Ignored, LateClick, PlacedOrLate, scoped
-from streams.feed.mapping.window import NOTHING_CLICKED, Keys, Numbers, ObjectRefs, OpenImpression, Said
+from streams.feed.mapping.window import (
+    NOTHING_CLICKED,
+    Keys,
+    Numbers,
+    ObjectRefs,
+    OpenImpression,
+    Piece,
+    Said,
+)
 
 CLOSED_EARLY, LATE_CLICK, LATE_IMPRESSION = "closed_early", "late_click", "late_impression"
 """What is counted beside the fates of items: a list that had to make room; a click whose list was closed; a
@@ -134,8 +142,6 @@ class EventTimeJoin:
     `counts` has `CLOSED_EARLY` and the two beside it.
     """
 
-    timed = True
-
     def __init__(self, settings: JoinSettings, refs: ObjectRefs | None = None) -> None:
         self.done: list[PlacedOrLate] = []
         self.counts: Counter[str] = Counter()
@@ -165,29 +171,18 @@ class EventTimeJoin:
         """Clicks that wait for the watermark."""
         return len(self._clicks)
 
-    def shown(
-        self,
-        said: Said,
-        objects: list[str],
-        positions: Numbers = (),
-        chances: Numbers = (),
-        clicked: Sequence[str] = (),
-    ) -> None:
-        """A list, or a piece of one: objects, best place first unless positions say it, and those clicked."""
+    def shown(self, said: Said, piece: Piece) -> None:
+        """A list, or a piece of one."""
         one = self._lists.get(said.name)
         if one is None:
             one = JoinedImpression(said)
-            one.add(said, objects, positions, chances)
-            if clicked:
-                one.clicked |= {*clicked}
+            one.add(said, piece)
             self._open(one)
         elif one.is_closed:
             detail = f"impression {said.id[:80]!r} was closed before this came"
             self.done.append((said.place, Ignored(reasons.AFTER_WINDOW, detail)))
         else:
-            one.add(said, objects, positions, chances)
-            if clicked:
-                one.clicked |= {*clicked}
+            one.add(said, piece)
 
     def shown_whole(
         self, said: Said, objects: list[str], chances: Numbers = (), clicked: Sequence[str] = ()
@@ -276,7 +271,6 @@ class EventTimeJoin:
                 del self._by_join[one.said.join]
 
     def _give(self, click: PendingClick) -> None:
-        """Give a click to its list, or tell why it has none."""
         candidates = self._candidates(click)
         one = self._best(click, candidates)
         if one is None:
@@ -293,7 +287,8 @@ class EventTimeJoin:
             before = one.item(self._refs)
             one.clicked |= {click.clicked}
             if isinstance(before, Impression):
-                self.done.append((click.place, LateClick(before, _rank_of(before, click.clicked))))
+                rank = next(at for at, ref in enumerate(before.shown) if ref.id == click.clicked)
+                self.done.append((click.place, LateClick(before, rank)))
 
     def _candidates(self, click: PendingClick) -> Sequence[JoinedImpression]:
         """Lists of its join key that a click may belong to; those whose id it names, where there are some."""
@@ -370,7 +365,3 @@ class EventTimeJoin:
         one = JoinedImpression(said, objects, positions, chances, hits, is_closed)
         self._enter(one)
         return one
-
-
-def _rank_of(impression: Impression, name: str) -> int:
-    return next(rank for rank, ref in enumerate(impression.shown) if ref.id == name)

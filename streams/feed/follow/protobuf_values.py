@@ -161,7 +161,8 @@ class MessageValues:
         inner = field.message_type
         if inner is not None and inner.GetOptions().map_entry:
             of = inner.fields_by_name["value"]
-            return {_key(name): self._one(of, values[name]) for name in values}
+            keys = {name: str(name).lower() if type(name) is bool else str(name) for name in values}
+            return {key: self._one(of, values[name]) for name, key in keys.items()}
         if field.cpp_type == field.CPPTYPE_STRING and field.type != field.TYPE_BYTES:
             return list(values)
         return [self._one(field, one) for one in values]
@@ -172,11 +173,7 @@ class MessageValues:
         if field.enum_type is not None:
             named = field.enum_type.values_by_number.get(value)
             return value if named is None else named.name
-        return base64.b64encode(value).decode() if type(value) is bytes else value
-
-
-def _key(value: Any) -> str:
-    return str(value).lower() if type(value) is bool else str(value)
+        return _as_json(value)
 
 
 def _timestamp(message: Any) -> str:
@@ -184,8 +181,7 @@ def _timestamp(message: Any) -> str:
     return (_EPOCH + moment).isoformat()
 
 
-def _wrapped(message: Any) -> Any:
-    value = message.value
+def _as_json(value: Any) -> Any:
     return base64.b64encode(value).decode() if type(value) is bytes else value
 
 
@@ -199,7 +195,7 @@ _WRAPPED = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "St
 _WELL_KNOWN: dict[str, Callable[[Any], Any]] = {
     "google.protobuf.Timestamp": _timestamp,
     "google.protobuf.Duration": lambda message: message.seconds + message.nanos / 1e9,
-    **{f"google.protobuf.{name}Value": _wrapped for name in _WRAPPED},
+    **{f"google.protobuf.{name}Value": lambda message: _as_json(message.value) for name in _WRAPPED},
     **{f"google.protobuf.{name}": _json_value for name in ("Struct", "Value", "ListValue")},
 }
 

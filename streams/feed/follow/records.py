@@ -17,16 +17,17 @@ from pydantic_core import from_json
 from streams.feed import items as reasons
 from streams.feed.follow.bots import BotClicks
 from streams.feed.follow.join import EventTimeJoin
-from streams.feed.inputs import MAX_LINE_BYTES
 from streams.feed.items import BadItemError, Dropped, FeedError, Ignored, Placed
 from streams.feed.mapping.mapping import EVENTS, SHOWN, ClickLogMapping
 from streams.feed.mapping.pieces import JoinedEvents, ShownObjects
 from streams.feed.mapping.rows import LineRows
-from streams.feed.mapping.window import Keys, Said
+from streams.feed.mapping.window import Keys, Piece, Said
 from streams.feed.options import ReaderOptions
 from streams.feed.parse import json_map, timestamp, unwrapped
+from streams.feed.readers.native import clicked_ranks, propensities
 from streams.limits import MAX_SHOWN
 from streams.source import Headers
+from streams.text_files import MAX_LINE_BYTES
 
 IMPRESSION, CLICK = "impression", "click"
 _CLOUD = "ce_"
@@ -63,17 +64,10 @@ class RecordReader:
     # What a mapping reads goes through here, so that its times are seen.
     timed = True
 
-    def shown(
-        self,
-        said: Said,
-        objects: list[str],
-        positions: Sequence[float | None] = (),
-        chances: Sequence[float | None] = (),
-        clicked: Sequence[str] = (),
-    ) -> None:
+    def shown(self, said: Said, piece: Piece) -> None:
         """A piece of an impression."""
         if self._in_time(said.place, said.ts):
-            self._join.shown(said, objects, positions, chances, clicked)
+            self._join.shown(said, piece)
 
     def click(self, join: Any, place: str, clicked: str, ts: int, keys: Keys = None) -> None:
         """A click that came by itself."""
@@ -150,11 +144,11 @@ class RecordReader:
             raise BadItemError(reasons.TOO_LARGE, f"{len(shown):,} objects shown, the limit is {MAX_SHOWN:,}")
         chances = get("propensity") or get("prop") or ()
         if chances:
-            _check_chances(chances, len(shown))
+            propensities(chances, len(shown))
         session, key = _optional(said, "session"), _optional(said, "key")
         source = _optional(said, "source") or _optional(said, "src")
         if self._in_time(place, ts):
-            options, clicked = self._options, get("clicked")
+            options, clicked = self._options, clicked_ranks(get("clicked") or [], shown)
             told = Said(
                 name,
                 name if session is None else (session, query),
@@ -164,7 +158,7 @@ class RecordReader:
                 source or options.source,
                 key or options.key,
             )
-            self._join.shown_whole(told, shown, chances, _clicked(clicked, shown) if clicked else ())
+            self._join.shown_whole(told, shown, chances, [shown[rank] for rank in clicked])
 
     def _own_click(self, said: Mapping[str, Any], place: str) -> None:
         clicked = said.get("object")
@@ -180,12 +174,7 @@ class RecordReader:
         self.click(join, place, clicked, ts, _keys(said))
 
 
-_NUMBERS = frozenset({int, float})
-
-
 class _RecordRows(LineRows):
-    """Records as rows; each knows its place."""
-
     def __init__(self, places: list[str], documents: list[dict[str, Any]]) -> None:
         super().__init__("", [], documents, [])
         self._places = places
@@ -290,29 +279,3 @@ def _are_ids(values: list[Any]) -> bool:
     except TypeError:
         return False
     return "" not in values
-
-
-def _check_chances(chances: Any, shown: int) -> None:
-    """Refuse what is not one number in (0, 1] for each of so many objects."""
-    if type(chances) is not list or len(chances) != shown:
-        raise BadItemError(reasons.BAD_PROPENSITY, f"not a list of {shown} numbers")
-    if not set(map(type, chances)) <= _NUMBERS:
-        raise BadItemError(reasons.BAD_PROPENSITY, "propensity holds something that is no number")
-    if not all(0 < one <= 1 for one in chances):
-        raise BadItemError(reasons.BAD_PROPENSITY, "propensity holds a number outside (0, 1]")
-
-
-def _clicked(value: Any, shown: list[str]) -> Sequence[str]:
-    """The ids of what was clicked, given as ranks or ids."""
-    if type(value) is not list:
-        raise BadItemError(reasons.WRONG_TYPE, "clicked is not a list of ranks or ids")
-    found = []
-    for one in value:
-        if type(one) is int and 0 <= one < len(shown):
-            found.append(shown[one])
-        elif type(one) is str and one in shown:
-            found.append(one)
-        else:
-            detail = f"clicked holds {str(one)[:40]!r}: nothing that was shown"
-            raise BadItemError(reasons.BAD_CLICKED_RANK, detail)
-    return found

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import random
 import ssl
 import time
@@ -25,6 +24,7 @@ from urllib.parse import quote
 
 from pydantic_core import from_json
 
+from streams.durable import replacing
 from streams.errors import StreamUnavailable
 from streams.foreign_http import LATER, BlockingClient, ForeignError, ForeignServer
 
@@ -196,7 +196,6 @@ class SchemaRegistry:
         return self._whole(found, "")
 
     def _whole(self, found: Any, how: str) -> RegisteredSchema:
-        """A schema with all that it refers to."""
         named: dict[str, str] = {}
         for name, text in self._references(found, how, set()):
             named.setdefault(name, text)
@@ -260,9 +259,8 @@ class SchemaRegistry:
         }
         with suppress(OSError):  # it can be fetched again; the checkpoint beside it will fail too, and say so
             self._folder.mkdir(parents=True, exist_ok=True)
-            temporary = self._folder / "new.tmp"
-            temporary.write_text(json.dumps(said), encoding="utf-8")
-            os.replace(temporary, self._file(key))
+            with replacing(self._file(key)) as file:
+                file.write(json.dumps(said).encode())
 
     def _file(self, key: SchemaKey) -> Path:
         return self._folder / f"{key}.json"

@@ -107,16 +107,6 @@ def numbers(cells: Cells) -> list[Any]:
     return [_guarded(_number, cell) for cell in cells]
 
 
-def text_lists(cells: Cells, separator: str | None) -> list[Any]:
-    """Lists of texts: of a list, of a JSON list written as text, or of text cut at the separator."""
-    return _lists(cells, separator, texts)
-
-
-def number_lists(cells: Cells, separator: str | None) -> list[Any]:
-    """Lists of numbers, written as `text_lists` may be."""
-    return _lists(cells, separator, numbers)
-
-
 def conditions(cells: Cells) -> list[str | None]:
     """Cells as `where` compares them: numbers and truth values as text; an empty text is None."""
     if not isinstance(cells, list):
@@ -138,7 +128,9 @@ def _condition(cell: Any) -> str | None:
     return str(cell) if isinstance(cell, str | int | float) and cell != "" else None
 
 
-def _lists(cells: Cells, separator: str | None, inner: Callable[[Cells], list[Any]]) -> list[Any]:
+def lists(cells: Cells, separator: str | None, inner: Callable[[Cells], list[Any]]) -> list[Any]:
+    """Lists of what `inner` reads: of a list, of a JSON list written as text, or of text cut at the
+    separator."""
     if isinstance(cells, list):
         return [_list(cell, separator, inner) for cell in cells]
     from pyarrow import compute, types
@@ -237,11 +229,6 @@ def first_filled(columns: Sequence[list[Any]], fits: Callable[[Any], bool]) -> l
         filled = [cell for cell in row if cell is not None and cell != []]
         found.append(next(filter(fits, filled), filled[0] if filled else row[-1]))
     return found
-
-
-def is_filled(cell: Any) -> bool:
-    """Whatever a cell holds."""
-    return True
 
 
 def is_plausible(time: Any) -> bool:

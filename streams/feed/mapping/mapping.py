@@ -212,13 +212,10 @@ def _check_sense(mapping: ClickLogMapping) -> None:
     for key, path in mapping.named.items():
         if path.is_list and "where." in key:
             raise ValueError(f"{key} looks into a list; a row is chosen by one value, such as that at [0]")
-        if path.is_list and key.rpartition(".")[2].partition("[")[0] in listed and not _is_list_key(key):
+        # the places of the objects of a list are a list, as the objects are
+        places = key.startswith("impression") and key.endswith(".position")
+        if path.is_list and key.rpartition(".")[2].partition("[")[0] in listed and not places:
             raise ValueError(f"{key} = {path.text!r} gives a list; name one entry, such as [0]")
-
-
-def _is_list_key(key: str) -> bool:
-    # The places of the objects of a list are a list, as the objects are.
-    return key.startswith("impression") and key.endswith(".position")
 
 
 def _shown(table: dict[str, Any], named: dict[str, ColumnPath]) -> ShownRows:
@@ -227,9 +224,7 @@ def _shown(table: dict[str, Any], named: dict[str, ColumnPath]) -> ShownRows:
     get = _Getter(table, f"{name}.", named)
     if ("shown" in table) == ("object" in table):
         raise ValueError("[impression] needs either shown (a list of ids) or object (one id of a row)")
-    return ShownRows(
-        get.where(), get.path("shown"), get.path("object"), get.path("position"), get.path("propensity")
-    )
+    return ShownRows(get.where(), *(get.path(key) for key in ("shown", "object", "position", "propensity")))
 
 
 def _click(table: Any, rows: str, named: dict[str, ColumnPath]) -> ClickRows:
@@ -243,8 +238,6 @@ def _click(table: Any, rows: str, named: dict[str, ColumnPath]) -> ClickRows:
 
 
 class _Getter:
-    """Reads paths out of a table, and notes each by its key."""
-
     def __init__(self, table: Mapping[str, Any], prefix: str, named: dict[str, ColumnPath]) -> None:
         self._table, self._prefix, self._named = table, prefix, named
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from streams.feed import items as reasons
 from streams.feed.items import BadItemError, Placed
-from streams.feed.mapping.mapping import ClickLogMapping, ShownRows
+from streams.feed.mapping.mapping import EVENTS, ClickLogMapping, ShownRows
 from streams.feed.mapping.paths import ColumnPath
 from streams.feed.mapping.reading import (
     LIST,
@@ -27,7 +27,7 @@ from streams.feed.mapping.reading import (
     id_of,
 )
 from streams.feed.mapping.rows import BoolArray, IntArray, LogRows
-from streams.feed.mapping.window import JoinWindow, Keys, PieceJoin, Said
+from streams.feed.mapping.window import JoinWindow, Keys, Piece, PieceJoin, Said
 from streams.feed.options import ReaderOptions
 
 KEYS: Types = frozenset({tuple, type(None)})
@@ -44,6 +44,10 @@ class _Pieces(Reading):
         super().__init__(mapping, options)
         self._own = JoinWindow(mapping.window, mapping.within_ms, self.refs)
         self.window: PieceJoin = into or self._own
+        assert mapping.click is not None
+        if mapping.rows == EVENTS:
+            self.wanted["impression"] = mapping.shown[0].where
+        self.wanted["click"] = mapping.click.where
 
     def finish(self) -> Iterator[Placed]:
         """The impressions under way."""
@@ -73,25 +77,17 @@ class _Pieces(Reading):
 class ShownObjects(_Pieces):
     """Every row is one object of a shown list."""
 
-    def __init__(
-        self, mapping: ClickLogMapping, options: ReaderOptions, into: PieceJoin | None = None
-    ) -> None:
-        super().__init__(mapping, options, into)
-        assert mapping.click is not None
-        self.wanted["click"] = mapping.click.where
-
     def take(self, rows: LogRows) -> Iterator[Placed]:
         """Impressions that had to make room."""
         mapping = self.mapping
         assert mapping.click is not None
         (shown,) = mapping.shown
-        self.read += len(rows)
-        mask = self.chosen(rows, "row that counts", mapping.where)
         clicked = self.chosen(rows, "click", mapping.click.where)
-        self._note(rows, clicked)
-        yield from self.others(rows, ~mask)
-        columns = self.columns(rows, np.flatnonzero(mask))
-        self.queries(columns, required=False)
+        if not self.found["click"]:
+            for condition in mapping.click.where:
+                counts = self.seen.setdefault(condition.path.text, Counter())
+                counts.update(value or "nothing" for value in rows.conditions(condition.path))
+        columns = yield from self.counted(rows, required=False)
         assert shown.object is not None
         columns.add("object", rows.texts(shown.object, columns.chosen), TEXT, shown.object)
         for name, path in (("position", shown.position), ("propensity", shown.propensity)):
@@ -100,13 +96,6 @@ class ShownObjects(_Pieces):
         yield from columns.faults()
         self._runs(columns, clicked[columns.chosen])
         yield from self.drained()
-
-    def _note(self, rows: LogRows, clicked: BoolArray) -> None:
-        assert self.mapping.click is not None
-        if not self.found["click"]:
-            for condition in self.mapping.click.where:
-                counts = self.seen.setdefault(condition.path.text, Counter())
-                counts.update(value or "nothing" for value in rows.conditions(condition.path))
 
     def _runs(self, columns: RowColumns, clicked: BoolArray) -> None:
         ids = self.ids(columns)
@@ -121,20 +110,12 @@ class ShownObjects(_Pieces):
             name = id_of(ids[start])
             said = self.said(columns, start, columns.rows.place(rows[start]), (name, name))
             chosen = [objects[at] for at in hit_list[cuts[number] : cuts[number + 1]]]
-            self.window.shown(said, objects[start:end], positions[start:end], chances[start:end], chosen)
+            piece = Piece(objects[start:end], positions[start:end], chances[start:end], chosen)
+            self.window.shown(said, piece)
 
 
 class JoinedEvents(_Pieces):
     """Rows are impressions, clicks, and others."""
-
-    def __init__(
-        self, mapping: ClickLogMapping, options: ReaderOptions, into: PieceJoin | None = None
-    ) -> None:
-        super().__init__(mapping, options, into)
-        assert mapping.click is not None
-        for one in mapping.shown[:1]:
-            self.wanted["impression"] = one.where
-        self.wanted["click"] = mapping.click.where
 
     def take(self, rows: LogRows) -> Iterator[Placed]:
         """Impressions that had to make room."""
@@ -179,7 +160,7 @@ class JoinedEvents(_Pieces):
         self.queries(columns, required=False)
         separator = self.mapping.separator
         if shown.objects is not None:
-            columns.add("shown", rows.text_lists(shown.objects, separator, chosen), LIST, shown.objects)
+            columns.add("shown", rows.lists(shown.objects, separator, chosen), LIST, shown.objects)
         else:
             assert shown.object is not None
             columns.add("shown", rows.texts(shown.object, chosen), TEXT, shown.object)
@@ -187,7 +168,7 @@ class JoinedEvents(_Pieces):
             if path is not None and shown.objects is None:
                 columns.add(name, rows.numbers(path, chosen), NUMBER, path)
             elif path is not None:
-                columns.add(name, rows.number_lists(path, separator, chosen), LIST, path)
+                columns.add(name, rows.lists(path, separator, chosen, numbers=True), LIST, path)
         yield from columns.faults()
         joins, ids = self._joins(columns), self.ids(columns)
         for at, row in enumerate(columns.chosen.tolist()):
@@ -207,7 +188,7 @@ class JoinedEvents(_Pieces):
         said = self.said(columns, at, place, (name, ids[1]), rank)
         positions = self._numbers_of(columns["position"][at], objects, "position")
         chances = self._numbers_of(columns["propensity"][at], objects, "propensity")
-        return partial(self.window.shown, said, objects, positions, chances)
+        return partial(self.window.shown, said, Piece(objects, positions, chances))
 
     def _numbers_of(self, value: Any, objects: list[str], name: str) -> list[float | None]:
         """Numbers that go with the objects; none where a list of them is empty or not there."""
@@ -245,7 +226,7 @@ class JoinedEvents(_Pieces):
 def _keys(rows: LogRows, path: ColumnPath, chosen: IntArray) -> list[Keys | BadItemError]:
     """Whose impressions each click may belong to: of one key, of a list of them, or of all."""
     single = rows.texts(path, chosen)
-    several = rows.text_lists(path, None, chosen) if any(type(one) is BadItemError for one in single) else ()
+    several = rows.lists(path, None, chosen) if any(type(one) is BadItemError for one in single) else ()
     found: list[Any] = [one if one is None or type(one) is BadItemError else (one,) for one in single]
     for at, some in enumerate(several):
         if type(found[at]) is BadItemError and type(some) is list and all(type(one) is str for one in some):

@@ -4,7 +4,7 @@ and which have a fault in one of their columns."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -172,6 +172,15 @@ class Reading:
                 items.clear()
             item = items.get(detail) or items.setdefault(detail, Ignored(reasons.OTHER_ROW, detail))
             yield rows.place(at), item
+
+    def counted(self, rows: LogRows, *, required: bool) -> Generator[Placed, None, RowColumns]:
+        """Report the rows that do not count; of the others the columns and queries, which are `required`."""
+        self.read += len(rows)
+        mask = self.chosen(rows, "row that counts", self.mapping.where)
+        yield from self.others(rows, ~mask)
+        columns = self.columns(rows, np.flatnonzero(mask))
+        self.queries(columns, required)
+        return columns
 
     def columns(self, rows: LogRows, chosen: IntArray) -> RowColumns:
         """The columns that every kind of impression has."""

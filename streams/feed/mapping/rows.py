@@ -12,21 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from streams.feed import items as reasons
-from streams.feed.inputs import MAX_LINE_BYTES, Input
+from streams.feed.inputs import Input
 from streams.feed.items import BadItemError, Dropped, FeedError, Placed
 from streams.feed.mapping import cells as read
 from streams.feed.mapping.cells import Cells
 from streams.feed.mapping.mapping import ANY, NONE, ClickLogMapping, Condition
-from streams.feed.mapping.paths import (
-    ColumnPath,
-    NoSuchFieldError,
-    RowByRow,
-    Steps,
-    column_at,
-    value_at,
-)
+from streams.feed.mapping.paths import ColumnPath, NoSuchFieldError, RowByRow, Steps, column_at, value_at
 from streams.feed.parse import json_map, unwrapped
 from streams.tables import Batch, Table, TableError, is_table
+from streams.text_files import MAX_LINE_BYTES
 
 if TYPE_CHECKING:
     import pyarrow
@@ -72,15 +66,12 @@ class LogRows(ABC):
         """Numbers, None, or BadItemError."""
         return self._read(path, rows, read.numbers)
 
-    def text_lists(self, path: ColumnPath, separator: str | None, rows: IntArray | None = None) -> list[Any]:
-        """Lists of texts, or BadItemError; a list may hold either, and None."""
-        return self._read(path, rows, lambda cells: read.text_lists(cells, separator))
-
-    def number_lists(
-        self, path: ColumnPath, separator: str | None, rows: IntArray | None = None
+    def lists(
+        self, path: ColumnPath, separator: str | None, rows: IntArray, *, numbers: bool = False
     ) -> list[Any]:
-        """Lists of numbers, or BadItemError; a list may hold either, and None."""
-        return self._read(path, rows, lambda cells: read.number_lists(cells, separator))
+        """Lists of texts or `numbers`, or BadItemError; a list may hold either, and None."""
+        inner = read.numbers if numbers else read.texts
+        return self._read(path, rows, lambda cells: read.lists(cells, separator, inner))
 
     def matching(self, condition: Condition) -> BoolArray:
         """Which rows fulfil a condition."""
@@ -104,7 +95,7 @@ class LogRows(ABC):
         path: ColumnPath,
         rows: IntArray | None,
         convert: Callable[[Cells], list[Any]],
-        fits: Callable[[Any], bool] = read.is_filled,
+        fits: Callable[[Any], bool] = lambda cell: True,
     ) -> list[Any]:
         count = len(self) if rows is None else len(rows)
         columns = self._cells(path, rows) or [[None] * count]

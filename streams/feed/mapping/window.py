@@ -15,7 +15,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from streams.event import Impression, ObjectRef
 from streams.feed import items as reasons
@@ -56,6 +56,16 @@ class Said:
         return self.id if self.key is None else scoped(self.id, self.key)
 
 
+class Piece(NamedTuple):
+    """Some of an impression's objects, best place first unless `positions` say it; `chances`: propensities;
+    `clicked`: those of all its objects that were clicked."""
+
+    objects: list[str]
+    positions: Numbers = ()
+    chances: Numbers = ()
+    clicked: Sequence[str] = ()
+
+
 @dataclass(slots=True, eq=False)
 class OpenImpression:
     """An impression under way; `positions` and `chances` (propensities) go with `objects`, or are empty.
@@ -69,9 +79,11 @@ class OpenImpression:
     chances: Numbers = ()
     clicked: frozenset[str] = NOTHING_CLICKED
 
-    def add(self, said: Said, objects: list[str], positions: Numbers, chances: Numbers) -> None:
+    def add(self, said: Said, piece: Piece) -> None:
         """Take in a piece."""
-        own = self.said
+        own, objects = self.said, piece.objects
+        if piece.clicked:
+            self.clicked |= {*piece.clicked}
         own.ts = min(own.ts, said.ts)
         own.query = own.query or said.query
         if not objects or (self.objects and said.rank > own.rank) or len(self.objects) > MOST_OBJECTS:
@@ -80,8 +92,8 @@ class OpenImpression:
             own.rank = said.rank
             self.objects, self.positions, self.chances = [], (), ()
         self.objects += objects
-        self.positions = _longer(self.positions, positions)
-        self.chances = _longer(self.chances, chances)
+        self.positions = _longer(self.positions, piece.positions)
+        self.chances = _longer(self.chances, piece.chances)
 
     def item(self, refs: ObjectRefs) -> Item:
         """The impression, or why there is none."""
@@ -203,15 +215,8 @@ class PieceJoin(Protocol):
 
     timed: bool
 
-    def shown(
-        self,
-        said: Said,
-        objects: list[str],
-        positions: Numbers = (),
-        chances: Numbers = (),
-        clicked: Sequence[str] = (),
-    ) -> None:
-        """A piece of an impression, and which of its objects were clicked."""
+    def shown(self, said: Said, piece: Piece) -> None:
+        """A piece of an impression."""
         ...
 
     def click(self, join: Hashable, place: str, clicked: str, ts: int, keys: Keys = None) -> None:
@@ -234,15 +239,8 @@ class JoinWindow:
         self._closed = SeenIds(CLOSED)
         self._begun, self._ended = TimeSpans(within_ms), TimeSpans(within_ms)
 
-    def shown(
-        self,
-        said: Said,
-        objects: list[str],
-        positions: Numbers = (),
-        chances: Numbers = (),
-        clicked: Sequence[str] = (),
-    ) -> None:
-        """A piece of an impression: objects, best place first unless positions say it, and those clicked."""
+    def shown(self, said: Said, piece: Piece) -> None:
+        """A piece of an impression."""
         name = said.name
         one = self._open.get(name)
         if one is None:
@@ -257,9 +255,7 @@ class JoinWindow:
             self._begun.add(said.join, said.ts)
         else:
             self._open.move_to_end(name)
-        one.add(said, objects, positions, chances)
-        if clicked:
-            one.clicked |= {*clicked}
+        one.add(said, piece)
 
     def click(self, join: Hashable, place: str, clicked: str, ts: int, keys: Keys = None) -> None:
         """A click that came by itself; keys: whose impressions it may belong to."""

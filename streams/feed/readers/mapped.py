@@ -12,13 +12,7 @@ import numpy as np
 from streams.event import Event, Impression
 from streams.feed import items as reasons
 from streams.feed.items import BadItemError, Dropped, FeedError, Item, Placed
-from streams.feed.mapping.mapping import (
-    EVENTS,
-    IMPRESSIONS,
-    SHOWN,
-    TRIPLETS,
-    ClickLogMapping,
-)
+from streams.feed.mapping.mapping import EVENTS, IMPRESSIONS, SHOWN, TRIPLETS, ClickLogMapping
 from streams.feed.mapping.pieces import JoinedEvents, ShownObjects
 from streams.feed.mapping.reading import LIST, NUMBER, TEXT, Reading, RowColumns, RowKey, check_texts, id_of
 from streams.feed.mapping.rows import LogRows, RowSource
@@ -92,22 +86,17 @@ class WholeImpressions(Reading):
     def take(self, rows: LogRows) -> Iterator[Placed]:
         """An impression for each row that counts."""
         mapping = self.mapping
-        self.read += len(rows)
-        mask = self.chosen(rows, "row that counts", mapping.where)
-        yield from self.others(rows, ~mask)
-        columns = self.columns(rows, np.flatnonzero(mask))
-        self.queries(columns, required=True)
+        columns = yield from self.counted(rows, required=True)
         (shown,) = mapping.shown
-        assert shown.objects is not None
-        lists = rows.text_lists(shown.objects, mapping.separator, columns.chosen)
-        columns.add("shown", lists, LIST, shown.objects)
-        for name, path in (("clicked", mapping.clicked), ("clicked_positions", mapping.positions)):
+        for name, path, numbers in (
+            ("shown", shown.objects, False),
+            ("clicked", mapping.clicked, False),
+            ("clicked_positions", mapping.positions, True),
+            ("propensity", shown.propensity, True),
+        ):
             if path is not None:
-                read = rows.text_lists if name == "clicked" else rows.number_lists
-                columns.add(name, read(path, mapping.separator, columns.chosen), LIST, path)
-        if shown.propensity is not None:
-            chances = rows.number_lists(shown.propensity, mapping.separator, columns.chosen)
-            columns.add("propensity", chances, LIST, shown.propensity)
+                lists = rows.lists(path, mapping.separator, columns.chosen, numbers=numbers)
+                columns.add(name, lists, LIST, path)
         yield from columns.faults()
         ids = self.ids(columns)
         for at, place in enumerate(columns.places()):
@@ -166,11 +155,7 @@ class WholeTriplets(Reading):
     def take(self, rows: LogRows) -> Iterator[Placed]:
         """An event for each row that counts."""
         mapping = self.mapping
-        self.read += len(rows)
-        mask = self.chosen(rows, "row that counts", mapping.where)
-        yield from self.others(rows, ~mask)
-        columns = self.columns(rows, np.flatnonzero(mask))
-        self.queries(columns, required=True)
+        columns = yield from self.counted(rows, required=True)
         for name, path in (("clicked", mapping.clicked), ("skipped", mapping.skipped)):
             assert path is not None
             columns.add(name, rows.texts(path, columns.chosen), TEXT, path)

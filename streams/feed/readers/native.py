@@ -14,7 +14,7 @@ The wire format: msgpack maps of events or impressions, one after another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -35,11 +35,7 @@ IMPRESSION_FIELDS = frozenset({*IMPRESSION_REQUIRED, "id", "prop", "src", "sp", 
 
 def read_impressions(source: Input, options: ReaderOptions) -> Iterator[Placed]:
     """An Impression per line, in order."""
-
-    def parse(line: dict[str, Any], at: InputLine) -> Impression:
-        return parse_impression(line, options)
-
-    return read_json_lines(source, parse)
+    return read_json_lines(source, lambda line, at: parse_impression(line, options))
 
 
 def parse_impression(line: dict[str, Any], options: ReaderOptions) -> Impression:
@@ -54,8 +50,8 @@ def parse_impression(line: dict[str, Any], options: ReaderOptions) -> Impression
         ts=timestamp(line["ts"]),
         query=object_ref(line["q"], "q"),
         shown=shown,
-        clicked=_clicked(line["clicked"], shown),
-        propensity=_propensity(line["prop"], len(shown)) if "prop" in line else None,
+        clicked=clicked_ranks(line["clicked"], [item.id for item in shown]),
+        propensity=propensities(line["prop"], len(shown)) if "prop" in line else None,
         source=text(line["src"], "src") if "src" in line else options.source,
         space=text(line["sp"], "sp") if "sp" in line else None,
         key=text(line["key"], "key") if "key" in line else options.key,
@@ -73,7 +69,8 @@ def _shown(value: Any) -> tuple[ObjectRef, ...]:
     )
 
 
-def _clicked(value: Any, shown: tuple[ObjectRef, ...]) -> tuple[int, ...]:
+def clicked_ranks(value: Any, shown: Sequence[str | None]) -> tuple[int, ...]:
+    """Ranks, ascending, of a list of ranks or ids; shown: ids in their order. Raises BadItemError."""
     if not isinstance(value, list):
         raise BadItemError(reasons.WRONG_TYPE, "clicked is not a list of ranks or ids")
     ranks = set()
@@ -83,10 +80,9 @@ def _clicked(value: Any, shown: tuple[ObjectRef, ...]) -> tuple[int, ...]:
                 raise BadItemError(reasons.BAD_CLICKED_RANK, f"clicked rank {click} of {len(shown)} shown")
             ranks.add(click)
         elif isinstance(click, str):
-            rank = next((at for at, item in enumerate(shown) if item.id == click), None)
-            if rank is None:
+            if click not in shown:
                 raise BadItemError(reasons.BAD_CLICKED_ID, f"clicked id {click[:80]!r} was not shown")
-            ranks.add(rank)
+            ranks.add(shown.index(click))
         else:
             raise BadItemError(
                 reasons.BAD_CLICKED_RANK, f"clicked holds {str(click)[:40]}: no rank and no id"
@@ -94,7 +90,8 @@ def _clicked(value: Any, shown: tuple[ObjectRef, ...]) -> tuple[int, ...]:
     return tuple(sorted(ranks))
 
 
-def _propensity(value: Any, shown: int) -> tuple[float, ...]:
+def propensities(value: Any, shown: int) -> tuple[float, ...]:
+    """A number in (0, 1] of each of so many objects. Raises BadItemError."""
     if not isinstance(value, list) or len(value) != shown:
         raise BadItemError(reasons.BAD_PROPENSITY, f"prop is not a list of {shown} numbers")
     return tuple(number(p, f"prop[{rank}]", reasons.BAD_PROPENSITY, 1.0) for rank, p in enumerate(value))
@@ -106,11 +103,7 @@ TRIPLET_FIELDS = frozenset({*TRIPLET_REQUIRED, "id", "ts", "w", "src", "imp", "p
 
 def read_triplets(source: Input, options: ReaderOptions) -> Iterator[Placed]:
     """An Event per line, in order."""
-
-    def parse(line: dict[str, Any], at: InputLine) -> Event:
-        return parse_triplet(line, at, options)
-
-    return read_json_lines(source, parse)
+    return read_json_lines(source, lambda line, at: parse_triplet(line, at, options))
 
 
 def parse_triplet(line: dict[str, Any], at: InputLine, options: ReaderOptions) -> Event:

@@ -23,7 +23,7 @@ from streams.feed.inputs import Input, InputLine
 from streams.feed.items import BadItemError, FeedError, Placed
 from streams.feed.options import ReaderOptions, RelevanceOptions
 from streams.feed.readers.drawn import drawn_events
-from streams.feed.shared_labels import DrawnTriplets, NothingToDraw, SharedLabels
+from streams.feed.shared_labels import DrawnTriplets, NothingToDraw, SharedLabels, drawn_entries
 
 ROW_BLOCK = 256
 """Object rows worked on at a time: memory is bounded by what this many objects are related to."""
@@ -122,13 +122,7 @@ def sample_triplets(
     columns = table.shape[1]
     related = np.repeat(np.arange(table.shape[0], dtype=np.int64), np.diff(table.indptr))
     candidates = columns - np.diff(table.indptr) - (1 if same_objects else 0)
-    mass = np.where(candidates[related] > 0, table.data, 0.0)
-    cumulative = np.cumsum(mass)
-    if not len(cumulative) or cumulative[-1] <= 0:
-        raise NothingToDraw("no query has both a relevant and a non-relevant object; nothing can be drawn")
-    # side="right" skips entries of zero mass; the minimum guards the last one against rounding.
-    picked = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")
-    picked = np.minimum(picked, np.flatnonzero(mass)[-1])
+    picked = drawn_entries(np.where(candidates[related] > 0, table.data, 0.0), count, rng)
     query, clicked = related[picked], table.indices[picked].astype(np.int64)
     return query, clicked, _draw_non_relevant(table, related, query, rng, same_objects)
 
@@ -231,13 +225,10 @@ def _draw(
     if options.pairs == "items" and not options.theta:
         shared = SharedLabels(query_object_probabilities(counts))
         return lambda count: shared.draw_by_relevance(count, rng)
-    pairs = _pairs(counts, options)
-    return lambda count: sample_triplets(pairs, count, rng, same_objects=options.pairs != "queries")
-
-
-def _pairs(counts: sp.csr_matrix, options: RelevanceOptions) -> sp.csr_matrix:
     if options.pairs == "queries":
-        return query_object_probabilities(counts)
-    if options.pairs == "co_click":
-        return co_click_relevance(counts, options.share)
-    return item_relevance(counts, options.theta)
+        pairs = query_object_probabilities(counts)
+    elif options.pairs == "co_click":
+        pairs = co_click_relevance(counts, options.share)
+    else:
+        pairs = item_relevance(counts, options.theta)
+    return lambda count: sample_triplets(pairs, count, rng, same_objects=options.pairs != "queries")

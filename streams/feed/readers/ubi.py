@@ -49,8 +49,12 @@ def read_ubi(queries: list[Input], events: list[Input], options: ReaderOptions) 
     """
     joined = QueryClicks()
     for source in events:
+
+        def take(line: dict[str, Any], at: InputLine, name: str = source.name) -> Ignored | None:
+            return _take_event(unwrapped(line), f"{name}:{at.number}", joined, options.ubi)
+
         with source:
-            yield from _collect(source, joined, options.ubi)
+            yield from read_json_lines(source, take)
     for source in queries:
         with source:
             yield from _impressions(source, joined, options)
@@ -58,15 +62,6 @@ def read_ubi(queries: list[Input], events: list[Input], options: ReaderOptions) 
         for click in clicks:
             detail = f"no query with query_id {name[:80]!r}"
             yield click.place, Ignored(reasons.CLICK_WITHOUT_QUERY, detail)
-
-
-def _collect(source: Input, joined: QueryClicks, options: UbiOptions) -> Iterator[Placed]:
-    """Take the events in; yield only those that are malformed or of no use."""
-
-    def parse(line: dict[str, Any], at: InputLine) -> Ignored | None:
-        return _take_event(unwrapped(line), f"{source.name}:{at.number}", joined, options)
-
-    return read_json_lines(source, parse)
 
 
 def _take_event(
@@ -99,11 +94,8 @@ def _take_event(
 
 def _impressions(source: Input, joined: QueryClicks, options: ReaderOptions) -> Iterator[Placed]:
     lost: list[tuple[str, Ignored]] = []
-
-    def parse(line: dict[str, Any], at: InputLine) -> Impression:
-        return _impression(unwrapped(line), joined, options, lost)
-
-    for placed in read_json_lines(source, parse):
+    found = read_json_lines(source, lambda line, at: _impression(unwrapped(line), joined, options, lost))
+    for placed in found:
         yield placed
         yield from lost
         lost.clear()

@@ -106,7 +106,7 @@ def test_what_cannot_be_read_is_left_out_and_named_and_nothing_waits_for_it(tmp_
     told = json.loads(done.stdout)
     assert told["objects"] == 5
     assert {one["name"] for one in told["refused"]} == {"cut.png", "words.jpg", "gone.png"}
-    assert "left out words.jpg: no picture in a format" in done.stderr
+    assert "left out words.jpg: no picture of the formats" in done.stderr
     listed = (tmp_path / "items.refused.tsv").read_text().splitlines()
     assert [line.split("\t")[0] for line in listed] == ["cut.png", "gone.png", "words.jpg"]
     assert load_catalog(tmp_path / "items.safetensors").ids == [f"p{seed:03d}" for seed in range(5)]

@@ -20,7 +20,7 @@ from typing import Any
 
 from daemon.follow import follower as following
 from daemon.follow.outlet import FeedOutlet
-from streams.feed.follow import checkpoint
+from streams import durable
 from streams.feed.follow.checkpoint import FeedCheckpoints
 from streams.feed.follow.files import FollowedFiles
 from streams.feed.follow.join import EventTimeJoin
@@ -134,7 +134,7 @@ def put_fuse_in_follower(fuse: Fuse) -> None:
     seams = Seams()
     seams.put(following, "LEAST_SECONDS", 0.0)  # checkpoints as often as they are due
     seams.put(following, "READ_AT_ONCE", 7)
-    seams.put(checkpoint, "os", _FusedSystem(fuse))
+    seams.put(durable, "os", _FusedSystem(fuse))
     for owner, name, step in (
         (FollowedFiles, "read", "read file"),
         (FollowedTopic, "read", "read topic"),
@@ -150,7 +150,7 @@ def put_fuse_in_follower(fuse: Fuse) -> None:
 
 
 class _FusedSystem:
-    """`os`, as the checkpoint knows it: what makes a file durable passes the fuse."""
+    """`os`, as what writes the checkpoint knows it: what makes a file durable passes the fuse."""
 
     def __init__(self, fuse: Fuse) -> None:
         self._fuse = fuse

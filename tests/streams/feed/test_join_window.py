@@ -11,7 +11,7 @@ import pytest
 from streams.event import Impression
 from streams.feed import items as reasons
 from streams.feed.items import Ignored
-from streams.feed.mapping.window import JoinWindow, ObjectRefs, Said
+from streams.feed.mapping.window import JoinWindow, ObjectRefs, Piece, Said
 
 WITHIN = 300
 
@@ -66,7 +66,7 @@ def joined(rows: list[View | Click], size: int) -> tuple[dict[str, set[str]], Co
     for number, row in enumerate(rows):
         if isinstance(row, View):
             said = Said(row.id, row.session, f"row {number}", row.ts, "q", None, None)
-            window.shown(said, list(row.shown))
+            window.shown(said, Piece(list(row.shown)))
         else:
             window.click(row.session, f"row {number}", row.object, row.ts)
     window.finish()
@@ -123,7 +123,7 @@ def test_no_more_than_its_size_waits() -> None:
         window.click(f"s{number}", f"row {number}", "p", number)
         assert len(window.done) == max(0, number - 3)
     for number in range(10):
-        window.shown(Said(f"i{number}", "s", "row", number, "q", None, None), ["a"])
+        window.shown(Said(f"i{number}", "s", "row", number, "q", None, None), Piece(["a"]))
         assert len(window.done) == 6 + max(0, number - 3)
     assert {item.reason for _, item in window.done if isinstance(item, Ignored)} == {
         reasons.CLICK_WITHOUT_IMPRESSION

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streams.feed.follow.files import AFTER_ROTATION_S, HEAD_BYTES, FollowedFiles
-from streams.feed.inputs import MAX_LINE_BYTES
+from streams.text_files import MAX_LINE_BYTES
 
 NOW = 0.0
 

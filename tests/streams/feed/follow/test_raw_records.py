@@ -120,7 +120,7 @@ def test_a_mapping_of_whole_rows_is_refused() -> None:
         ({**VIEW, "propensity": [1]}, reasons.BAD_PROPENSITY),
         ({**VIEW, "propensity": [2**64] * len(VIEW["shown"])}, reasons.BAD_PROPENSITY),
         ({**VIEW, "shown": ["p"] * 1_001}, reasons.TOO_LARGE),
-        ({**VIEW, "clicked": ["nothing"]}, reasons.BAD_CLICKED_RANK),
+        ({**VIEW, "clicked": ["nothing"]}, reasons.BAD_CLICKED_ID),
         ({"event": "click", "ts": TS, "object": "p"}, reasons.MISSING_FIELD),
         ({**VIEW, "query": None}, reasons.MISSING_FIELD),
     ],

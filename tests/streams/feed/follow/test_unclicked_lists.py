@@ -7,7 +7,7 @@ from streams.feed import items as reasons
 from streams.feed.decide import Decider
 from streams.feed.follow.join import EventTimeJoin, JoinSettings
 from streams.feed.items import Dropped, LateClick, UnclickedList
-from streams.feed.mapping.window import Said
+from streams.feed.mapping.window import Piece, Said
 from streams.feed.options import FeedSettings, ListProof
 from streams.feed.triplets import SeenCandidates
 from streams.signed_lists import PREFIX
@@ -93,7 +93,7 @@ def test_what_is_wrong_with_a_list_is_told_without_clicks_too() -> None:
 def test_objects_stand_by_their_positions() -> None:
     join = EventTimeJoin(JoinSettings())
     for name, at in (("p0", 2.0), ("p1", None), ("p2", 1.0)):
-        join.shown(Said("i", "i", name, TS, "q", None, None), [name], [at])
+        join.shown(Said("i", "i", name, TS, "q", None, None), Piece([name], [at]))
     join.finish()
     ((_, found),) = join.drained()
     assert isinstance(found, UnclickedList)

@@ -1,0 +1,50 @@
+"""Files that are whole or not there, and last, whatever ends the process that writes them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+TEMPORARY = "making-"
+"""How the names of files begin that are not whole yet; a process that is killed leaves them behind."""
+
+
+@contextmanager
+def replacing(path: Path, mode: int = 0o644, stamp: int | None = None) -> Iterator[IO[bytes]]:
+    """A new file, which takes the name `path` when it is whole and on the disk, or never. stamp: the time
+    that it is to have, in seconds. Raises OSError."""
+    descriptor, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
+    try:
+        with open(descriptor, "w+b") as file:
+            os.fchmod(descriptor, mode)
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+            if stamp is not None:
+                os.utime(descriptor, (stamp, stamp))
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_temporary(folder: Path) -> None:
+    """Remove what processes left in a folder that were killed while they wrote; nobody may be writing."""
+    for path in folder.glob(f"{TEMPORARY}*"):
+        with suppress(OSError):
+            path.unlink()
