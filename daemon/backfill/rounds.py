@@ -18,14 +18,7 @@ from daemon.backfill.plan import HistoryProgress, UnitPlace
 from daemon.backfill.shard import ShardNews
 from daemon.learn.merges import SHORT
 from daemon.versions.algorithms import caps_of, columns_of, keys_of, learner_config_of, map_of, merge_of
-from daemon.versions.contents import (
-    Arrays,
-    caps_arrays,
-    learner_arrays,
-    map_arrays,
-    pack,
-    window_arrays,
-)
+from daemon.versions.contents import Arrays, caps_arrays, learner_arrays, map_arrays, pack, window_arrays
 from daemon.versions.shards import summed
 from learners.caps import united_steps
 from streams.ids import united_ids

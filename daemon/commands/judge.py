@@ -73,12 +73,7 @@ def judge(
     numbers = sorted({number_of(one, kept, entries) for one in names or map(str, kept)})
     given = HistoryOfLists(history, format_, mapping) if history else None
     found = judge_versions(
-        effective,
-        versions,
-        numbers,
-        given,
-        workers=Workers(workers, address, nice),
-        note=common.write_note,
+        effective, versions, numbers, given, workers=Workers(workers, address, nice), note=common.write_note
     )
     measure = by or default_measure(effective)
     placed = compare([one.scores for one in found.versions], measure)

@@ -198,9 +198,7 @@ def export_adapter(served: ExportSource, path: Path) -> AdapterDescription:
     return told
 
 
-def adapter_of(
-    served: ExportSource,
-) -> tuple[Float32s, Float32s | None, dict[str, tuple[int, int, bool]]]:
+def adapter_of(served: ExportSource) -> tuple[Float32s, Float32s | None, dict[str, tuple[int, int, bool]]]:
     """Weight, bias and views of `AdapterDescription`. Raises UserError where there is no such matrix."""
     form, linear, about = served.form, linear_space(served.fitted), served.about
     if not folds(form):

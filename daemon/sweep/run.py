@@ -25,13 +25,7 @@ from daemon.exits import EX_DATAERR, EX_UNAVAILABLE, EX_USAGE, UserError
 from daemon.judging.lists import digest_of, encode_lists, keep_lists, lists_of_history
 from daemon.sweep.grid import SPLIT
 from daemon.sweep.learning import GroupTask, do_group, share_catalogs
-from daemon.sweep.results import (
-    LISTS,
-    ResultsFile,
-    SettingResult,
-    SweepBasis,
-    refuse_other,
-)
+from daemon.sweep.results import LISTS, ResultsFile, SettingResult, SweepBasis, refuse_other
 from daemon.sweep.settings import Trial, grouped
 from daemon.work_pool import Workers, done_by
 

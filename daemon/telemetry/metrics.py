@@ -180,10 +180,7 @@ class KeyMetrics:
         self._used.set_function(used)
 
 
-FOLDER_LOST = (
-    "tripletd_folder_lost",
-    "1 while the checkpoint folder is gone or lacks what the role has",
-)
+FOLDER_LOST = ("tripletd_folder_lost", "1 while the checkpoint folder is gone or lacks what the role has")
 FOLDER_LOSSES = "tripletd_folder_losses", "Times that the checkpoint folder was lost, by how"
 
 
@@ -431,11 +428,7 @@ class ValidateMetrics:
         """
         if version is not None:
             self._versions.labels(which).set(version)
-        alone = {
-            "decision": self._decision,
-            "symmetry_index": self._symmetry,
-            "sparsity": self._sparsity,
-        }
+        alone = {"decision": self._decision, "symmetry_index": self._symmetry, "sparsity": self._sparsity}
         for kind, value in measures.items():
             if value is None:
                 continue

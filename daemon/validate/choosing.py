@@ -158,11 +158,7 @@ class FormChooser:
         return block_of(self.judge, (one.query for one in self.window))
 
     def _compared(
-        self,
-        offered: Sequence[FormChoice],
-        now: int,
-        learned: FormByChoice,
-        own: OwnRanking,
+        self, offered: Sequence[FormChoice], now: int, learned: FormByChoice, own: OwnRanking
     ) -> list[Compared]:
         """Each form on the earlier lists."""
         panel, objects = self.judge.panel(self.earlier), self.judge.objects

@@ -83,10 +83,7 @@ FULL_CATALOG = DecisionRule("map_full", (MeasureGuard("p10_full", 0.0),))
 """With judgments: mAP over the whole catalog; P@10 must not pay for it."""
 _RANDOM_GUARD = MeasureGuard("clicked_vs_random", RANDOM_TOLERANCE)
 CLICKS = DecisionRule(
-    CLICKS_MEASURE,
-    (_RANDOM_GUARD, MeasureGuard("hop_auc", HOP_TOLERANCE)),
-    CLICKS_MARGIN,
-    CLICKS_IMPRESSIONS,
+    CLICKS_MEASURE, (_RANDOM_GUARD, MeasureGuard("hop_auc", HOP_TOLERANCE)), CLICKS_MARGIN, CLICKS_IMPRESSIONS
 )
 """Without judgments: clicks inside the shown lists can be ordered better while retrieval over the catalog
 collapses; the guards see that, because they compare with objects that were not shown.

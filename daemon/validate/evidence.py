@@ -348,11 +348,7 @@ class Conclusion:
 
 
 def weigh(
-    standing: Standing,
-    rule: EvidenceRule,
-    version: int,
-    best: int,
-    seen: Comparison,
+    standing: Standing, rule: EvidenceRule, version: int, best: int, seen: Comparison
 ) -> tuple[Standing, Conclusion]:
     """The standing after `version` was judged, and what follows. best: the best version before, 0: none."""
     hold = standing.hold

@@ -253,10 +253,4 @@ def trial_entry(version: int, stop: Stopped, came: int, positions: Positions) ->
 
 
 def _entry(kind: str, version: int, reason: str, measures: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "version": version,
-        "by": VALIDATE,
-        "reason": reason,
-        "measures": dict(measures),
-    }
+    return {"kind": kind, "version": version, "by": VALIDATE, "reason": reason, "measures": dict(measures)}

@@ -33,24 +33,11 @@ from daemon.validate.decide import (
     next_to_judge,
     outstanding,
 )
-from daemon.validate.evaluator import (
-    AnyEvaluator,
-    Candidate,
-    CandidateRejected,
-    Evaluator,
-    Weigher,
-)
+from daemon.validate.evaluator import AnyEvaluator, Candidate, CandidateRejected, Evaluator, Weigher
 from daemon.validate.evidence import EvidenceRule, Weighed
 from daemon.validate.holdout import HeldImpression, Window
 from daemon.validate.inputs import ValidatorInputs
-from daemon.validate.ledger import (
-    fold,
-    keep_entry,
-    refused_entry,
-    resume_entry,
-    trial_entry,
-    verdict_entry,
-)
+from daemon.validate.ledger import fold, keep_entry, refused_entry, resume_entry, trial_entry, verdict_entry
 from daemon.validate.measures import Float
 from daemon.validate.reporting import report
 from daemon.validate.scorer import NotFinite
