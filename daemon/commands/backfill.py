@@ -111,9 +111,9 @@ def _learn(config: Config, job: BackfillJob, report: BackfillReport, as_json: bo
     done = run(config, job, report)
     if as_json:
         common.write_json(asdict(done))
-        return EX_OK
-    for line in _told(done, config):
-        common.say(line)
+    else:
+        for line in _told(done, config):
+            common.say(line)
     return EX_OK
 
 

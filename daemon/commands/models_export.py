@@ -133,7 +133,12 @@ def _export_vectors(
     number = int(served.about["version"])
     written = export_vectors(served, catalog_objects(settings, versions, number), out, side.value)
     if not written.symmetric:
-        common.write_note(_two_sides(written))
+        why = "this form has one vector for a query and another one for a document"
+        if written.given_way:
+            why = (
+                f"{written.given_way:,} of {written.rows:,} objects, as queries, give way to your own ranking"
+            )
+        common.write_note(f"{why}: ask with vectors of --side queries or of /v1/fold")
     told = f"{written.rows:,} {side.value} of {written.dim:,} numbers, {written.similarity}"
     return written, f"version {number}: {told}"
 
@@ -147,15 +152,6 @@ def _export_model(
     made = export_folding(served, out) if folded else export_model(served, out, side.value)
     inputs = ", ".join(f"{name} {dim:,}" for name, dim in made.inputs.items())
     return made, f"version {made.version}: a model from {inputs} to {made.side} of {made.dim:,} numbers"
-
-
-def _two_sides(written: VectorsDescription) -> str:
-    """Why documents alone are not enough."""
-    if written.given_way:
-        why = f"{written.given_way:,} of {written.rows:,} objects, as queries, give way to your own ranking"
-    else:
-        why = "this form has one vector for a query and another one for a document"
-    return f"{why}: ask with vectors of --side queries or of /v1/fold"
 
 
 def _export_factor(settings: Config, name: str, factor: Path, embed: Path | None, json: bool) -> int:

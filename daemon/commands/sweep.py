@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,10 +17,11 @@ from daemon.commands.history import (
     MeasureOption,
     NiceOption,
     RateOption,
-    ReadingStatus,
     SourcesArgument,
     WorkersOption,
     csv_of,
+    number,
+    placed_cells,
     reading,
     require_format,
     require_known,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from daemon.sweep.grid import Grid, Setting
-    from daemon.sweep.run import SweepReport, Swept
+    from daemon.sweep.run import Swept
     from daemon.sweep.table import SweepRow
 
 
@@ -81,7 +81,7 @@ def sweep(
     from daemon.judging.versions import COMPARED, default_measure
     from daemon.runtime.logs import configure
     from daemon.sweep.grid import settings_of
-    from daemon.sweep.run import SweepJob
+    from daemon.sweep.run import SweepJob, SweepReport
     from daemon.sweep.run import sweep as run
     from daemon.sweep.settings import check_base, trials_of
     from daemon.sweep.table import lines_of, rows_of
@@ -97,7 +97,9 @@ def sweep(
     crew = Workers(workers, address, nice)
     job = SweepJob(sources, out.absolute(), format_, mapping, crew, version_events, max_events_per_second)
     with reading(stderr_console) as status:
-        swept = run(base, trials, job, _reporter(status))
+        progress = "{:,} of {:,} settings are done".format
+        report = SweepReport(status.note, lambda done, every: status.update(progress(done, every)))
+        swept = run(base, trials, job, report)
     measure = by or default_measure(base)
     rows = rows_of(settings, swept.results, measure)
     if csv is not None:
@@ -119,15 +121,6 @@ def _grids(options: Sequence[str], files: Sequence[Path]) -> list[Grid]:
     for one in grids:
         check_keys(one)
     return grids
-
-
-def _reporter(status: ReadingStatus) -> SweepReport:
-    from daemon.sweep.run import SweepReport
-
-    def progress(done: int, every: int) -> None:
-        status.update(f"{done:,} of {every:,} settings are done")
-
-    return SweepReport(status.note, progress)
 
 
 def _write(
@@ -184,15 +177,11 @@ def _table(rows: Sequence[SweepRow], measure: str, width: int) -> Any:
 def _cells(row: SweepRow) -> tuple[str, ...]:
     from daemon.judging.versions import PREFERENCE, PREFERENCE_ERROR
 
-    placed, measures = row.placed, row.result.scores.measures
+    measures = row.result.scores.measures
     prefers = measures.get(PREFERENCE)
     return (
-        f"{placed.score.mean:.4f}",
-        _number(placed.score.half_width()),
-        "" if placed.is_best else f"{placed.to_best.mean:+.4f}",
-        "" if placed.is_best else _number(placed.to_best.half_width()),
-        "best" if placed.is_best else "within noise" if placed.noise else "",
-        _number(row.over_own, "+.4f"),
+        *placed_cells(row.placed),
+        number(row.over_own, "+.4f"),
         "-" if prefers is None else f"{prefers:+.3f} ± {2 * measures[PREFERENCE_ERROR]:.3f}",
         f"{row.result.seconds:.1f}",
     )
@@ -200,7 +189,3 @@ def _cells(row: SweepRow) -> tuple[str, ...]:
 
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _number(value: float, form: str = ".4f") -> str:
-    return format(value, form) if math.isfinite(value) else "-"

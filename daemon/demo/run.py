@@ -33,7 +33,11 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
     """For the length of the context a SIGTERM raises SystemExit, so that every context inside is left."""
-    before = signal.signal(signal.SIGTERM, _leave)
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(EX_OK)
+
+    before = signal.signal(signal.SIGTERM, leave)
     try:
         yield
     finally:
@@ -52,10 +56,6 @@ def unbroken() -> Iterator[None]:
             signal.signal(number, handler)
     for sent in came:
         signal.raise_signal(sent)
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(EX_OK)
 
 
 LOOK_SECONDS = 0.5

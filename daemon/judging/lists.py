@@ -15,8 +15,7 @@ from xxhash import xxh3_128
 from daemon.backfill.judging import newest_lists
 from daemon.backfill.plan import HistoryProgress
 from daemon.config.schema import Config
-from daemon.exits import EX_UNAVAILABLE, UserError
-from daemon.validate.holdout import Holdout
+from daemon.validate.holdout import Holdout, read_whole
 from daemon.validate.inputs import lists_per_held_out
 from streams.catalog import Catalog
 from streams.codec import decode_impression, encode_impression
@@ -24,8 +23,6 @@ from streams.event import Impression
 from streams.open import open_source
 from streams.queries import VectorMaps
 from streams.source import Address, OutRecord, TopicIdentity
-
-POLL_SECONDS = 0.2
 
 
 def lists_of_history(config: Config, catalog: Catalog | None, progress: HistoryProgress) -> list[Impression]:
@@ -56,9 +53,7 @@ def lists_of_topic(
             upto=ends,
         )
         held.queries = queries or {}
-        while not held.caught_up():
-            held.poll(POLL_SECONDS, _give_up)
-        return [one.impression for one in held.window]
+        return read_whole(held)
 
 
 class _Unwritten:
@@ -76,10 +71,6 @@ class _Unwritten:
 
     def close(self) -> None:
         """Nothing is open."""
-
-
-def _give_up(_seconds: float, error: Exception) -> bool:
-    raise UserError(f"the holdout topic cannot be read: {error}", "see that the log answers", EX_UNAVAILABLE)
 
 
 def encode_lists(lists: Sequence[Impression]) -> bytes:

@@ -68,6 +68,11 @@ class QuerySample:
         counts = ~np.isnan(values)
         return cls(np.where(counts, values, 0.0), counts.astype(np.float64))
 
+    @property
+    def means(self) -> Float:
+        """Over the lists of each query, float64 [Q]; 0 without any."""
+        return np.divide(self.sums, self.lists, out=np.zeros_like(self.sums), where=self.lists > 0)
+
     def estimate(self) -> MeanEstimate:
         """The mean over lists."""
         return _estimate(self.sums, self.lists)
@@ -75,9 +80,7 @@ class QuerySample:
     def less(self, other: QuerySample) -> MeanEstimate:
         """The mean difference to another on the queries that both have."""
         both = np.minimum(self.lists, other.lists)
-        own = np.divide(self.sums, self.lists, out=np.zeros_like(self.sums), where=self.lists > 0)
-        theirs = np.divide(other.sums, other.lists, out=np.zeros_like(other.sums), where=other.lists > 0)
-        return _estimate((own - theirs) * both, both)
+        return _estimate((self.means - other.means) * both, both)
 
     def to_json(self) -> list[str]:
         """Its arrays, bit for bit."""
@@ -132,6 +135,25 @@ class PlacedVersion:
     to_best: MeanEstimate
     is_best: bool
     noise: bool
+
+    def columns(self) -> dict[str, Any]:
+        """Plain values by column; an error of too few queries is infinite."""
+        return {
+            "score": self.score.mean,
+            "half_width": self.score.half_width(),
+            "to_best": self.to_best.mean,
+            "to_best_half_width": self.to_best.half_width(),
+            "is_best": self.is_best,
+            "within_noise": self.noise,
+        }
+
+
+def finite(line: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no infinity, and no number that is none."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in line.items()
+    }
 
 
 def compare(every: Sequence[VersionScores], measure: str) -> list[PlacedVersion]:

@@ -18,7 +18,6 @@ import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -200,7 +199,8 @@ def move(
         if dry_run:
             return _moved(step, by, reason, None)
         try:
-            entry = ledger.append(_entry(step, by, reason), after=seen.last)
+            said = {"kind": step.kind, "version": step.after, "alias": step.alias, "by": by}
+            entry = ledger.append(said | {"reason": reason, "measures": dict(step.measures)}, after=seen.last)
         except KeyExists:
             continue
         _check_still_there(versions, ledger, entry)
@@ -225,11 +225,6 @@ def _check_still_there(versions: VersionStore, ledger: Ledger, entry: LedgerEntr
         back = {"kind": "ROLLBACK", "alias": entry.alias, "version": before, "by": entry.by}
         ledger.append({**back, "reason": f"version {entry.version} of entry {entry.n} was pruned just then"})
         raise no_such_version(entry.version, versions.versions()) from None
-
-
-def _entry(move: Move, by: str, reason: str) -> dict[str, Any]:
-    said = {"kind": move.kind, "version": move.after, "alias": move.alias}
-    return {**said, "by": by, "reason": reason, "measures": dict(move.measures)}
 
 
 def _moved(move: Move, by: str, reason: str, entry: LedgerEntry | None) -> AliasMove:

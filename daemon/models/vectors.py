@@ -103,13 +103,9 @@ class ExportSource:
         version = load_version(versions, number)
         form = form_of_key(serving_form(versions, version, serving, keep=False), number, key)
         choice = choice_at(versions, number)
-        told = choice.told if choice is not None and _is_of(form, choice.raw) else ""
+        # the form of version 0, and those of settings, are none that was chosen
+        told = choice.told if choice is not None and (isinstance(form, BackoffForm) or choice.raw) else ""
         return cls(form, map_of(version), made_of(version.manifest) | {"key": key, "form": told})
-
-
-def _is_of(form: ServedForm, raw: bool) -> bool:
-    """Whether a form is one that was chosen: version 0's, and those of settings, are not."""
-    return isinstance(form, BackoffForm) or raw
 
 
 def export_vectors(

@@ -172,11 +172,10 @@ class FormChooser:
                 block, _ = objects.block(panel.queries)
                 far = panel.in_time(unfamiliar(one, learned, own, block)[panel.group])
         zero = self.judge.shown_scores(Scorer(own.form(), objects), panel)
-        lists, groups = panel.lists.in_order(panel.order), panel.in_time(panel.group)
+        lists, groups = panel.lists.in_order(panel.order), panel.in_time(panel.group).tolist()
 
         def preference(found: Float) -> Preference:
-            told = ~np.isnan(found)
-            return Preference.of(by_cluster(found[told], groups[told].tolist()))
+            return Preference.of(by_cluster(found, groups))
 
         return [
             Compared(
@@ -364,12 +363,9 @@ class UnseenKinds:
         panel = self._panel
         if panel is None or self._own is None:
             return NO_PREFERENCE
-        lists, groups = panel.lists.in_order(panel.order), panel.in_time(panel.group)
-        found = told_by_order(
-            self._judge.shown_scores(scorer, panel), self._own, lists, np.ones(len(panel), bool)
-        )
-        told = ~np.isnan(found)
-        return Preference.of(by_cluster(found[told], groups[told].tolist()))
+        lists, every = panel.lists.in_order(panel.order), np.ones(len(panel), bool)
+        found = told_by_order(self._judge.shown_scores(scorer, panel), self._own, lists, every)
+        return Preference.of(by_cluster(found, panel.in_time(panel.group).tolist()))
 
 
 def to_measures(found: Preference) -> dict[str, float]:

@@ -92,11 +92,6 @@ SHOWN_LISTS = replace(CLICKS, measure="position_balanced", guards=(_RANDOM_GUARD
 """Without a catalog: what was never shown is not known."""
 
 
-def of_all_keys(rule: DecisionRule) -> DecisionRule:
-    """The rule for a version whose models were judged key by key: the margin was asked of each."""
-    return replace(rule, margin=0.0)
-
-
 @dataclass(frozen=True, slots=True)
 class Incumbent:
     """The best version so far on the window a candidate is judged on: its decision measure there, the

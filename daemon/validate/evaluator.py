@@ -158,7 +158,9 @@ class CandidateCache:
     def _load(self, number: int, chooser: ChoosesForms | None) -> Candidate:
         version = self._versions.load(number)
         self._refuse_other_inputs(version.manifest)
-        objects = self._mapped(version)
+        if self._objects is None or self._objects.map_id != version.manifest.map.get("id"):
+            self._objects = MappedObjects(self._space, self._catalog, map_of(version))
+        objects = self._objects
         form = self._form_of(version, chooser)
         if form.dim != objects.dim:
             raise CandidateRejected(f"the learner has {form.dim} dimensions, the map gives {objects.dim}")
@@ -179,12 +181,6 @@ class CandidateCache:
         if folded and version.manifest.number == 0 and W is not None and W.ndim == 2 and is_identity(W):
             return IdentityForm(form.dim, form.normalised)
         return form
-
-    def _mapped(self, version: Version) -> MappedObjects:
-        if self._objects is None or self._objects.map_id != version.manifest.map.get("id"):
-            fitted = map_of(version)
-            self._objects = MappedObjects(self._space, self._catalog, fitted)
-        return self._objects
 
     def _refuse_other_inputs(self, manifest: Manifest) -> None:
         digest = None if self._catalog is None else self._catalog.digest
@@ -254,11 +250,9 @@ class Evaluator:
         """
         zero, best, anchor = against
         fresh = np.array([held.offset >= after.get(held.partition, 0) for held in window], bool)
-        looks = (
-            *(self._look(version, window), self._look(zero, window)),
-            *(self._look(best, window), self._look(anchor, window)),
-        )
+        own, at_zero, at_best, at_anchor = (self._look(one, window) for one in (version, zero, best, anchor))
         states = version.state, zero.state, best.state, anchor.state
+        looks = own, at_zero, at_best, at_anchor
         return compare(self._panel_of(window), looks, states, fresh, window.positions)
 
     def compare_before(
@@ -489,7 +483,10 @@ class Weigher:
     ) -> Weighed:
         """A version against version 0 and the best one. Raises NotFinite."""
         zero, best = against
-        anchor, known = self._anchor(known, best)
+        try:
+            anchor = self._candidates.open(known.anchor)
+        except CandidateRejected:  # it is gone
+            anchor, known = best, known.anchored(best.number)
         seen = evaluator.compare(version, (zero, best, anchor), self._holdout.window, known.through)
         if not seen.away:
             seen = replace(seen, barred=self._barred(evaluator, version, zero))
@@ -544,13 +541,6 @@ class Weigher:
             return with_trained(seen, evaluator.compare_before(before, against, window, *times))
         except (CandidateRejected, NotFinite):  # pruned, say: what came meanwhile is bet on by nobody
             return seen
-
-    def _anchor(self, known: Standing, best: Candidate) -> tuple[Candidate, Standing]:
-        """The anchor, opened; the best version where it is gone."""
-        try:
-            return self._candidates.open(known.anchor), known
-        except CandidateRejected:
-            return best, known.anchored(best.number)
 
     def _barred(self, evaluator: Evaluator, version: Candidate, zero: Candidate) -> tuple[str, ...]:
         """Without anything two clicks away: what else says that retrieval has become worse."""

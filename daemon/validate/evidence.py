@@ -372,24 +372,18 @@ def weigh(
     if best and hold.log >= math.log(FALSE_ALARM_BETS):
         after = Standing(falls=now.falls + 1, through=now.through, bettor=now.bettor)
         return after, Conclusion(found, fell=True)
-    guards = (*seen.barred, *_guards(rule, best, seen))
+    guards = [*seen.barred]  # what says that the version is worse: all but the last on the whole window
+    if is_inferior(seen.away, rule):
+        guards.append("what is two clicks away ranks lower than in version 0")
+    if best and is_inferior(seen.window_best, rule):
+        guards.append(f"users prefer the order of version {best}")
     if led == "inferior":
-        guards = (*guards, f"in interleaved lists users prefer what was best before, such as version {best}")
+        guards.append(f"in interleaved lists users prefer what was best before, such as version {best}")
     if guards or found == "inferior" or (found != "superior" and not now.anchor):
-        return now, Conclusion(found, guards)
+        return now, Conclusion(found, tuple(guards))
     if found == "superior":
         now = replace(now.anchored(version), hold=now.hold if version == best else UNTOUCHED)
     return now, Conclusion(found, promoted=True)
-
-
-def _guards(rule: EvidenceRule, best: int, seen: Comparison) -> tuple[str, ...]:
-    """What says that the version is worse, each on the whole window."""
-    found = []
-    if is_inferior(seen.away, rule):
-        found.append("what is two clicks away ranks lower than in version 0")
-    if best and is_inferior(seen.window_best, rule):
-        found.append(f"users prefer the order of version {best}")
-    return tuple(found)
 
 
 def is_inferior(differences: Sequence[float], rule: EvidenceRule) -> bool:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from daemon.dead_letters import send_durably
+from daemon.exits import EX_UNAVAILABLE, UserError
 from daemon.retries import RETRY_SECONDS
 from daemon.validate.scorer import check_impression
 from streams.catalog import Catalog
@@ -155,7 +156,7 @@ class Window:
 
 NO_CLICK = "no_click"
 ALL_CLICKED = "all_clicked"
-POLL_RECORDS = 256
+POLL_RECORDS, POLL_SECONDS = 256, 0.2
 LOOK_SECONDS = 1.0
 """How often it is asked what open transactions hold back."""
 STALL_SECONDS = 10.0
@@ -299,3 +300,15 @@ class Holdout:
         starts = rebuild_from(bounds, self._size, self._spread)
         self._source.assign(starts)
         return Window(self._size, starts, self._keyed, self._spread)
+
+
+def read_whole(holdout: Holdout) -> list[Impression]:
+    """The usable impressions of the window, read to the end of the topic. Raises UserError."""
+
+    def give_up(_seconds: float, error: Exception) -> bool:
+        message = f"the holdout topic cannot be read: {error}"
+        raise UserError(message, "see that the log answers", EX_UNAVAILABLE)
+
+    while not holdout.caught_up():
+        holdout.poll(POLL_SECONDS, give_up)
+    return [held.impression for held in holdout.window]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 
 from checkpoints.ledger import Ledger
 from checkpoints.store import Damaged
@@ -16,11 +15,12 @@ from daemon.config.schema import Config, FeedConfig
 from daemon.dead_letters import open_dead
 from daemon.exits import UserError
 from daemon.telemetry import ValidateMetrics
-from daemon.validate.decide import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule, of_all_keys
+from daemon.validate.decide import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule
 from daemon.validate.evaluator import AnyEvaluator, CandidateCache, Evaluator, KeyedEvaluator
 from daemon.validate.holdout import Holdout
 from daemon.validate.judge import Judge, JudgedQueries
 from daemon.validate.judgments import Judgments, load_judgments
+from daemon.validate.scorer import MappedObjects
 from daemon.versions.storage import open_store
 from streams.catalog_cache import Tell
 from streams.event import ObjectRef
@@ -32,11 +32,10 @@ from streams.source import GrowingSource, Source
 @dataclass(frozen=True, slots=True)
 class ValidatorInputs:
     """What the validator works with. `training` is only asked for what comes after a version; `judgments` is
-    None without a file, and then `clicks` is the rule. `is_holdout`: whether routing sends the query with
-    this id to the holdout. `place`: the checkpoint folder. per_key: impressions that a key needs to be
-    judged, where one model per key is learned; None where there is one for all.
+    None without a file, and then `clicks` is the rule.
     """
 
+    config: Config
     holdout: Holdout
     training: Source
     versions: VersionStore
@@ -44,18 +43,20 @@ class ValidatorInputs:
     candidates: CandidateCache
     judgments: Judgments | None
     clicks: DecisionRule
-    is_holdout: Callable[[str], bool]
     metrics: ValidateMetrics
-    place: str
-    max_queries: int
-    per_key: int | None = None
+
+    @property
+    def per_key(self) -> int | None:
+        """Impressions that a key needs to be judged; None where one model for all is learned."""
+        return self.config.validate.least_impressions if self.config.keys.slots else None
 
     @property
     def rule(self) -> DecisionRule:
-        """Judgments decide where they are configured, else clicks under their guards."""
+        """Judgments decide where they are configured, else clicks under their guards; the margin of a model
+        per key was asked of each."""
         if self.judgments is not None:
             return FULL_CATALOG
-        return self.clicks if self.per_key is None else of_all_keys(self.clicks)
+        return self.clicks if self.per_key is None else replace(self.clicks, margin=0.0)
 
     @property
     def by_evidence(self) -> bool:
@@ -74,11 +75,7 @@ class ValidatorInputs:
 
     def judge(self) -> Judge:
         """The judge for the objects as mapped now; a version must be open."""
-        objects, judged = self.candidates.objects, None
-        if self.judgments is not None:
-            bound = self.judgments.bind(objects.ids)
-            judged = JudgedQueries(objects, bound, self.is_holdout, self.max_queries)
-        return Judge(objects, judged, self.max_queries)
+        return judge_of(self.config, self.candidates.objects, self.judgments)
 
     def evaluator(self) -> AnyEvaluator:
         """What versions are measured by, for the objects as mapped now; a version must be open."""
@@ -94,8 +91,7 @@ def open_inputs(
     UserError and the errors of streams and checkpoints."""
     space = config.space_spec()
     catalog = learner_catalog(config, tell)
-    judgments, keyed = open_judgments(config), config.keys.slots > 0
-    address = config.stream.to_address()
+    judgments, address = open_judgments(config), config.stream.to_address()
     for topic in (address, address.holdout):
         prepare_topic(topic, config.stream.partitions, "read")
     training = GrowingSource(lambda: open_source(address))
@@ -104,12 +100,13 @@ def open_inputs(
         stack.callback(opened.close)
     stored = open_store(config.checkpoints.path)
     return ValidatorInputs(
+        config=config,
         holdout=Holdout(
             *(source, dead),
             space=space,
             catalog=catalog,
             size=config.validate.window,
-            keyed=keyed,
+            keyed=config.keys.slots > 0,
             spread=lists_per_held_out(config.feed),
         ),
         training=training,
@@ -118,11 +115,7 @@ def open_inputs(
         candidates=CandidateCache(stored.versions, space, catalog, config.serving),
         judgments=judgments,
         clicks=SHOWN_LISTS if catalog is None else CLICKS,
-        is_holdout=holdout_rule(config),
         metrics=metrics,
-        place=config.checkpoints.path,
-        max_queries=config.validate.max_queries,
-        per_key=config.validate.least_impressions if keyed else None,
     )
 
 
@@ -145,13 +138,21 @@ def short_of_end(
 
 
 def holdout_rule(config: Config) -> Callable[[str], bool]:
-    """Whether routing sends the query with this id to the holdout."""
-    return partial(_is_holdout, share=config.feed.holdout_share, seed=config.feed.seed)
+    """Whether routing sends the query with this id to the holdout: such a query is never trained on."""
+    share, seed = config.feed.holdout_share, config.feed.seed
+    return lambda query_id: is_holdout(route_key(ObjectRef(query_id)), share, seed)
 
 
-def _is_holdout(query_id: str, share: float, seed: int) -> bool:
-    """Routing's own rule: a holdout query is never trained on."""
-    return is_holdout(route_key(ObjectRef(query_id)), share, seed)
+def judged_queries(config: Config, objects: MappedObjects, judgments: Judgments, most: int) -> JudgedQueries:
+    """At most `most` queries of the holdout that have judgments."""
+    return JudgedQueries(objects, judgments.bind(objects.ids), holdout_rule(config), most)
+
+
+def judge_of(config: Config, objects: MappedObjects, judgments: Judgments | None) -> Judge:
+    """The judge of these objects, with judgments where there are some."""
+    most = config.validate.max_queries
+    judged = None if judgments is None else judged_queries(config, objects, judgments, most)
+    return Judge(objects, judged, most)
 
 
 def open_judgments(config: Config) -> Judgments | None:

@@ -46,7 +46,7 @@ class CoClicks:
         shape = (len(panel.queries), size)
         known = panel.shown >= 0
         clicked = known & panel.lists.clicked
-        self._clicked = _incidence(panel, clicked, shape)
+        self._clicked = _distinct(_owners(panel, clicked), panel.shown[clicked], shape)
         own = panel.query >= 0
         self._barred = _distinct(
             np.r_[_owners(panel, known), panel.group[own]], np.r_[panel.shown[known], panel.query[own]], shape
@@ -76,10 +76,6 @@ class CoClicks:
 
 def _owners(panel: Panel, places: np.ndarray) -> Rows:
     return np.repeat(panel.group, places.sum(axis=1))
-
-
-def _incidence(panel: Panel, places: np.ndarray, shape: tuple[int, int]) -> sparse.csr_array:
-    return _distinct(_owners(panel, places), panel.shown[places], shape)
 
 
 def _distinct(rows: Rows, columns: Rows, shape: tuple[int, int]) -> sparse.csr_array:
@@ -273,13 +269,6 @@ class WindowPool:
         return np.take_along_axis(self._scorer.against(folded, self._items), picked, axis=1), counts
 
 
-def make_pool(scorer: Scorer, objects: MappedObjects, panel: Panel) -> CatalogPool | WindowPool:
-    """The pool of one version's judgement; a panel without impressions needs none."""
-    return (
-        WindowPool(scorer, objects, panel) if objects.catalog is None else CatalogPool(scorer, objects, panel)
-    )
-
-
 PART_FLOATS = 1 << 20
 """Floats of the gathered objects, and of the pairs of ranks, of one part: 4 MB stay near the processor."""
 MAX_PART = 256
@@ -299,9 +288,9 @@ class ShownJudge:
         columns: dict[str, list[Float]] = {}
         every = np.zeros(panel.lists.valid.shape, np.float32)
         balance = PositionBalance(panel.lists.valid.shape[1])
-        pool = make_pool(scorer, self._objects, panel)
+        pool = (WindowPool if self._objects.catalog is None else CatalogPool)(scorer, self._objects, panel)
         for part in self._parts(panel):
-            lists = panel.lists.slice(part)
+            lists = panel.lists.at(part)
             folded = self._fold(scorer, panel, part)
             scores = every[part] = self._scores(scorer, folded, panel, part)
             balance.add(scores, lists.clicked, lists.valid)
@@ -326,7 +315,7 @@ class ShownJudge:
         """
         out = np.zeros(len(panel))
         for part in self._parts(panel):
-            lists = panel.lists.slice(part)
+            lists = panel.lists.at(part)
             scores = self._scores(scorer, self._fold(scorer, panel, part), panel, part)
             out[panel.order[part]] = measures.shown_hinge(scores, lists.clicked, lists.valid)
         return out

@@ -6,7 +6,7 @@ the rows of a catalog.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,7 +36,7 @@ class Judgments:
         """
         row_of = {object_id: row for row, object_id in enumerate(ids)}
         by_query = {
-            query: _rows(row_of[other] for other in others if other in row_of)
+            query: np.array(sorted(row_of[other] for other in others if other in row_of), np.int64)
             for query, others in self.relevant.items()
         }
         members: dict[str, list[int]] = {}
@@ -136,10 +136,6 @@ def _read_labels(name: str, lines: list[str]) -> Judgments:
                 "keep one line per id"
             )
     return Judgments(labels=labels)
-
-
-def _rows(rows: Iterable[int]) -> NDArray[np.int64]:
-    return np.unique(np.fromiter(rows, dtype=np.int64))
 
 
 _READERS: dict[str, Callable[[str, list[str]], Judgments]] = {"qrels": _read_qrels, "labels": _read_labels}

@@ -74,7 +74,8 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
                 judged = [one for one in judged if one.version != entry.version]
             elif found := _judged(entry.version, entry.measures, rule):
                 judged.append(found)
-                standing = _standing_after(entry.measures) or standing
+                if found.outcome is not None:
+                    standing = Standing.from_json(entry.measures[EVIDENCE]["standing"])
         elif entry.kind in ("PROMOTE", "ROLLBACK") and entry.alias == BEST:
             promoted = entry.version
             if entry.kind == "ROLLBACK" and entry.by == VALIDATE:
@@ -124,11 +125,6 @@ def _outcome(measures: Mapping[str, Any]) -> Conclusion | None:
     if not isinstance(found, Mapping):
         return None
     return Conclusion(found["found"], tuple(found["guards"]), bool(found["promoted"]), bool(found["fell"]))
-
-
-def _standing_after(measures: Mapping[str, Any]) -> Standing | None:
-    found = measures.get(EVIDENCE)
-    return Standing.from_json(found["standing"]) if isinstance(found, Mapping) else None
 
 
 def _standing(measures: Mapping[str, Any]) -> Incumbent | None:
@@ -218,12 +214,8 @@ def _answer(
 def _against(best: Incumbent | None) -> dict[str, Any]:
     if best is None:
         return {BEST_BEFORE: 0}
-    return {
-        BEST_BEFORE: best.version,
-        BEST_DECISION: best.value,
-        BEST_HOLDS: best.holds,
-        MIN_DELTA: best.min_delta,
-    }
+    stands = {BEST_DECISION: best.value, BEST_HOLDS: best.holds, MIN_DELTA: best.min_delta}
+    return {BEST_BEFORE: best.version, **stands}
 
 
 def refused_entry(version: int, why: str, positions: Positions) -> dict[str, Any]:

@@ -141,7 +141,10 @@ def _loop(validator: Validator, runtime: RoleRuntime, limit: WaitLimit | None) -
             continue
         readiness.now(validator.not_ready())
         if limit is not None:
-            missing = _unfinished(validator)
+            try:
+                missing = validator.unfinished()
+            except StreamUnavailable as error:
+                missing = f"the stream is not available: {error}"
             if missing is None:
                 log.info("caught up", waiting_for=validator.waiting_for())
                 for line in validator.held_back():
@@ -154,11 +157,3 @@ def _loop(validator: Validator, runtime: RoleRuntime, limit: WaitLimit | None) -
         else:
             quiet.broken()
     return EX_OK
-
-
-def _unfinished(validator: Validator) -> str | None:
-    """What is still to come; None when nothing is."""
-    try:
-        return validator.unfinished()
-    except StreamUnavailable as error:
-        return f"the stream is not available: {error}"

@@ -311,6 +311,12 @@ class Panel:
     def __len__(self) -> int:
         return len(self.impressions)
 
+    @property
+    def plain(self) -> Mask:
+        """Which lists were not made by two versions together, bool [n], in that sequence."""
+        drafts = (one.draft for one in self.impressions)
+        return self.in_time(np.array([draft is None or len(draft.models) != 2 for draft in drafts], bool))
+
     def in_time(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values of the impressions [n, ...], one by one in the sequence that the panel was made from."""
         out = np.empty_like(values)

@@ -202,24 +202,20 @@ class Validator:
         `turned` is called before each poll, which ends in time whatever the stream does.
         """
         fresh: list[HeldImpression] = []
-        self._look_at_queries()
+        before, newest = self._known, self._newest()
+        if newest is not None and newest != before:  # queries of other models are read as it does
+            self._inputs.holdout.queries = queries_of(self._inputs.versions)
         for turn in range(MAX_POLLS):
             turned()
-            before = self._inputs.holdout.window.positions
+            stood = self._inputs.holdout.window.positions
             fresh += self._inputs.holdout.poll(0.0 if turn else timeout_s, give_up)
-            if self._inputs.holdout.window.positions == before:
+            if self._inputs.holdout.window.positions == stood:
                 break
         holdout, metrics = self._inputs.holdout, self._inputs.metrics
         metrics.window.set(len(holdout.window))
         metrics.held_back.record(holdout.transactions, holdout.window.positions, holdout.checked_at)
         metrics.record_skipped(holdout.take_counts())
         return fresh
-
-    def _look_at_queries(self) -> None:
-        """Read queries of other models as the newest version does."""
-        before, newest = self._known, self._newest()
-        if newest is not None and newest != before:
-            self._inputs.holdout.queries = queries_of(self._inputs.versions)
 
     def judge_next(self) -> int | None:
         """Judge one version and write what follows; its number, None when there is nothing to judge, or no
@@ -254,7 +250,10 @@ class Validator:
         log.info("version judged", version=entry["version"], verdict=entry["reason"])
         history = self._complete(self._history())
         standing = history.standing
-        self._forget_all_but(0, history.promoted, standing.anchor, standing.bettor.version)
+        in_use = (0, history.promoted, standing.anchor, standing.bettor.version)
+        self._inputs.candidates.keep(*in_use)
+        if self._evaluator is not None:
+            self._evaluator.keep(*in_use)
         return number
 
     def watch_drift(self, fresh: Sequence[HeldImpression]) -> None:
@@ -368,7 +367,7 @@ class Validator:
         if history.stopped:
             return None
         if newest is None:
-            return f"no version in {self._inputs.place}"
+            return f"no version in {self._inputs.config.checkpoints.path}"
         if self._waiting_for(newest) is None and self._next(history, newest) is not None:
             return f"version {newest} is not judged"
         return self._inputs.short_of_end(newest)
@@ -439,22 +438,22 @@ class Validator:
                 standing = self._standing(incumbent, reference)
                 asked = number
             candidate = self._inputs.candidates.open(number, self._chooser(history))
-            own = self._measured(candidate)
-            unseen = self._unseen(candidate, zero)
+            own, evaluator = self._measured(candidate), self._evaluator_now()
+            if number and isinstance(evaluator, Evaluator):
+                own = own | evaluator.unseen(candidate, zero, window)
             weighed = self._weigh(candidate, best, history) if self._by_evidence else None
             if self._inputs.judgments is not None:
                 gains = self._gains(zero, *filter(None, (incumbent, candidate)))
         except (CandidateRejected, NotFinite) as error:
             return refused_entry(asked, str(error), window.positions)
         seen = (len(window), window.positions)
-        keys = self._evaluator_now().verdicts(number)
         if weighed is not None and weighed.seen is not None and weighed.seen.higher is not None:
             own, reference = own | {HIGHER: weighed.seen.higher}, reference | {HIGHER: 0.5}
         return keep_entry(
-            *(candidate, own | unseen, reference, self._rule, seen),
+            *(candidate, own, reference, self._rule, seen),
             best=standing,
             best_measures=None if incumbent is None else self._measured(incumbent),
-            keys=keys,
+            keys=evaluator.verdicts(number),
             evidence=weighed,
             gains=gains,
         )
@@ -515,18 +514,6 @@ class Validator:
     def _measured(self, candidate: Candidate) -> Measures:
         """The open version's measures on the window. Raises NotFinite."""
         return self._evaluator_now().measures(candidate, self._inputs.holdout.window)
-
-    def _unseen(self, candidate: Candidate, zero: Candidate) -> Measures:
-        """The open version on unseen kinds; nothing where one model per key is learned. Raises NotFinite."""
-        evaluator = self._evaluator_now()
-        if not isinstance(evaluator, Evaluator) or not candidate.number:
-            return {}
-        return evaluator.unseen(candidate, zero, self._inputs.holdout.window)
-
-    def _forget_all_but(self, *numbers: int | None) -> None:
-        self._inputs.candidates.keep(*numbers)
-        if self._evaluator is not None:
-            self._evaluator.keep(*numbers)
 
     def _open_zero(self) -> Candidate:
         try:

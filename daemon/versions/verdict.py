@@ -163,7 +163,9 @@ class ByClicks:
 
 def by_clicks(seen: ByClicks) -> PlainAnswer:
     """The answer by clicks."""
-    details = [f"{seen.lists:,} {seen.unit} so far{_parts(seen)}"] if seen.lists else []
+    held = f", {seen.lists - seen.trained:,} of them held out" if seen.trained else ""
+    drafted = f", {seen.drafted:,} of them interleaved" if seen.drafted else ""
+    details = [f"{seen.lists:,} {seen.unit} so far{held}{drafted}"] if seen.lists else []
     ask = ""
     if seen.silent:
         alias = "stable" if seen.served else "latest"
@@ -175,7 +177,9 @@ def by_clicks(seen: ByClicks) -> PlainAnswer:
         return PlainAnswer(
             "no", f"No: version {seen.fell} lost to your ranking, which is served again", (*details,)
         )
-    higher = "" if seen.higher is None else f". Clicked objects stand higher in {_of_100(seen.higher)}"
+    higher = ""
+    if seen.higher is not None:
+        higher = f". Clicked objects stand higher in {100 * seen.higher:.0f} of 100 held-out lists"
     if seen.served:
         details.insert(
             0, f"version {seen.proven or seen.served} is shown to be better, error at most {seen.alpha:g}"
@@ -212,15 +216,6 @@ def _open(seen: ByClicks) -> str:
     return (
         f"{seen.lists:,} {seen.unit} tell no difference so far" if seen.lists else "nothing was compared yet"
     )
-
-
-def _of_100(share: float) -> str:
-    return f"{100 * share:.0f} of 100 held-out lists"
-
-
-def _parts(seen: ByClicks) -> str:
-    held = f", {seen.lists - seen.trained:,} of them held out" if seen.trained else ""
-    return held + (f", {seen.drafted:,} of them interleaved" if seen.drafted else "")
 
 
 NOT_SHOWN = "not shown to be better than your ranking"
