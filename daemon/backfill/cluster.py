@@ -137,8 +137,7 @@ class ShardsOnRay:
 
 @contextmanager
 def lost() -> Iterator[None]:
-    """Errors of Ray as ShardsLost; what a shard raised itself, as a UserError for an unreadable file, as
-    that."""
+    """Errors of Ray as ShardsLost; what a shard raised itself, such as a UserError, as that."""
     ray = ray_module()
     try:
         yield

@@ -94,8 +94,7 @@ class BackfillReport:
 
 
 def backfill(config: Config, job: BackfillJob, report: BackfillReport) -> Backfilled:
-    """Learn the history into the folder of `checkpoints.path`. Raises UserError, and the errors of the
-    islands."""
+    """Learn history into the folder of `checkpoints.path`. Raises UserError and the islands' errors."""
     if not config.catalog.path:
         raise UserError(
             "catalog.path is empty: maps are fitted and negatives drawn from the objects of a catalog, so "

@@ -96,7 +96,6 @@ def _parts(path: str) -> Iterable[bytes]:
 
 
 def _of_log(source: str, reach: Reach) -> Iterator[Unit]:
-    """All that a log holds now, a unit per partition."""
     try:
         address = reach(source)
     except AddressError as error:

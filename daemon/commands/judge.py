@@ -97,7 +97,6 @@ def judge(
 
 
 def _row(one: JudgedVersion, place: PlacedVersion | None) -> dict[str, Any]:
-    """Plain values by column."""
     from daemon.judging.samples import finite
 
     stands = {} if place is None else finite(place.columns())

@@ -96,7 +96,6 @@ _EXPLAINED = (("form", "form"), ("unseen kinds", "unseen"))
 
 
 def _note(alias: AliasStatus, picture: Mapping[str, Any]) -> str:
-    """About what a name answers with: whether it was shown to be better."""
     best = picture["best"] and picture["best"]["number"]
     steps = alias.version == best and picture["best_records"] not in (None, alias.records)
     if is_unproven(alias.version, best, steps=steps):
@@ -129,7 +128,6 @@ def _state(picture: Mapping[str, Any]) -> str:
 
 
 def _stopped(picture: Mapping[str, Any]) -> str:
-    """Why learning was stopped, what waits and what ends it."""
     stop, stream = picture["stop"], picture["stream"]
     waits = f"; {stream['lag']:,} events wait" if stream["lag"] else ""
     again = ""

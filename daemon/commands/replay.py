@@ -126,7 +126,6 @@ def _print(numbers: tuple[int, int], result: ReplayResult) -> None:
 
 
 def _differs(found: ReplayDifference, from_version: int) -> UserError:
-    """The first difference in words (data)."""
     lines = [f"version {found.version} is not what its schedule makes of version {found.since}: {found.why}"]
     if found.record is not None:
         lines.append(f"  the log holds another record than was learned: {found.record}")

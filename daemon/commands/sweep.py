@@ -150,7 +150,6 @@ LEFT_OUT = ("seconds", "preference", "over own ranking")
 
 
 def _table(rows: Sequence[SweepRow], measure: str, width: int) -> Any:
-    """The rows in columns, of which those of the settings are always there."""
     from daemon.sweep.grid import varied
     from daemon.sweep.table import all_keys
 

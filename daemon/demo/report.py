@@ -82,7 +82,6 @@ def draw_contact_sheet(rows: Sequence[Neighbours], title: str, after_name: str, 
 
 
 def _hits(rows: Sequence[Neighbours], side: str) -> str:
-    """How many of the shown neighbours are of the query's class, in words."""
     found = [label == row.label for row in rows for _, label in getattr(row, side)]
     return f"{sum(found)} of {len(found)} of the query's class"
 

@@ -110,8 +110,7 @@ class DemoRun:
 
     @contextmanager
     def serving(self, wanted: bool) -> Iterator[dict[str, RoleProcess]]:
-        """Start serve, if it is `wanted`, and yield it by name; it keeps running when the others have
-        ended."""
+        """Start serve, if it is `wanted`, and yield it by name; it runs on when the others have ended."""
         with ExitStack() as stack:
             yield {"serve": self._role(stack, "serve", ["serve"])} if wanted else {}
 

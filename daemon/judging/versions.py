@@ -134,7 +134,6 @@ class JudgeDesk:
 
 @lru_cache(maxsize=1)
 def _desk(lists: bytes) -> JudgeDesk:
-    """Of the lists that this process judges on."""
     return JudgeDesk(decode_lists(lists))
 
 

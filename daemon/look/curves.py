@@ -98,7 +98,6 @@ def places_of_pruned(lines: Iterable[Mapping[str, Any]]) -> Iterator[VersionPlac
 
 
 def _place(manifest: Mapping[str, Any]) -> VersionPlace:
-    """Of a manifest's fields as they stand in JSON."""
     parent, counters = manifest["parent"], manifest["counters"]
     return VersionPlace(
         number=int(manifest["number"]),

@@ -165,7 +165,6 @@ def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | Non
 
 
 def _stands(stands: Summary) -> dict[str, Any]:
-    """A summary as the picture has it."""
     verdict = stands.verdict
     fields = {name: getattr(stands, name) for name in _STANDS}
     return fields | {

@@ -127,7 +127,6 @@ def settings_of(grids: Sequence[Grid], count: int | None = None, seed: int = 0) 
 
 
 def _at(grids: Sequence[Grid], sizes: Sequence[int], place: int) -> Setting:
-    """The setting at a place of the numbered product."""
     for grid, size in zip(grids, sizes, strict=True):
         if place >= size:
             place -= size

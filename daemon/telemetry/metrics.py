@@ -128,9 +128,7 @@ def add_place(registry: CollectorRegistry, checkpoints: str) -> None:
 
 
 class KnownGauge(Collector):
-    """A gauge without labels that has no sample before its value is known: an alert must not take "not known
-    yet" for 0.
-    """
+    """Without labels, and without a sample before it is known: an alert must not take that for 0."""
 
     def __init__(self, name: str, documentation: str, registry: CollectorRegistry) -> None:
         self._about = name, documentation

@@ -154,13 +154,11 @@ class FormChooser:
         return replace(offered[taken], why=told_why(offered, place, taken, compared, lists))
 
     def _queries(self) -> Block:
-        """Those of the window."""
         return block_of(self.judge, (one.query for one in self.window))
 
     def _compared(
         self, offered: Sequence[FormChoice], now: int, learned: FormByChoice, own: OwnRanking
     ) -> list[Compared]:
-        """Each form on the earlier lists."""
         panel, objects = self.judge.panel(self.earlier), self.judge.objects
         kinds = UnseenKinds(self.judge, self.kinds, Scorer(own.form(), objects))
         scores, unseen, far = [], [], np.zeros(len(panel), bool)
@@ -225,7 +223,6 @@ class FormChooserByJudgments:
         own: OwnRanking,
         judged: Sequence[ObjectRef],
     ) -> list[Compared]:
-        """Each form on the judged queries."""
         objects = self.judge.objects
         precision = [
             self.judge.precision_of(Scorer(one.beside(learned(one), own), objects), judged) for one in offered
@@ -357,9 +354,7 @@ class UnseenKinds:
         self._own = None if self._panel is None else judge.shown_scores(own, self._panel)
 
     def compare(self, scorer: Scorer) -> Preference:
-        """How much users prefer a ranking to their own; nothing where lists are nearer to it. Raises
-        NotFinite.
-        """
+        """How much users prefer it to their own; nothing where lists are nearer to it. Raises NotFinite."""
         panel = self._panel
         if panel is None or self._own is None:
             return NO_PREFERENCE

@@ -257,9 +257,7 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """Trials since the last gain, how many events that gain took, and where learning stood when the history
-    began.
-    """
+    """Trials since the last gain, how many events that took, and where learning stood at the beginning."""
 
     count: int = 0
     took: int = 0

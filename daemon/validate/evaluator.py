@@ -446,7 +446,6 @@ def weighted(counted: Sequence[tuple[Measures, int]]) -> Measures:
 
 
 def _by_key(impressions: Sequence[Impression]) -> dict[str, list[int]]:
-    """Places of each key's impressions, in order."""
     found: dict[str, list[int]] = {}
     for place, impression in enumerate(impressions):
         found.setdefault(impression.key or "", []).append(place)  # no key is empty
@@ -460,15 +459,11 @@ LEAST_TRAINED = 50
 """Lists that are learned from are bet on so many at a time, or more: by how much two rankings usually differ
 there, they alone say."""
 AGAIN_SHARE = 10
-"""A version is judged once more when this part of a window has come since: also without new versions lists go
-on to tell.
-"""
+"""A version is judged again when this part of a window has come since: lists go on to tell."""
 
 
 class Weigher:
-    """Compares versions by the clicks of one holdout. `rule`: its guards count where nothing is two clicks
-    away.
-    """
+    """Compares versions by clicks of a holdout. `rule`: its guards count where nothing is two clicks away."""
 
     def __init__(
         self, candidates: CandidateCache, holdout: Holdout, rule: DecisionRule, evidence: EvidenceRule

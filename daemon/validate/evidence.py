@@ -249,9 +249,7 @@ class Standing:
     bettor: Bettor = Bettor()
 
     def alpha(self, rule: EvidenceRule) -> float:
-        """The error of the next proof: halved by each fall, so that all together have twice `rule.alpha` at
-        most.
-        """
+        """The error of the next proof: halved by each fall, so that all have twice `rule.alpha` at most."""
         return float(rule.alpha / 2**self.falls)
 
     def anchored(self, version: int) -> Standing:

@@ -225,9 +225,7 @@ class Holdout:
         return fresh
 
     def take_counts(self) -> Counter[str]:
-        """Impressions left out since the last call, by reason: a poison reason, `no_click` or
-        `all_clicked`.
-        """
+        """Impressions left out since the last call, by reason: of poison, `no_click`, `all_clicked`."""
         taken, self._counts = self._counts, Counter()
         return taken
 

@@ -166,9 +166,7 @@ class JudgedQueries:
         self._more = max_queries - len(self.fixed)
 
     def seen(self, panel: Panel) -> list[ObjectRef]:
-        """Judged queries of the window that are no catalog objects, as many as the fixed ones leave room
-        for.
-        """
+        """Judged queries of the window that are no catalog objects, as many as there is room for."""
         strangers = (ref for ref in panel.queries if ref.id is not None and self._objects.row_of(ref) is None)
         return self._first(strangers, self._more)
 
@@ -212,9 +210,7 @@ class JudgedQueries:
 
 
 RANDOM_OBJECTS = 100
-"""Drawn per impression: the AUC against 100 draws is within 0.05 of the AUC against all, 0.01 over 50
-lists.
-"""
+"""Per impression: the AUC against 100 draws is within 0.05 of that against all, 0.01 over 50 lists."""
 
 POOL_OBJECTS = 1024
 """Objects drawn from without a catalog: scored against every query, so that none is mapped twice."""

@@ -23,17 +23,13 @@ class JudgmentsError(UserError):
 
 @dataclass(frozen=True)
 class Judgments:
-    """What a judgments file says: `relevant` (query id -> object ids) for qrels, `labels` (id -> label)
-    else.
-    """
+    """What a file says: `relevant` (query id -> object ids) of qrels, `labels` (id -> label) of labels."""
 
     relevant: dict[str, frozenset[str]] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
 
     def bind(self, ids: Sequence[str]) -> BoundJudgments:
-        """Tie the judgments to a catalog, `ids` in row order. Objects outside the catalog are no
-        candidates.
-        """
+        """Tie the judgments to a catalog, `ids` in row order. Objects outside of it are no candidates."""
         row_of = {object_id: row for row, object_id in enumerate(ids)}
         by_query = {
             query: np.array(sorted(row_of[other] for other in others if other in row_of), np.int64)
@@ -65,9 +61,7 @@ class BoundJudgments:
         return rows if own is None else rows[rows != own]
 
     def catalog_queries(self) -> list[str]:
-        """Ids of catalog objects that the file has judgments for as queries; what is relevant may be
-        nothing.
-        """
+        """Ids of catalog objects that the file judges as queries; what is relevant may be nothing."""
         named = self.by_query if self.by_query else self.labels
         return [query for query in named if query in self.row_of]
 

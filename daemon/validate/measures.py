@@ -55,9 +55,7 @@ TOP = 10
 """The k of P@k and nDCG@k in every report."""
 
 MAX_PROPENSITY_WEIGHT = 10.0
-"""Clip of 1/propensity: below one exposure in ten the variance of a weighted click outgrows what it
-corrects.
-"""
+"""Clip of 1/propensity: below .1 the variance of a weighted click outgrows what it corrects."""
 
 
 def shown_ranks(scores: Scores, valid: Mask) -> Rows:

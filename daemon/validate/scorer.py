@@ -33,9 +33,7 @@ from streams.event import Impression, ObjectRef, SpaceSpec
 
 
 def check_impression(impression: Impression, space: SpaceSpec, catalog: Catalog | None) -> None:
-    """Raise Poison unless every object is in the catalog or brings all views of the space in the right
-    size.
-    """
+    """Raise Poison unless every object is in the catalog or brings all views of the space, right in size."""
     Resolver(space, catalog).check_space(impression.space)
     gather_objects((impression.query, *impression.shown), space, catalog)
 
@@ -60,9 +58,7 @@ class MappedObjects:
 
     @property
     def width(self) -> int:
-        """Floats a mapped object takes: the dimension, or twice the mean entries of a sparse catalog's
-        objects.
-        """
+        """Floats of a mapped object: the dimension, or twice the mean entries where the catalog is sparse."""
         if not isinstance(self.catalog, SparseBlock):
             return self.dim
         return min(self.dim, 1 + 2 * len(self.catalog.values) // max(1, len(self.catalog)))
@@ -222,7 +218,6 @@ class Scorer:
         return self._finish(products, items.terms)
 
     def _every(self) -> ScorableItems:
-        """All objects of the catalog."""
         assert self._objects.catalog is not None
         return ScorableItems(
             self._objects.catalog, self._terms, None if self._pairs is None else self._pairs.catalog

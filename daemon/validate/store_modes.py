@@ -120,7 +120,6 @@ def _asked(index: VectorIndex, k: int, ids: Sequence[str | None], vectors: Block
 
 
 def _as_asked(rows: Block) -> Iterator[list[float] | dict[str, list[float]]]:
-    """Vectors as a store is asked with them."""
     if isinstance(rows, DenseBlock):
         yield from rows.values.tolist()
         return

@@ -131,9 +131,7 @@ class DriftWatch:
     def take(
         self, losses_of: LossesOf, history: JudgedHistory, window: Window, fresh: Sequence[HeldImpression]
     ) -> LossRise | None:
-        """Feed new impressions to the detector; how the loss rose when it has. `losses_of` is the best
-        version's.
-        """
+        """How the loss has risen with new impressions, None where not; `losses_of`: the best version's."""
         if self._kind == "off":
             return None
         if self._watched != (history.promoted or 0, history.stopped_at):
@@ -172,9 +170,7 @@ MAX_POLLS = 64
 
 
 class Validator:
-    """One validator. Its memory is the ledger, its window the holdout topic: it can be killed at any
-    moment.
-    """
+    """One validator. Its memory is the ledger, its window the holdout topic: it can be killed at any time."""
 
     def __init__(self, inputs: ValidatorInputs, config: ValidateConfig, rule: DecisionRule) -> None:
         self._inputs, self._by_evidence = inputs, inputs.by_evidence
@@ -257,9 +253,7 @@ class Validator:
         return number
 
     def watch_drift(self, fresh: Sequence[HeldImpression]) -> None:
-        """Feed new impressions to the drift detector of the best version; RESUME when it fires after a
-        STOP.
-        """
+        """Watch the best version's loss on new impressions; RESUME when a drift shows after a STOP."""
         history = self._history()
         if history.promoted is None or self._config.drift == "off" or is_away(self._inputs.versions.store):
             return
@@ -487,7 +481,6 @@ class Validator:
         return self._own_evaluator().chooser(window, history.standing.through)
 
     def _own_evaluator(self) -> Evaluator:
-        """Where one model is learned for all."""
         evaluator = self._evaluator_now()
         assert isinstance(evaluator, Evaluator)
         return evaluator

@@ -206,7 +206,6 @@ def by_clicks(seen: ByClicks) -> PlainAnswer:
 
 
 def _open(seen: ByClicks) -> str:
-    """What is missing."""
     if seen.held:
         return f"held back, since {'; '.join(seen.held)}"
     if seen.reaches:
