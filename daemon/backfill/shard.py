@@ -85,15 +85,12 @@ class ReadsBlocks(Protocol):
     @property
     def at(self) -> UnitPlace:
         """Where the next block begins."""
-        ...
 
     def next(self, least: int, fed: int) -> RecordBlock:
         """See `BlockReader.next`."""
-        ...
 
     def close(self) -> None:
         """Leave what is open."""
-        ...
 
 
 OpenReader = Callable[[UnitPlace], ReadsBlocks]

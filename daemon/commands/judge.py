@@ -56,7 +56,8 @@ def judge(
     json_: JsonOption = False,
 ) -> int:
     """Judge versions on the same held-out lists, and say which differ from the best; writes no verdict."""
-    from daemon.judging.run import HistoryOfLists, judge_versions
+    from daemon.backfill.run import BackfillJob
+    from daemon.judging.run import judge_versions
     from daemon.judging.samples import compare
     from daemon.judging.versions import COMPARED, default_measure
     from daemon.models.decide import number_of
@@ -74,7 +75,7 @@ def judge(
             f"no version in {effective.checkpoints.path}", "run `tripletd learn` first", EX_UNAVAILABLE
         )
     numbers = sorted({number_of(one, kept, entries) for one in names or map(str, kept)})
-    given = HistoryOfLists(history, format_, mapping) if history else None
+    given = BackfillJob(history, format_, mapping) if history else None
     found = judge_versions(
         effective, versions, numbers, given, workers=Workers(workers, address, nice), note=common.write_note
     )

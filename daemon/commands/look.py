@@ -68,7 +68,8 @@ def _status_lines(picture: Mapping[str, Any], verbose: bool) -> list[tuple[str, 
     if newest and newest == best:
         lines[-1] = "best", f"version {best['number']}, the newest"
     if verbose:
-        lines += [(name, picture[key]) for name, key in _EXPLAINED if picture[key]]
+        explained = (("form", picture["form"]), ("unseen kinds", picture["unseen"]))
+        lines += [(name, why) for name, why in explained if why]
     lines.append(("checkpoints", picture["checkpoints"]))
     if numbers:
         lines.append(("versions", f"{len(numbers)} kept: {number_runs(numbers)}; {picture['judged']} judged"))
@@ -90,9 +91,6 @@ def _status_lines(picture: Mapping[str, Any], verbose: bool) -> list[tuple[str, 
     served = picture["live"].get("serve")
     aliases = {} if served is None else served.aliases
     return [*lines, *((alias, one.line(time.time(), _note(one, picture))) for alias, one in aliases.items())]
-
-
-_EXPLAINED = (("form", "form"), ("unseen kinds", "unseen"))
 
 
 def _note(alias: AliasStatus, picture: Mapping[str, Any]) -> str:

@@ -92,22 +92,23 @@ def export(
     if (out is None) == (factor is None) or (embed is not None and factor is None):
         told = "say what to write with --out or --factor; --embed needs --factor"
         raise UserError(told, "tripletd models export best --out vectors.npy", EX_USAGE)
-    settings = load(config, set_)
-    if factor is not None:
-        if settings.serving.form == "as_learned":
-            raise UserError(
-                "A with A^T A is of a symmetric matrix; versions are served by W as it was learned here "
-                '(serving.form = "as_learned")',
-                "write both sides with --out: once as documents, once with --side queries",
-                EX_USAGE,
-            )
-        return _export_factor(settings, name, factor, embed, json)
-    assert out is not None
     from daemon.models.decide import number_of
-    from daemon.models.vectors import ExportSource, export_adapter
 
+    settings = load(config, set_)
+    if factor is not None and settings.serving.form == "as_learned":
+        raise UserError(
+            "A with A^T A is of a symmetric matrix; versions are served by W as it was learned here "
+            '(serving.form = "as_learned")',
+            "write both sides with --out: once as documents, once with --side queries",
+            EX_USAGE,
+        )
     versions, _, entries = common.opened(settings)
     number = number_of(name, versions.versions(), entries)
+    if factor is not None:
+        return _export_factor(settings, versions, number, factor, embed=embed, json=json)
+    assert out is not None
+    from daemon.models.vectors import ExportSource, export_adapter
+
     served = ExportSource.load(versions, number, settings.serving, key)
     made: AdapterDescription | ModelDescription | VectorsDescription
     if out.suffix == ".onnx":
@@ -154,13 +155,12 @@ def _export_model(
     return made, f"version {made.version}: a model from {inputs} to {made.side} of {made.dim:,} numbers"
 
 
-def _export_factor(settings: Config, name: str, factor: Path, embed: Path | None, json: bool) -> int:
+def _export_factor(
+    settings: Config, versions: VersionStore, number: int, factor: Path, *, embed: Path | None, json: bool
+) -> int:
     from daemon.models.compare import catalog_objects
-    from daemon.models.decide import number_of
     from daemon.models.derive import export_embedding, export_factor
 
-    versions, _, entries = common.opened(settings)
-    number = number_of(name, versions.versions(), entries)
     objects = catalog_objects(settings, versions, number) if embed is not None else None
     told, A = export_factor(versions, number, factor)
     embedded = None if embed is None else export_embedding(told, A, objects, embed)

@@ -270,17 +270,17 @@ def _point(
     measures: Mapping[str, Any] = {} if judgment is None else judgment.measures
     reference = measures.get(REFERENCE)
     own = _numbers(measures)
+    stands: dict[str, Any] = {"events": int(own.get("events", 0))}
+    if place is not None:
+        names = ("events", "records", "created", "epoch", "marks")
+        stands = {name: getattr(place, name) for name in names}
     return Point(
         version=number,
-        events=int(own.get("events", 0)) if place is None else place.events,
-        records=None if place is None else place.records,
-        created="" if place is None else place.created,
-        epoch=0 if place is None else place.epoch,
         loss=loss,
-        marks=() if place is None else place.marks,
         measures=own,
         reference=_numbers(reference) if isinstance(reference, Mapping) else {},
         verdict="" if judgment is None else judgment.reason,
+        **stands,
     )
 
 

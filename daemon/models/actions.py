@@ -17,7 +17,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from checkpoints.encoding import DTYPES
 from checkpoints.retention import KEEP_AT_LEAST
 from checkpoints.store import folder
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
-from daemon.models.decide import Move, MoveRefused, MoveRequest, StoreSnapshot, Verb, decide, no_such_version
+from daemon.models.decide import MoveRefused, MoveRequest, StoreSnapshot, Verb, decide, no_such_version
 from daemon.text import number_runs
 from daemon.versions.contents import learner_specs
 
@@ -196,15 +196,16 @@ def move(
         if step.after is not None and (step.after, step.before) not in verified:
             verify(versions, step.after, step.before, "to" if verb == "rollback" else "version")
             verified.add((step.after, step.before))
+        moved = AliasMove(step.kind, step.alias, step.before, step.after, by, reason, None, step.notes)
         if dry_run:
-            return _moved(step, by, reason, None)
+            return moved
         try:
             said = {"kind": step.kind, "version": step.after, "alias": step.alias, "by": by}
             entry = ledger.append(said | {"reason": reason, "measures": dict(step.measures)}, after=seen.last)
         except KeyExists:
             continue
         _check_still_there(versions, ledger, entry)
-        return _moved(step, by, reason, entry)
+        return replace(moved, entry=entry)
     raise MoveRefused(
         "busy",
         "alias",
@@ -225,10 +226,6 @@ def _check_still_there(versions: VersionStore, ledger: Ledger, entry: LedgerEntr
         back = {"kind": "ROLLBACK", "alias": entry.alias, "version": before, "by": entry.by}
         ledger.append({**back, "reason": f"version {entry.version} of entry {entry.n} was pruned just then"})
         raise no_such_version(entry.version, versions.versions()) from None
-
-
-def _moved(move: Move, by: str, reason: str, entry: LedgerEntry | None) -> AliasMove:
-    return AliasMove(move.kind, move.alias, move.before, move.after, by, reason, entry, move.notes)
 
 
 RESUMED = 2

@@ -17,13 +17,13 @@ from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from daemon.models.decide import MoveRefused
 from daemon.models.diff import (
     Diff,
+    DirectionChange,
+    FeatureChange,
     Queries,
     feature_names,
     moved_queries,
     nearest,
     sample,
-    steps_of,
-    turns_of,
 )
 from daemon.versions.algorithms import map_of
 from daemon.versions.forms import KeyedForm
@@ -132,8 +132,13 @@ def diff_of(
         spectra[0].dim,
         changed.relative,
         changed.symmetric,
-        steps_of(changed, name),
-        turns_of(changed, name),
+        tuple(
+            FeatureChange(name(one.row), name(one.column), one.before, one.after) for one in changed.entries
+        ),
+        tuple(
+            DirectionChange(one.value, tuple((name(at), weight) for at, weight in one.coordinates))
+            for one in changed.directions
+        ),
         spectra,
         queries,
         tuple(left_out),

@@ -118,7 +118,9 @@ def export_vectors(
     and `values` of sparse ones; .safetensors: `vectors`. Raises UserError without objects, for objects of
     another map, a form without such vectors, an ending that is unknown, and a file that is there already.
     """
-    write = _writer(path)
+    if path.suffix not in WRITERS:
+        known = ", ".join(WRITERS)
+        raise UserError(f"{path.name}: no format has this ending", f"end it in {known}", EX_USAGE)
     if objects is None:
         raise UserError("there are no objects to write", "set catalog.path", EX_USAGE)
     if objects.map_id != served.about["map"]:
@@ -142,7 +144,7 @@ def export_vectors(
         given_way=given_way,
         ids=tuple(objects.ids),
     )
-    write(path, vectors, told)
+    WRITERS[path.suffix](path, vectors, told)
     told.write_beside(path)
     return told
 
@@ -223,23 +225,6 @@ def adapter_of(served: ExportSource) -> tuple[Float32s, Float32s | None, dict[st
     return F, bias, views
 
 
-Write: TypeAlias = Callable[[Path, Block, VectorsDescription], None]
-
-
-def _writer(path: Path) -> Write:
-    writers: dict[str, Write] = {
-        ".npy": _npy,
-        ".npz": _npz,
-        ".parquet": _parquet,
-        ".safetensors": _as_safetensors,
-    }
-    if path.suffix not in writers:
-        raise UserError(
-            f"{path.name}: no format has this ending", f"end it in {', '.join(writers)}", EX_USAGE
-        )
-    return writers[path.suffix]
-
-
 def _dense(rows: Block, path: Path) -> Float32s:
     """Rows with their zeros. Raises UserError where these are too many."""
     if isinstance(rows, DenseBlock):
@@ -308,3 +293,11 @@ def _parquet(path: Path, rows: Block, told: VectorsDescription) -> None:
                 writer.write_table(table(start))
 
     write_new(path, write)
+
+
+WRITERS: Mapping[str, Callable[[Path, Block, VectorsDescription], None]] = {
+    ".npy": _npy,
+    ".npz": _npz,
+    ".parquet": _parquet,
+    ".safetensors": _as_safetensors,
+}

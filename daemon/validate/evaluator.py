@@ -126,11 +126,8 @@ class CandidateCache:
         *,
         keep_forms: bool = True,
     ) -> None:
-        self._keep_forms = keep_forms
-        self._versions = versions
-        self._space = space
-        self._catalog = catalog
-        self._serving = serving
+        self._versions, self._space, self._catalog = versions, space, catalog
+        self._serving, self._keep_forms = serving, keep_forms
         self._open: dict[int, Candidate] = {}
         self._objects: MappedObjects | None = None
 
@@ -419,13 +416,12 @@ class KeyedEvaluator:
         base = zero[self._rule.measure]
         try:
             scorer = candidate.scorer_of(key)
-            if scorer is None:
-                return zero, KeyVerdict(len(panel), base, base, COSINE, NO_MODEL)
-            own = self._judge.judge(scorer, panel)
+            own = None if scorer is None else self._judge.judge(scorer, panel)
         except (NotFinite, LearnerError, np.linalg.LinAlgError):
-            return zero, KeyVerdict(len(panel), base, base, COSINE, NOT_SCORED)
-        if not is_finite(own, self._rule):
-            return zero, KeyVerdict(len(panel), base, base, COSINE, NOT_SCORED)
+            own = {}
+        if own is None or not is_finite(own, self._rule):
+            why = NO_MODEL if own is None else NOT_SCORED
+            return zero, KeyVerdict(len(panel), base, base, COSINE, why)
         known = {**own, "impressions": len(panel)}
         judged = judge_by(self._rule, candidate.number, known, zero)
         why = "" if judged.eligible else why_not(self._rule, judged, known, zero)
@@ -468,10 +464,8 @@ class Weigher:
     def __init__(
         self, candidates: CandidateCache, holdout: Holdout, rule: DecisionRule, evidence: EvidenceRule
     ) -> None:
-        self._candidates = candidates
-        self._holdout = holdout
-        self._rule = rule
-        self._evidence = evidence
+        self._candidates, self._holdout = candidates, holdout
+        self._rule, self._evidence = rule, evidence
 
     def weigh(
         self, evaluator: Evaluator, version: Candidate, against: tuple[Candidate, Candidate], known: Standing

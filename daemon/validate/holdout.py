@@ -184,12 +184,9 @@ class Holdout:
         upto: Mapping[int, int] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._source = source
-        self._dead = dead
-        self._space = space
-        self._catalog = catalog
-        self._size = size
-        self._keyed, self._spread = keyed, spread
+        self._source, self._dead = source, dead
+        self._space, self._catalog = space, catalog
+        self._size, self._keyed, self._spread = size, keyed, spread
         self.topic = source.identity().topic
         self._upto = None if upto is None else dict(upto)
         self._counts: Counter[str] = Counter()

@@ -109,9 +109,7 @@ class ClickJudge:
 
     def __init__(self, objects: MappedObjects, max_queries: int) -> None:
         assert objects.catalog is not None
-        self._objects = objects
-        self._size = len(objects.catalog)
-        self._max_queries = max_queries
+        self._objects, self._size, self._max_queries = objects, len(objects.catalog), max_queries
 
     def judge(self, scorer: Scorer, panel: Panel) -> tuple[dict[str, float], Float]:
         """`map_clicks`: AP with clicks as relevance. `hop_auc`: weighted AUC of what is two clicks away.
@@ -158,9 +156,7 @@ class JudgedQueries:
         max_queries: int,
     ) -> None:
         assert objects.catalog is not None
-        self._objects = objects
-        self._size = len(objects.catalog)
-        self._judgments = judgments
+        self._objects, self._size, self._judgments = objects, len(objects.catalog), judgments
         own = filter(is_holdout, judgments.catalog_queries())
         self.fixed = self._first([ObjectRef(one) for one in own], max_queries)
         self._more = max_queries - len(self.fixed)
@@ -223,9 +219,7 @@ class CatalogPool:
 
     def __init__(self, scorer: Scorer, objects: MappedObjects, panel: Panel) -> None:
         assert objects.catalog is not None
-        self._size = len(objects.catalog)
-        self._scorer = scorer
-        self._panel = panel
+        self._size, self._scorer, self._panel = len(objects.catalog), scorer, panel
 
     def scores(self, folded: Float32s, part: slice) -> tuple[Float32s, Mask]:
         """Scores float32[n, RANDOM_OBJECTS] of the impressions of a panel's part against random objects,
@@ -246,11 +240,10 @@ class WindowPool:
         refs = [ref for one in panel.impressions for ref in one.shown]
         size = max(1, min(POOL_OBJECTS, POOL_FLOATS // objects.dim, len(refs)))
         places = np.linspace(0, len(refs) - 1, size).astype(np.int64)
-        self._panel = panel
+        self._panel, self._scorer = panel, scorer
         self._ids = [refs[place].id for place in places]
         self._items = scorer.items([refs[place] for place in places])
         self._owner: Rows = np.array(owners, np.int64)[places]
-        self._scorer = scorer
 
     def scores(self, folded: Float32s, part: slice) -> tuple[Float32s, Mask]:
         """See `CatalogPool.scores`."""
@@ -371,10 +364,8 @@ class Judge:
     """
 
     def __init__(self, objects: MappedObjects, judged: JudgedQueries | None, max_queries: int) -> None:
-        self.objects = objects
-        self._shown = ShownJudge(objects)
+        self.objects, self._shown, self._judged = objects, ShownJudge(objects), judged
         self._clicks = None if objects.catalog is None else ClickJudge(objects, max_queries)
-        self._judged = judged
 
     def panel(self, impressions: Sequence[Impression]) -> Panel:
         """Usable impressions, oldest first, prepared for any number of versions."""

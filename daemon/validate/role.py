@@ -41,11 +41,9 @@ class WaitLimit:
     """
 
     def __init__(self, clock: Callable[[], float], learning: Callable[[], bool]) -> None:
-        self._clock = clock
-        self._learning = learning
+        self._clock, self._learning = clock, learning
         self._state: object = None
-        self._since = clock()
-        self._logged = False
+        self._since, self._logged = clock(), False
 
     def wait_for(self, missing: str, state: object, remedy: str = START_LEARN) -> None:
         """Nothing is left to do but `missing`, at this `state` of versions and holdout.

@@ -46,9 +46,7 @@ class MappedObjects:
     """
 
     def __init__(self, space: SpaceSpec, catalog: Catalog | None, fitted: FittedSpaceMap) -> None:
-        self._space = space
-        self._catalog = catalog
-        self._fitted = fitted
+        self._space, self._catalog, self._fitted = space, catalog, fitted
         self.catalog: Block | None = None if catalog is None else map_catalog(catalog, fitted)
 
     @property

@@ -69,9 +69,7 @@ class LossDrift:
     def __init__(self, kind: DriftKind, primed: Iterable[float] = ()) -> None:
         self._kind = kind
         self._detector: DriftDetector | None = None  # made for the first loss
-        self._count = 0
-        self._mean = 0.0
-        self._recent = 0.0
+        self._count, self._mean, self._recent = 0, 0.0, 0.0
         for loss in primed:
             self.update(loss)
 
@@ -136,7 +134,10 @@ class DriftWatch:
             return None
         if self._watched != (history.promoted or 0, history.stopped_at):
             self._watched = (history.promoted or 0, history.stopped_at)
-            before, fresh = _split(window, history.stopped_at)
+            stopped, before, fresh = history.stopped_at, list[HeldImpression](), list[HeldImpression]()
+            for held in window:  # all of it is before a STOP that the validator did not give
+                known = not stopped or held.offset < stopped.get(held.partition, 0)
+                (before if known else fresh).append(held)
             losses = losses_of([held.impression for held in before])
             self._drift = LossDrift(self._kind, losses.tolist())
         if not fresh:
@@ -145,16 +146,6 @@ class DriftWatch:
         for loss in losses_of([held.impression for held in fresh]).tolist():
             risen = self._drift.update(loss) or risen
         return risen
-
-
-def _split(window: Window, stopped_at: Positions | None) -> tuple[list[HeldImpression], list[HeldImpression]]:
-    """The window before and after the STOP; all of it is before when none was given by the validator."""
-    before: list[HeldImpression] = []
-    after: list[HeldImpression] = []
-    for held in window:
-        known = not stopped_at or held.offset < stopped_at.get(held.partition, 0)
-        (before if known else after).append(held)
-    return before, after
 
 
 log = structlog.get_logger("tripletd.validate")
@@ -174,9 +165,7 @@ class Validator:
 
     def __init__(self, inputs: ValidatorInputs, config: ValidateConfig, rule: DecisionRule) -> None:
         self._inputs, self._by_evidence = inputs, inputs.by_evidence
-        self._config = config
-        self._need = config.least_impressions
-        self._rule = rule
+        self._config, self._need, self._rule = config, config.least_impressions, rule
         self._weigher = Weigher(
             inputs.candidates, inputs.holdout, rule, EvidenceRule(config.alpha, config.window)
         )
