@@ -338,13 +338,15 @@ class HistoryPublisher:
         progress.published(snapshot)
         self.number, self.hash, self.progress = manifest.number, manifest.state_hash, reached.progress
         self.version = Version(manifest, reached.arrays)
-        prune(self._inputs.versions, self._protected, self._keep, self._fence.check)
+        base = {reached.progress.base}  # stays, too: it is verified by what it began from
+        ledger = self._inputs.ledger
+        prune(
+            self._inputs.versions,
+            lambda: protected(ledger.whole()) | base,
+            self._keep,
+            self._fence.check,
+        )
         return self.version
-
-    def _protected(self) -> set[int]:
-        """What aliases point at, and the version that the backfill began from, by which it is verified."""
-        assert self.progress is not None
-        return protected(self._inputs.ledger.whole()) | {self.progress.base}
 
 
 def _origin(config: Config, job: BackfillJob, inputs: Inputs, is_new: bool) -> RunOrigin:

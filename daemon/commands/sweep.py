@@ -150,14 +150,14 @@ LEFT_OUT = ("seconds", "preference", "over own ranking")
 
 
 def _table(rows: Sequence[SweepRow], measure: str, width: int) -> Any:
-    from daemon.sweep.grid import varied
+    from daemon.sweep.grid import text_of, varied
     from daemon.sweep.table import all_keys
 
     keys = varied([one.setting for one in rows]) or all_keys(rows)
     columns: list[tuple[str, list[str]]] = []
     for key in keys:
-        values = [row.setting.overrides().get(key, "-") for row in rows]
-        columns.append((key, [safe(_shown(value)) for value in values]))
+        values = (row.setting.overrides().get(key, "-") for row in rows)
+        columns.append((key, [safe(text_of(value)) for value in values]))
     first, each = len(columns), [_cells(row) for row in rows]
     titles = (measure, "±", "to best", "±", "", "over own ranking", "preference", "seconds")
     columns += [(title, list(cells)) for title, cells in zip(titles, zip(*each, strict=True), strict=True)]
@@ -184,7 +184,3 @@ def _cells(row: SweepRow) -> tuple[str, ...]:
         "-" if prefers is None else f"{prefers:+.3f} ± {2 * measures[PREFERENCE_ERROR]:.3f}",
         f"{row.result.seconds:.1f}",
     )
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)

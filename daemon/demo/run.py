@@ -190,7 +190,8 @@ class DemoRun:
                 process_group=0,
                 env=os.environ,
             )
-            stack.callback(_end_users, users)
+            stack.callback(users.wait)  # after the next one
+            stack.callback(users.terminate)
         return users
 
     def _refuse_failure(self, roles: dict[str, RoleProcess], look: DemoProgress) -> None:
@@ -213,11 +214,6 @@ def _end(role: RoleProcess) -> None:
     if role.poll() is None:
         role.terminate()
     role.finish(END_SECONDS)
-
-
-def _end_users(users: subprocess.Popen[bytes]) -> None:
-    users.terminate()
-    users.wait()
 
 
 FILE = "tripletd.toml"

@@ -4,7 +4,6 @@ log's holdout topic, as `validate` does; nothing is written."""
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -22,7 +21,7 @@ from streams.codec import decode_impression, encode_impression
 from streams.event import Impression
 from streams.open import open_source
 from streams.queries import VectorMaps
-from streams.source import Address, OutRecord, TopicIdentity
+from streams.source import Address
 
 
 def lists_of_history(config: Config, catalog: Catalog | None, progress: HistoryProgress) -> list[Impression]:
@@ -45,7 +44,7 @@ def lists_of_topic(
         ends = {partition: stop for partition, (_, stop) in source.bounds().items()}
         held = Holdout(
             source,
-            _Unwritten(),
+            None,
             space=config.space_spec(),
             catalog=catalog,
             size=config.validate.window,
@@ -54,23 +53,6 @@ def lists_of_topic(
         )
         held.queries = queries or {}
         return read_whole(held)
-
-
-class _Unwritten:
-    """A sink for dead letters of lists that are only looked at: `validate` writes them."""
-
-    max_record_bytes = sys.maxsize
-
-    def identity(self) -> TopicIdentity:
-        """Of no topic."""
-        raise LookupError("dead letters of lists that are only looked at are not written")
-
-    def send(self, records: Sequence[OutRecord]) -> list[tuple[int, int]]:
-        """Drops them."""
-        return [(0, 0)] * len(records)
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 def encode_lists(lists: Sequence[Impression]) -> bytes:

@@ -160,7 +160,9 @@ def compare(every: Sequence[VersionScores], measure: str) -> list[PlacedVersion]
     """All that have the measure, the best first, ties in the order given."""
     known = [at for at, one in enumerate(every) if measure in one.samples]
     sign = 1.0 if measure in LOWER else -1.0
-    scores = {at: _scored(every[at], measure) for at in known}
+    # the mean as the judge has it, to the bit, with the error of its sample
+    found = {at: every[at].samples[measure].estimate() for at in known}
+    scores = {at: replace(one, mean=every[at].measures.get(measure, one.mean)) for at, one in found.items()}
     known = [at for at in known if scores[at].queries]
     known.sort(key=lambda at: sign * scores[at].mean)
     if not known:
@@ -172,12 +174,6 @@ def compare(every: Sequence[VersionScores], measure: str) -> list[PlacedVersion]
         noise = at == known[0] or not is_told(difference, len(known) - 1)
         rows.append(PlacedVersion(at, scores[at], difference, at == known[0], noise))
     return rows
-
-
-def _scored(one: VersionScores, measure: str) -> MeanEstimate:
-    """The measure as the judge has it, to the bit, with the error of its sample."""
-    found = one.samples[measure].estimate()
-    return replace(found, mean=one.measures.get(measure, found.mean))
 
 
 def is_told(difference: MeanEstimate, others: int, alpha: float = ALPHA) -> bool:

@@ -79,11 +79,11 @@ def collect(config: Config) -> dict[str, Any]:
     picture: dict[str, Any] = {"config": str(config.file) if config.file else None}
     newest = _collect_versions(config, picture)
     _collect_stream(config, newest, picture)
-    http = config.http
-    count = config.shards.count
-    learning = http.learning_ports(count)
-    roles = {f"learn-{number}": port for number, port in enumerate(learning)} if count else {}
-    roles |= {"merge": http.merge_port} if count else {"learn": http.learn_port}
+    http, count = config.http, config.shards.count
+    roles = {"learn": http.learn_port}
+    if count:
+        roles = {f"learn-{number}": port for number, port in enumerate(http.learning_ports(count))}
+        roles["merge"] = http.merge_port
     roles |= {"validate": http.validate_port, "serve": http.serve_port}
     if config.feed.follow.sources:
         roles["feed"] = http.feed_port
@@ -97,11 +97,10 @@ def collect(config: Config) -> dict[str, Any]:
     served = running.get("serve")
     if isinstance(served, ServeStatus):
         picture["problems"] += _lacking(config, served)
-    folders = {role: one.folder_message() for role, one in running.items()}
     picture["problems"] += [
         f"{role}: {why}"
-        for role, why in folders.items()
-        if why and why not in (running[role].not_ready or "")
+        for role, one in running.items()
+        if (why := one.folder_message()) and why not in (one.not_ready or "")
     ]
     picture["not_ready"] = {role: one.not_ready for role, one in running.items()}
     up = status_at(http, http.up_port)

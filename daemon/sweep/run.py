@@ -16,7 +16,7 @@ from typing import Any
 from xxhash import xxh3_128
 
 from daemon.backfill.cluster import Limits
-from daemon.backfill.plan import Recipe, Unit, begins
+from daemon.backfill.plan import Unit, begins
 from daemon.backfill.run import BackfillJob, recipe_of
 from daemon.backfill.sources import units_to_learn
 from daemon.catalogs import FOLDER, learner_catalog
@@ -92,7 +92,10 @@ def _basis(
     """What is learned from and judged on: as the folder has it, or found now."""
     before = in_folder(config, job.out / "before")  # stays empty: as it is before any setting learned
     share_catalogs(Path(before.checkpoints.path), job.out / FOLDER)
-    recipe, judged = _shared_recipe(config, job), _judged(before)
+    recipe, split = recipe_of(config, _job(job, None)), {name.partition(".")[2] for name in SPLIT}
+    # the same for every setting: of [feed] what says which lists are held out
+    recipe = replace(recipe, feed={name: one for name, one in recipe.feed.items() if name in split})
+    judged = _judged(before)
     lists_file = job.out / LISTS
     if (known := results.basis) is not None:
         refuse_other(known, recipe, units, judged)
@@ -144,13 +147,6 @@ def _job(job: SweepJob, now_ms: int | None) -> BackfillJob:
     )
 
 
-def _shared_recipe(config: Config, job: SweepJob) -> Recipe:
-    """What is the same for every setting: of [feed] what says which lists are held out."""
-    recipe = recipe_of(config, _job(job, None))
-    split = {name.partition(".")[2] for name in SPLIT}
-    return replace(recipe, feed={name: one for name, one in recipe.feed.items() if name in split})
-
-
 def _judged(config: Config) -> dict[str, Any]:
     """Whatever the numbers depend on besides the setting, the units and the lists."""
     catalog = learner_catalog(config, lambda _: None)
@@ -190,7 +186,11 @@ class SweepRun:
         left = [one for scored, one in distinct.items() if scored not in self._results.known]
         done = len(distinct) - len(left)
         self._report.progress(done, len(distinct))
-        for task, outcome in done_by(self._job.workers, do_group, self._tasks(left), self._report.note):
+        job = _job(self._job, self._basis.recipe.now_ms)
+        about = (job, self._basis.units, str(self._job.out / FOLDER), _kept(self._job.out / LISTS))
+        groups = grouped(left, self._job.workers.count, TOGETHER)
+        tasks = [GroupTask(group, *about) for group in groups]
+        for task, outcome in done_by(self._job.workers, do_group, tasks, self._report.note):
             if isinstance(outcome, UserError):
                 self.failed |= {one.scored: outcome for one in task.trials}
                 continue
@@ -205,9 +205,3 @@ class SweepRun:
             self.records += sum(records.values())
             done += len(outcome)
             self._report.progress(done, len(distinct))
-
-    def _tasks(self, trials: Sequence[Trial]) -> list[GroupTask]:
-        job = _job(self._job, self._basis.recipe.now_ms)
-        catalogs, lists = str(self._job.out / FOLDER), _kept(self._job.out / LISTS)
-        groups = grouped(trials, self._job.workers.count, TOGETHER)
-        return [GroupTask(group, job, self._basis.units, catalogs, lists) for group in groups]

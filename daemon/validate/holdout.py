@@ -164,7 +164,7 @@ STALL_SECONDS = 10.0
 
 
 class Holdout:
-    """The holdout stream of one topic.
+    """The holdout stream of one topic. dead: None where lists are only looked at.
 
     Starts `size` records before the end, or before `upto` (an older window again). A dead letter may be
     written again after a restart. keyed: an impression without a key can be judged by no model, and one is
@@ -174,7 +174,7 @@ class Holdout:
     def __init__(
         self,
         source: Source,
-        dead: Sink,
+        dead: Sink | None,
         *,
         space: SpaceSpec,
         catalog: Catalog | None,
@@ -212,7 +212,7 @@ class Holdout:
             give_up(RETRY_SECONDS, error)
             return []
         fresh, letters, left_out = self._decode(batch) if batch is not None else ([], [], Counter[str]())
-        if letters and not send_durably(self._dead, letters, give_up):
+        if letters and self._dead is not None and not send_durably(self._dead, letters, give_up):
             self._source.assign(self.window.positions)
             return []
         self._counts += left_out

@@ -115,16 +115,12 @@ def _judged(version: int, measures: Mapping[str, Any], rule: DecisionRule) -> Ju
         return None
     if not is_finite(measures, rule) or not is_finite(reference, rule):
         return None
+    found, outcome = measures.get(EVIDENCE), None
+    if isinstance(found, Mapping):
+        says = found["found"], tuple(found["guards"]), bool(found["promoted"]), bool(found["fell"])
+        outcome = Conclusion(*says)
     judged = judge_by(rule, version, measures, reference, _standing(measures))
-    return replace(judged, outcome=_outcome(measures), events=int(measures.get("events", 0)))
-
-
-def _outcome(measures: Mapping[str, Any]) -> Conclusion | None:
-    """What the evidence said, None for a judgement by values alone."""
-    found = measures.get(EVIDENCE)
-    if not isinstance(found, Mapping):
-        return None
-    return Conclusion(found["found"], tuple(found["guards"]), bool(found["promoted"]), bool(found["fell"]))
+    return replace(judged, outcome=outcome, events=int(measures.get("events", 0)))
 
 
 def _standing(measures: Mapping[str, Any]) -> Incumbent | None:

@@ -408,8 +408,8 @@ class Validator:
         read; None when the window cannot decide yet.
         """
         window = self._inputs.holdout.window
-        zero, asked, standing = self._open_zero(), number, None
-        incumbent, gains = None, None
+        zero, asked = self._open_zero(), number
+        standing = incumbent = gains = None
         try:
             reference = self._measured(zero)
             if not is_finite(reference, self._rule):
