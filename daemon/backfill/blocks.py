@@ -58,8 +58,7 @@ Afresh = Callable[[int], Decider]
 
 
 class BlockReader:
-    """Reads a shard's units from a place on. Close it at the end. reach: as of `units_of`. `at`: where the
-    next block begins."""
+    """Reads a shard's units from a place on; `at`: where the next block begins. reach: as of `units_of`."""
 
     def __init__(
         self,
@@ -174,8 +173,7 @@ def _batch(values: list[bytes | None]) -> RecordBatch:
 
 
 class LocalFiles:
-    """The files of one unit at a time; those of object stores are fetched to a folder that goes with the next
-    unit."""
+    """The files of one unit at a time; those of object stores are fetched, and go with the next unit."""
 
     def __init__(self) -> None:
         self._folder: TemporaryDirectory[str] | None = None

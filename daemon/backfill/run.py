@@ -111,19 +111,9 @@ def backfill(config: Config, job: BackfillJob, report: BackfillReport) -> Backfi
         if job.judged and publisher.progress is not None:
             versions, catalog = begun.inputs.versions, begun.inputs.catalog
             verdict = judge(begun.config, versions, catalog, publisher.progress, publisher.number)
-        return Backfilled(
-            publisher.number,
-            publisher.hash,
-            begun.progress.base,
-            run.told.records,
-            run.told.read,
-            dict(run.told.dropped.most_common()),
-            run.told.merges,
-            run.seconds,
-            run.restarts,
-            begun.resumed,
-            verdict,
-        )
+        told, dropped = run.told, dict(run.told.dropped.most_common())
+        made = publisher.number, publisher.hash, begun.progress.base, told.records, told.read, dropped
+        return Backfilled(*made, told.merges, run.seconds, run.restarts, begun.resumed, verdict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,17 +353,9 @@ def _origin(config: Config, job: BackfillJob, inputs: Inputs, is_new: bool) -> R
 def recipe_of(config: Config, job: BackfillJob) -> Recipe:
     """What W depends on of a configuration and what is asked for. Raises UserError for an unknown mapping."""
     given = config.feed.model_dump(mode="json", exclude=set(NOT_OF_W))
-    return Recipe(
-        job.shards,
-        job.merge_events,
-        job.version_events,
-        config.shards.merge_by,
-        given,
-        job.format,
-        job.mapping,
-        _mapping_digest(job.mapping),
-        int(time.time() * 1000) if job.now_ms is None else job.now_ms,
-    )
+    asked = job.shards, job.merge_events, job.version_events, config.shards.merge_by
+    now_ms = int(time.time() * 1000) if job.now_ms is None else job.now_ms
+    return Recipe(*asked, given, job.format, job.mapping, _mapping_digest(job.mapping), now_ms)
 
 
 def _mapping_digest(name: str | None) -> str:

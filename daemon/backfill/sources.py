@@ -1,5 +1,4 @@
-"""What is given to a backfill, as units: files, folders whose files belong together, patterns, object stores,
-and logs."""
+"""What is given to a backfill, as units: files, folders, patterns, object stores, and logs."""
 
 from __future__ import annotations
 

@@ -76,19 +76,9 @@ def backfill(
     from daemon.runtime.logs import configure
 
     configure("warning", effective.log.format, "backfill")
-    job = BackfillJob(
-        sources,
-        format_,
-        mapping,
-        shards,
-        merge_events,
-        version_events,
-        from_position,
-        here,
-        address,
-        Limits(max_events_per_second, nice),
-        not no_judge,
-    )
+    what = sources, format_, mapping, shards, merge_events, version_events
+    limits = Limits(max_events_per_second, nice)
+    job = BackfillJob(*what, from_position, here, address, limits, not no_judge)
     with reading(stderr_console) as status:
         report = _reporter(status)
         return _verify(effective, job, report, json_) if verify else _learn(effective, job, report, json_)

@@ -1,5 +1,4 @@
-"""`tripletd models`: list, show and kernels; the other verbs are in models_change.py,
-models_diff.py and models_export.py."""
+"""`tripletd models`: list, show and kernels; the other verbs are in models_*.py."""
 
 from __future__ import annotations
 

@@ -65,8 +65,7 @@ def default_measure(config: Config) -> str:
 
 
 def judge_version(task: JudgeTask) -> JudgedVersion:
-    """Score one version. Raises UserError for one that cannot be read or ranked, and of what was learned in
-    another space."""
+    """Score one version. Raises UserError for one that cannot be ranked, or is of another space."""
     with threadpool_limits(limits=1):
         remember(task.config.checkpoints)  # a worker's process read no configuration
         desk = _desk(task.lists)

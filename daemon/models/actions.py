@@ -17,6 +17,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -260,7 +261,10 @@ def gc(versions: VersionStore, ledger: Ledger, keep: int, *, dry_run: bool = Fal
     listed = versions.versions()
     going = plan(listed, {*protected(entries), *resumed}, keep)
     kept = reasons(listed, entries, resumed, keep)
-    sizes = {number: _bytes_of(versions, number) for number in going}
+    sizes: dict[int, int] = {}
+    for number in going:
+        with suppress(Damaged):  # how much it holds is not known then
+            sizes[number] = sum(file.size for file in versions.manifest(number).files)
     if not dry_run:
         fold(versions.store, ledger, versions.versions)
         going = prune(versions, lambda: {*protected(ledger.whole()), *resumed}, keep, lambda: None)
@@ -344,11 +348,3 @@ def _whole(ledger: Ledger) -> list[LedgerEntry]:
             "restore the entry from a copy, or write it off: `tripletd models write-off`",
             EX_DATAERR,
         ) from error
-
-
-def _bytes_of(versions: VersionStore, number: int) -> int:
-    """Bytes of a version's state; 0 where its manifest cannot be read."""
-    try:
-        return sum(file.size for file in versions.manifest(number).files)
-    except Damaged:
-        return 0

@@ -124,17 +124,8 @@ def _judged(trial: Trial, learned: LearnedSetting, lists: bytes) -> SettingResul
         if readable is None:
             raise
         return readable
-    return SettingResult(
-        trial.scored,
-        trial.setting.name,
-        learned.version,
-        learned.hash,
-        trial.config.checkpoints.path,
-        learned.records,
-        learned.seconds,
-        judged.scores,
-        judged.zero,
-    )
+    about = trial.scored, trial.setting.name, learned.version, learned.hash, trial.config.checkpoints.path
+    return SettingResult(*about, learned.records, learned.seconds, judged.scores, judged.zero)
 
 
 def learn_group(task: GroupTask) -> list[LearnedSetting]:

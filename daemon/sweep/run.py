@@ -72,8 +72,7 @@ class SweepReport:
 
 
 def sweep(config: Config, trials: Sequence[Trial], job: SweepJob, report: SweepReport) -> Swept:
-    """Learn and judge every setting. Raises UserError where nothing can be begun, and where workers are lost
-    again and again."""
+    """Learn and judge every setting. Raises UserError, also where workers are lost again and again."""
     began = time.monotonic()
     units = units_to_learn(job.sources, config.stream.reached, report.note)
     with ExitStack() as stack:

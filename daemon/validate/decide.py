@@ -72,9 +72,7 @@ class DecisionRule:
     margin_impressions: int = 0
 
     def margin_on(self, impressions: int) -> float:
-        """The gain asked for on so many impressions: on fewer than `margin_impressions` it is larger, by as
-        much as noise is.
-        """
+        """The gain asked for on so many impressions: larger on few of them, by as much as noise is."""
         short = max(1.0, self.margin_impressions / max(1, impressions))
         return self.margin * float(short**NOISE_EXPONENT)
 

@@ -233,9 +233,7 @@ class Holdout:
         return all(positions.get(partition, -1) >= end for partition, end in ends.items())
 
     def held_back(self) -> list[tuple[int, HeldBack, float]]:
-        """(partition, what an open transaction holds back, seconds for which that was seen) where nothing
-        else is left to read.
-        """
+        """(partition, what a transaction holds back, for how many seconds that was seen), all else read."""
         return list(self.transactions.reached(self.window.positions, self._clock()))
 
     def trouble(self) -> str | None:

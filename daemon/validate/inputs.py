@@ -120,8 +120,7 @@ def open_inputs(
 
 
 def lists_per_held_out(feed: FeedConfig) -> int:
-    """Records of the holdout topic for each list that is held out, where those that are learned from stand in
-    it, too."""
+    """Records of the holdout topic for each held-out list; those that are learned from may be in it."""
     return math.ceil(1 / feed.holdout_share) if feed.prequential and feed.holdout_share else 1
 
 

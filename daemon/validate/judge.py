@@ -214,8 +214,7 @@ POOL_FLOATS = 1 << 23
 
 
 class CatalogPool:
-    """Random objects that clicked ones are compared with: uniform draws from the catalog, seeded by the
-    impression's id."""
+    """Random objects that clicked ones are compared with: uniform draws, seeded by the impression's id."""
 
     def __init__(self, scorer: Scorer, objects: MappedObjects, panel: Panel) -> None:
         assert objects.catalog is not None

@@ -158,6 +158,9 @@ def keep_entry(
     judged = judge_by(rule, candidate.number, known, reference, best)
     if evidence is not None:
         judged = replace(judged, outcome=evidence.outcome)
+    stands: dict[str, Any] = {}
+    if best is not None:
+        stands = {BEST_DECISION: best.value, BEST_HOLDS: best.holds, MIN_DELTA: best.min_delta}
     measures = {
         "events": candidate.events,
         **known,
@@ -168,7 +171,8 @@ def keep_entry(
         "state_hash": candidate.manifest.state_hash,
         POSITIONS: measured_positions(positions),
         REFERENCE: {**reference, "decision": judged.reference},
-        **_against(best),
+        BEST_BEFORE: 0 if best is None else best.version,
+        **stands,
         **({} if best is None or not best_measures else {BEST_MEASURES: dict(best_measures)}),
         **({} if keys is None else {KEYS: verdicts_to_json(keys)}),
         **({} if candidate.choice is None else {FORM: candidate.choice.to_json()}),
@@ -205,13 +209,6 @@ def _answer(
     served = judged.version if judged.beats else 0 if judged.best is None else judged.best.version
     gain = (gains or {}).get(served or judged.version)
     return None if gain is None or not judged.version else by_judgments(served, gain)
-
-
-def _against(best: Incumbent | None) -> dict[str, Any]:
-    if best is None:
-        return {BEST_BEFORE: 0}
-    stands = {BEST_DECISION: best.value, BEST_HOLDS: best.holds, MIN_DELTA: best.min_delta}
-    return {BEST_BEFORE: best.version, **stands}
 
 
 def refused_entry(version: int, why: str, positions: Positions) -> dict[str, Any]:

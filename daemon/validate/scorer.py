@@ -329,18 +329,11 @@ def make_panel(objects: MappedObjects, impressions: Sequence[Impression]) -> Pan
     rows = [objects.row_of(ref) for one in ordered for ref in one.shown]
     shown[lists.valid] = [-1 if row is None else row for row in rows]
     inline[lists.valid] = [ref.features() is not None for one in ordered for ref in one.shown]
-    query = [objects.row_of(one.query) for one in ordered]
+    asked = (objects.row_of(one.query) for one in ordered)
+    query = np.array([-1 if row is None else row for row in asked], np.int64)
     newest = {int(group): one.query for group, one in zip(groups[order], ordered, strict=True)}
-    return Panel(
-        ordered,
-        order,
-        lists,
-        shown,
-        inline,
-        np.array([-1 if row is None else row for row in query], np.int64),
-        groups[order],
-        [newest[group] for group in range(len(places))],
-    )
+    queries = [newest[group] for group in range(len(places))]
+    return Panel(ordered, order, lists, shown, inline, query, groups[order], queries)
 
 
 def _key(impression: Impression) -> str:

@@ -73,8 +73,7 @@ def judge_store(config: Config, versions: VersionStore, number: int, index: Vect
 
 
 def compare_modes(panel: Panel, mode: Lists, own: Lists) -> ModeVerdict:
-    """How much users prefer the lists of a mode to those of their own ranking; lists by query of the panel.
-    Pure."""
+    """How much users prefer the lists of a mode to their own ranking's; lists by query of the panel. Pure."""
     ours, theirs = (panel.in_time(scores_of(panel, lists)) for lists in (mode, own))
     lists = panel.lists.in_order(panel.order)
     differences = told_by_order(ours, theirs, lists, panel.plain)

@@ -326,11 +326,8 @@ class Validator:
         window = self._inputs.holdout.window
         if len(window) < self._need:
             return f"{len(window)} of {self._need} holdout impressions (validate.min_impressions)"
-        if window.positions == self._undecidable:
-            return self._nothing_to_judge_by()
-        return None
-
-    def _nothing_to_judge_by(self) -> str:
+        if window.positions != self._undecidable:
+            return None
         if self._inputs.judgments is not None:
             return "no holdout query has judgments (validate.judgments, feed.holdout_share)"
         if self._inputs.per_key is not None:
