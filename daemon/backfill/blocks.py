@@ -58,7 +58,7 @@ Afresh = Callable[[int], Decider]
 
 
 class BlockReader:
-    """Reads a shard's units from a place on. Close it at the end. reach: as of `units_of`."""
+    """Reads a shard's units from a place on; `at`: where the next block begins. reach: as of `units_of`."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class BlockReader:
     ) -> None:
         self._units, self._afresh, self._options, self._format = units, afresh, options, format
         self._reach = reach
-        self._at, self._local = at, LocalFiles()
+        self.at, self._local = at, LocalFiles()
         self._items: Iterator[Placed] | None = None
         self._batches: Iterator[RecordBatch] | None = None
 
@@ -80,25 +80,19 @@ class BlockReader:
         """The next block, of `least` records or a little more (less at the end); without records where all is
         read. fed: events before it. Raises UserError for what cannot be read."""
         block, decider, values = RecordBlock(), self._afresh(fed), list[bytes | None]()
-        while self._at.unit < len(self._units) and len(values) + block.records < least:
-            unit = self._units[self._at.unit]
-            done = (
+        while self.at.unit < len(self._units) and len(values) + block.records < least:
+            unit = self._units[self.at.unit]
+            if (
                 self._from_files(unit, decider, block, values, least)
                 if unit.paths
                 else self._from_log(unit, block, least)
-            )
-            if done:
-                self._at = UnitPlace(self._at.unit + 1)
+            ):
+                self.at = UnitPlace(self.at.unit + 1)
                 self._items = self._batches = None
         if values:
             block.batches.append(_batch(values))
-        block.after = self._at if self._at.unit < len(self._units) else None
+        block.after = self.at if self.at.unit < len(self._units) else None
         return block
-
-    @property
-    def at(self) -> UnitPlace:
-        """Where the next block begins."""
-        return self._at
 
     def close(self) -> None:
         """Leave what is open."""
@@ -112,7 +106,8 @@ class BlockReader:
         count = 0
         try:
             if self._items is None:
-                self._items = self._opened(unit)
+                items = read_sources(self._local.of(unit.paths), self._options, self._format)
+                self._items = islice(items, self.at.items, None)
             for _, item in self._items:
                 count += 1
                 decision = decider.decide(item)
@@ -129,21 +124,17 @@ class BlockReader:
         except FeedError as error:
             raise UserError(error.message, error.remedy, EX_DATAERR) from None
         finally:
-            self._at = UnitPlace(self._at.unit, self._at.items + count)
-
-    def _opened(self, unit: Unit) -> Iterator[Placed]:
-        items = read_sources(self._local.of(unit.paths), self._options, self._format)
-        return islice(items, self._at.items, None)
+            self.at = UnitPlace(self.at.unit, self.at.items + count)
 
     def _from_log(self, unit: Unit, block: RecordBlock, least: int) -> bool:
         """Take records until there are enough; whether the stretch is at its end."""
         if self._batches is None:
             address = self._reach(unit.name.rpartition("#")[0])
-            self._batches = _stretch(unit, address, self._at.items)
+            self._batches = _stretch(unit, address, self.at.items)
         for batch in self._batches:
             block.batches.append(batch)
             block.read += len(batch)
-            self._at = UnitPlace(self._at.unit, batch.offsets[-1] + 1 - unit.start)
+            self.at = UnitPlace(self.at.unit, batch.offsets[-1] + 1 - unit.start)
             if block.records >= least:
                 return False
         return True
@@ -170,13 +161,9 @@ def _stretch(unit: Unit, address: Address, passed: int) -> Iterator[RecordBatch]
 def _joined(batches: Sequence[RecordBatch]) -> RecordBatch:
     if len(batches) == 1:
         return batches[0]
-
-    def all_of(name: str) -> list[Any]:
-        return [one for batch in batches for one in getattr(batch, name)]
-
-    offsets, values = all_of("offsets"), all_of("values")
-    times, keys, headers = all_of("timestamps"), all_of("keys"), all_of("headers")
-    return RecordBatch(batches[0].partition, offsets, times, values, keys, headers)
+    names = ("offsets", "timestamps", "values", "keys", "headers")
+    columns: list[Any] = [[one for batch in batches for one in getattr(batch, name)] for name in names]
+    return RecordBatch(batches[0].partition, *columns)
 
 
 def _batch(values: list[bytes | None]) -> RecordBatch:
@@ -186,8 +173,7 @@ def _batch(values: list[bytes | None]) -> RecordBatch:
 
 
 class LocalFiles:
-    """The files of one unit at a time; those of object stores are fetched to a folder that goes with the next
-    unit."""
+    """The files of one unit at a time; those of object stores are fetched, and go with the next unit."""
 
     def __init__(self) -> None:
         self._folder: TemporaryDirectory[str] | None = None

@@ -35,20 +35,6 @@ class Limits:
     nice: int = 0
 
 
-class RateLimit:
-    """Waits where there is more than a rate allows. One per shard."""
-
-    def __init__(self, per_second: float) -> None:
-        self._per_second = per_second
-        self._until = time.monotonic()
-
-    def wait(self, events: int) -> None:
-        """After so many events; what was slower than allowed is not made up for."""
-        if self._per_second:
-            self._until = max(self._until, time.monotonic()) + events / self._per_second
-            time.sleep(max(0.0, self._until - time.monotonic()))
-
-
 class PacedShard:
     """A shard in its process, within its limits."""
 
@@ -59,7 +45,7 @@ class PacedShard:
             os.nice(limits.nice)
         self._job, self._open_reader = job, open_reader
         self._shard: ShardLearner | None = None
-        self._pace = RateLimit(limits.events_per_second / job.recipe.shards)
+        self._per_second, self._until = limits.events_per_second / job.recipe.shards, time.monotonic()
 
     def begin(self, manifest: Any, arrays: Any, at: UnitPlace) -> None:
         """See `ShardLearner`, made here: what it refuses is told by a call, not by its actor's end."""
@@ -68,10 +54,12 @@ class PacedShard:
         self._shard.begin(manifest, arrays, at)
 
     def learn(self, learner: Any, fed: int, wanted: bool) -> ShardNews:
-        """See `ShardLearner`; then wait, so that the rate is kept."""
+        """See `ShardLearner`; then wait, so that the rate is kept. What was slower is not made up for."""
         assert self._shard is not None
         news = self._shard.learn(learner, fed, wanted)
-        self._pace.wait(news.records)
+        if self._per_second:
+            self._until = max(self._until, time.monotonic()) + news.records / self._per_second
+            time.sleep(max(0.0, self._until - time.monotonic()))
         return news
 
     def whole(self) -> Arrays:
@@ -119,30 +107,26 @@ class ShardsOnRay:
         """See `Shards`."""
         with lost():
             shared = ray_module().put(version.arrays)
-            waiting = [
-                actor.begin.remote(version.manifest, shared, place)
-                for actor, place in zip(self._actors, at, strict=True)
-            ]
-            _all(waiting)
+            pairs = zip(self._actors, at, strict=True)
+            ray_module().get([actor.begin.remote(version.manifest, shared, place) for actor, place in pairs])
 
     def learn(self, learner: Arrays | None, fed: int, wanted: bool) -> list[ShardNews]:
         """See `Shards`."""
         with lost():
             shared = None if learner is None else ray_module().put(learner)
-            found: list[ShardNews] = _all([actor.learn.remote(shared, fed, wanted) for actor in self._actors])
-            return found
+        return self._all("learn", shared, fed, wanted)
 
     def whole(self) -> list[Arrays]:
         """See `Shards`."""
-        with lost():
-            found: list[Arrays] = _all([actor.whole.remote() for actor in self._actors])
-            return found
+        return self._all("whole")
 
     def processes(self) -> list[int]:
         """The ids of their processes."""
+        return self._all("process")
+
+    def _all(self, method: str, *given: Any) -> list[Any]:
         with lost():
-            found: list[int] = _all([actor.process.remote() for actor in self._actors])
-            return found
+            return list(ray_module().get([getattr(actor, method).remote(*given) for actor in self._actors]))
 
     def end(self) -> None:
         """End the actors."""
@@ -151,14 +135,9 @@ class ShardsOnRay:
                 ray_module().kill(actor)
 
 
-def _all(waiting: Sequence[Any]) -> Any:
-    return ray_module().get(list(waiting))
-
-
 @contextmanager
 def lost() -> Iterator[None]:
-    """Errors of Ray as ShardsLost; what a shard raised itself, as a UserError for an unreadable file, as
-    that."""
+    """Errors of Ray as ShardsLost; what a shard raised itself, such as a UserError, as that."""
     ray = ray_module()
     try:
         yield

@@ -9,6 +9,7 @@ is written to the ledger, for the live holdout has the say there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from checkpoints.store import CheckpointError
@@ -92,16 +93,12 @@ def _lists_of(
 ) -> Sequence[Impression]:
     decider = reading_decider(config, catalog, progress.recipe)
     options = reader_options(progress.recipe)
-    reader = BlockReader([unit], UnitPlace(), decider.afresh, options, progress.recipe.format)
-    lists: list[Impression] = []
-    try:
-        going = True
+    lists, going = list[Impression](), True
+    with closing(BlockReader([unit], UnitPlace(), decider.afresh, options, progress.recipe.format)) as reader:
         while going:
             block = reader.next(READ_AT_ONCE, 0)
             going = block.after is not None
             lists += [one for value in block.held if (one := _usable(config, catalog, value)) is not None]
-    finally:
-        reader.close()
     return lists
 
 

@@ -141,7 +141,13 @@ def goes_on(known: HistoryProgress, recipe: Recipe, units: Sequence[Unit]) -> Hi
     """The progress to continue with `known`, for the same units and settings. Raises UserError naming what
     differs. The time of lists without one, and where a log ended, are those of the first run."""
     if found := differences(known.recipe, known.units, recipe, units):
-        raise other(*found)
+        what, differ = found
+        raise UserError(
+            f"the newest version belongs to a backfill that is not finished, and {what} differ: "
+            f"{some(differ)}",
+            "give the same files and options to finish it, or name an empty folder with checkpoints.path",
+            EX_DATAERR,
+        )
     return known
 
 
@@ -150,14 +156,7 @@ def differences(
 ) -> tuple[str, list[str]] | None:
     """In what a recipe with its units differs from a known one of the units `of`: what it is about, and each
     difference; None where they are the same. The time of lists without one does not count."""
-    wanted = asdict(recipe) | {"now_ms": known.now_ms}
-    recorded = asdict(known)
-    differ = [
-        f"{name} is {wanted[name]!r}, was {recorded[name]!r}"
-        for name in wanted
-        if wanted[name] != recorded[name]
-    ]
-    if differ:
+    if differ := changed(asdict(known), asdict(recipe) | {"now_ms": known.now_ms}):
         return "its settings", differ
     mine, theirs = [_known_by(one) for one in units], [_known_by(one) for one in of]
     if mine == theirs:
@@ -173,12 +172,15 @@ def _known_by(unit: Unit) -> tuple[str, str, int, int]:
     return unit.name, unit.digest, size, unit.start
 
 
-def other(what: str, differ: Sequence[str]) -> UserError:
-    """For a folder whose newest version belongs to another backfill, which is not finished."""
-    more = f"; {len(differ) - SAID} more" if len(differ) > SAID else ""
-    return UserError(
-        f"the newest version belongs to a backfill that is not finished, and {what} differ: "
-        f"{'; '.join(differ[:SAID])}{more}",
-        "give the same files and options to finish it, or name an empty folder with checkpoints.path",
-        EX_DATAERR,
-    )
+def changed(known: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """A line for each name whose value is another one now."""
+    return [
+        f"{name} is {now.get(name)!r}, was {known.get(name)!r}"
+        for name in {**known, **now}
+        if now.get(name) != known.get(name)
+    ]
+
+
+def some(differ: Sequence[str]) -> str:
+    """The first of them in one line, and how many more there are."""
+    return "; ".join([*differ[:SAID], *([f"{len(differ) - SAID} more"] if len(differ) > SAID else [])])

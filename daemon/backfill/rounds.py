@@ -40,15 +40,12 @@ class Shards(Protocol):
 
     def begin(self, version: Version, at: Sequence[UnitPlace]) -> None:
         """Have each stand where the version stands, at its place."""
-        ...
 
     def learn(self, learner: Arrays | None, fed: int, wanted: bool) -> list[ShardNews]:
         """A block of each; see `ShardLearner.learn`."""
-        ...
 
     def whole(self) -> list[Arrays]:
         """All arrays of each."""
-        ...
 
 
 class ShardsLost(Exception):

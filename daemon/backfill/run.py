@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
@@ -20,10 +21,10 @@ from checkpoints.encoding import state_hash
 from checkpoints.store import CheckpointError, Superseded
 from daemon.backfill.cluster import Limits, ShardsHere, ShardsOnRay, ray_running
 from daemon.backfill.judging import HistoryVerdict, judge
-from daemon.backfill.plan import HistoryProgress, Recipe, Unit, begins, goes_on, shared_out
+from daemon.backfill.plan import HistoryProgress, Recipe, Unit, begins, differences, goes_on, shared_out
 from daemon.backfill.rounds import Reached, Shards, ShardsLost, Told, run_rounds
 from daemon.backfill.shard import OpenReader, ShardJob
-from daemon.backfill.sources import units_of
+from daemon.backfill.sources import units_of, units_to_learn
 from daemon.config.schema import Config
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
 from daemon.learn.publishing import Fence, take_place, taken_over
@@ -33,6 +34,7 @@ from daemon.learn.resume.origin import LearnOptions, RunOrigin, find_origin
 from daemon.memory.fits import require_role
 from daemon.runtime.watchdog import Pulse
 from daemon.versions.algorithms import as_made
+from daemon.versions.shards import summed
 from daemon.versions.storage import open_store
 from streams.feed.items import FeedError
 from streams.feed.mapping.mapping import recipe_text
@@ -92,8 +94,7 @@ class BackfillReport:
 
 
 def backfill(config: Config, job: BackfillJob, report: BackfillReport) -> Backfilled:
-    """Learn the history into the folder of `checkpoints.path`. Raises UserError, and the errors of the
-    islands."""
+    """Learn history into the folder of `checkpoints.path`. Raises UserError and the islands' errors."""
     if not config.catalog.path:
         raise UserError(
             "catalog.path is empty: maps are fitted and negatives drawn from the objects of a catalog, so "
@@ -101,13 +102,7 @@ def backfill(config: Config, job: BackfillJob, report: BackfillReport) -> Backfi
             "name the objects with catalog.path, or feed the history with `tripletd feed`",
             EX_CONFIG,
         )
-
-    def tell(name: str) -> None:
-        report.note(f"reading {name} for its digest")
-
-    units = units_of(job.sources, config.stream.reached, tell)
-    if not units:
-        raise UserError("there is nothing to read", "name files, folders or a log with records", EX_USAGE)
+    units = units_to_learn(job.sources, config.stream.reached, report.note)
     with ExitStack() as stack:
         begun = begin_history(stack, config, job, units, report)
         run = BackfillRun(begun.config, job, report, begun.publisher)
@@ -116,19 +111,9 @@ def backfill(config: Config, job: BackfillJob, report: BackfillReport) -> Backfi
         if job.judged and publisher.progress is not None:
             versions, catalog = begun.inputs.versions, begun.inputs.catalog
             verdict = judge(begun.config, versions, catalog, publisher.progress, publisher.number)
-        return Backfilled(
-            publisher.number,
-            publisher.hash,
-            begun.progress.base,
-            run.told.records,
-            run.told.read,
-            dict(run.told.dropped.most_common()),
-            run.told.merges,
-            run.seconds,
-            run.restarts,
-            begun.resumed,
-            verdict,
-        )
+        told, dropped = run.told, dict(run.told.dropped.most_common())
+        made = publisher.number, publisher.hash, begun.progress.base, told.records, told.read, dropped
+        return Backfilled(*made, told.merges, run.seconds, run.restarts, begun.resumed, verdict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,17 +214,10 @@ def verify(config: Config, job: BackfillJob, report: BackfillReport) -> Verified
             "more versions are kept with checkpoints.keep",
             EX_DATAERR,
         ) from error
-    first = begins(known.recipe, known.units, known.base)
-    last: list[str] = []
-
-    def keep(reached: Reached, version: Version) -> Version:
-        last.append(state_hash(reached.arrays))
-        return Version(version.manifest, reached.arrays)
-
     run = BackfillRun(config, job, report, None)
     with threadpool_limits(limits=1):
-        run.again(first, base, keep)
-    return Verified(number, known.base, last[-1], manifest.state_hash, run.told.records)
+        found = run.again(begins(known.recipe, known.units, known.base), base)
+    return Verified(number, known.base, found, manifest.state_hash, run.told.records)
 
 
 class BackfillRun:
@@ -291,19 +269,18 @@ class BackfillRun:
                 raise taken_over(error) from error
         self.seconds = time.monotonic() - self._began
 
-    def again(
-        self, first: HistoryProgress, base: Version, keep: Callable[[Reached, Version], Version]
-    ) -> None:
-        """From the beginning, without writing."""
-        at = base
+    def again(self, first: HistoryProgress, base: Version) -> str:
+        """Learn from the beginning, without writing; the hash of the state at the end."""
+        last = base.arrays
 
         def publish(reached: Reached) -> Version:
-            nonlocal at
-            at = keep(reached, at)
-            return at
+            nonlocal last
+            last = reached.arrays
+            return Version(base.manifest, last)
 
         with self._shards(first) as shards:
             run_rounds(shards, base, first, publish, self._tell)
+        return state_hash(last)
 
     @contextmanager
     def _shards(self, progress: HistoryProgress) -> Iterator[Shards]:
@@ -337,7 +314,7 @@ class HistoryPublisher:
 
     def __call__(self, reached: Reached) -> Version:
         progress = self._origin.progress
-        progress.counters = _summed(progress.counters, reached.counters)
+        progress.counters = summed([progress.counters, reached.counters])
         if reached.watermark is not None:
             progress.watermark = max(reached.watermark, progress.watermark or reached.watermark)
         entry = reached.progress.entry()
@@ -351,19 +328,15 @@ class HistoryPublisher:
         progress.published(snapshot)
         self.number, self.hash, self.progress = manifest.number, manifest.state_hash, reached.progress
         self.version = Version(manifest, reached.arrays)
-        prune(self._inputs.versions, self._protected, self._keep, self._fence.check)
+        base = {reached.progress.base}  # stays, too: it is verified by what it began from
+        ledger = self._inputs.ledger
+        prune(
+            self._inputs.versions,
+            lambda: protected(ledger.whole()) | base,
+            self._keep,
+            self._fence.check,
+        )
         return self.version
-
-    def _protected(self) -> set[int]:
-        """What aliases point at, and the version that the backfill began from, by which it is verified."""
-        assert self.progress is not None
-        return protected(self._inputs.ledger.whole()) | {self.progress.base}
-
-
-def _summed(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: one.get(name, 0) + other.get(name, 0) for name in (*one, *(n for n in other if n not in one))
-    }
 
 
 def _origin(config: Config, job: BackfillJob, inputs: Inputs, is_new: bool) -> RunOrigin:
@@ -379,43 +352,26 @@ def _origin(config: Config, job: BackfillJob, inputs: Inputs, is_new: bool) -> R
 
 def recipe_of(config: Config, job: BackfillJob) -> Recipe:
     """What W depends on of a configuration and what is asked for. Raises UserError for an unknown mapping."""
-    given = {
-        name: value for name, value in config.feed.model_dump(mode="json").items() if name not in NOT_OF_W
-    }
-    return Recipe(
-        job.shards,
-        job.merge_events,
-        job.version_events,
-        config.shards.merge_by,
-        given,
-        job.format,
-        job.mapping,
-        _mapping_digest(job.mapping),
-        int(time.time() * 1000) if job.now_ms is None else job.now_ms,
-    )
+    given = config.feed.model_dump(mode="json", exclude=set(NOT_OF_W))
+    asked = job.shards, job.merge_events, job.version_events, config.shards.merge_by
+    now_ms = int(time.time() * 1000) if job.now_ms is None else job.now_ms
+    return Recipe(*asked, given, job.format, job.mapping, _mapping_digest(job.mapping), now_ms)
 
 
 def _mapping_digest(name: str | None) -> str:
     if name is None:
         return ""
-    try:
+    with suppress(FeedError):
         return xxh3_128(recipe_text(name).encode()).hexdigest()
-    except FeedError:
-        pass
     try:
-        with open(name, "rb") as file:
-            return xxh3_128(file.read()).hexdigest()
+        return xxh3_128(Path(name).read_bytes()).hexdigest()
     except OSError as error:
         raise UserError(f"--mapping {name}: {error.strerror}", "name a mapping or a file", EX_USAGE) from None
 
 
 def is_same(known: HistoryProgress, recipe: Recipe, units: Sequence[Unit]) -> bool:
     """Whether a backfill is of these units and settings."""
-    try:
-        goes_on(known, recipe, units)
-    except UserError:
-        return False
-    return True
+    return differences(known.recipe, known.units, recipe, units) is None
 
 
 def _sleep(seconds: float) -> bool:

@@ -80,15 +80,12 @@ class ReadsBlocks(Protocol):
     @property
     def at(self) -> UnitPlace:
         """Where the next block begins."""
-        ...
 
     def next(self, least: int, fed: int) -> RecordBlock:
         """See `BlockReader.next`."""
-        ...
 
     def close(self) -> None:
         """Leave what is open."""
-        ...
 
 
 OpenReader = Callable[[UnitPlace], ReadsBlocks]
@@ -122,7 +119,8 @@ class ShardLearner:
             decoder.queries = fitted.queries
             self._assemble, self._map_id = Assembler(decoder, fitted, self._catalog), fitted.id
         if self._reader is None or self._reader.at != at:
-            self._close()
+            if self._reader is not None:
+                self._reader.close()
             self._reader = self._open_reader(at)
 
     def learn(self, learner: Mapping[str, Any] | None, fed: int, wanted: bool) -> ShardNews:
@@ -164,10 +162,6 @@ class ShardLearner:
         losses = info.loss[info.outcome != Outcome.REJECTED]
         counters[LOSS_SUM] = add_in_order(float(counters[LOSS_SUM]), losses)
         return newest_ts(decoded.timestamps[learned.rows], info)
-
-    def _close(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
 
 
 def block_reader_of(job: ShardJob, catalog: Any) -> Callable[[UnitPlace], BlockReader]:

@@ -1,5 +1,4 @@
-"""What is given to a backfill, as units: files, folders whose files belong together, patterns, object stores,
-and logs."""
+"""What is given to a backfill, as units: files, folders, patterns, object stores, and logs."""
 
 from __future__ import annotations
 
@@ -39,6 +38,14 @@ def units_of(
     return found
 
 
+def units_to_learn(sources: Sequence[str], reach: Reach, note: Callable[[str], None]) -> list[Unit]:
+    """At least one unit; note: hears in words what is being read. Raises UserError."""
+    units = units_of(sources, reach, lambda name: note(f"reading {name} for its digest"))
+    if not units:
+        raise UserError("there is nothing to read", "name files, folders or a log with records", EX_USAGE)
+    return units
+
+
 def _of(source: str, reach: Reach, tell: Callable[[str], None]) -> Iterator[Unit]:
     if source.startswith(LOGS):
         yield from _of_log(source, reach)
@@ -46,8 +53,7 @@ def _of(source: str, reach: Reach, tell: Callable[[str], None]) -> Iterator[Unit
         tell(source)
         yield _of_files(source, [source])
     else:
-        names = sorted(glob.glob(source)) or [source]
-        for name in names:
+        for name in sorted(glob.glob(source)) or [source]:
             tell(name)
             yield _of_files(name, _files_in(name))
 
@@ -89,7 +95,6 @@ def _parts(path: str) -> Iterable[bytes]:
 
 
 def _of_log(source: str, reach: Reach) -> Iterator[Unit]:
-    """All that a log holds now, a unit per partition."""
     try:
         address = reach(source)
     except AddressError as error:

@@ -23,7 +23,6 @@ from daemon.commands.history import (
 from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE, UserError
 
 if TYPE_CHECKING:
-    from daemon.backfill.judging import HistoryVerdict
     from daemon.backfill.rounds import Told
     from daemon.backfill.run import Backfilled, BackfillJob, BackfillReport
     from daemon.config import Config
@@ -77,19 +76,9 @@ def backfill(
     from daemon.runtime.logs import configure
 
     configure("warning", effective.log.format, "backfill")
-    job = BackfillJob(
-        sources,
-        format_,
-        mapping,
-        shards,
-        merge_events,
-        version_events,
-        from_position,
-        here,
-        address,
-        Limits(max_events_per_second, nice),
-        not no_judge,
-    )
+    what = sources, format_, mapping, shards, merge_events, version_events
+    limits = Limits(max_events_per_second, nice)
+    job = BackfillJob(*what, from_position, here, address, limits, not no_judge)
     with reading(stderr_console) as status:
         report = _reporter(status)
         return _verify(effective, job, report, json_) if verify else _learn(effective, job, report, json_)
@@ -111,9 +100,9 @@ def _learn(config: Config, job: BackfillJob, report: BackfillReport, as_json: bo
     done = run(config, job, report)
     if as_json:
         common.write_json(asdict(done))
-        return EX_OK
-    for line in _told(done, config):
-        common.say(line)
+    else:
+        for line in _told(done, config):
+            common.say(line)
     return EX_OK
 
 
@@ -127,21 +116,19 @@ def _told(done: Backfilled, config: Config) -> list[str]:
         lines.append("taught nothing: " + ", ".join(f"{name} {n:,}" for name, n in done.dropped.items()))
     if done.restarts:
         lines.append(f"workers were lost {done.restarts} times; the bits are those of an undisturbed run")
-    if done.verdict is not None:
-        lines += _verdict(done.verdict, done.base)
+    if (verdict := done.verdict) is not None:
+        why = f" ({verdict.why})" if verdict.why else ""
+        lists = f"{verdict.lists:,} held-out lists"
+        lines.append(f"against version {done.base} on {lists}: {verdict.found}{why}")
+        lines += [
+            f"  {name:18s} {verdict.before[name]:.4f} -> {verdict.after[name]:.4f}"
+            for name in MEASURES
+            if name in verdict.after and name in verdict.before
+        ]
     return lines
 
 
 MEASURES = ("map_shown", "clicked_vs_random", "hop_auc", "loss")
-
-
-def _verdict(verdict: HistoryVerdict, base: int) -> list[str]:
-    why = f" ({verdict.why})" if verdict.why else ""
-    lines = [f"against version {base} on {verdict.lists:,} held-out lists: {verdict.found}{why}"]
-    for name in MEASURES:
-        if name in verdict.after and name in verdict.before:
-            lines.append(f"  {name:18s} {verdict.before[name]:.4f} -> {verdict.after[name]:.4f}")
-    return lines
 
 
 def _verify(config: Config, job: BackfillJob, report: BackfillReport, as_json: bool) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,8 @@ except ImportError:  # another project's `streams`: the command line says so bef
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
+
+    from daemon.judging.samples import PlacedVersion
 
 SourcesArgument = Annotated[
     list[str],
@@ -76,9 +79,8 @@ def csv_of(lines: Sequence[Mapping[str, Any]]) -> str:
     import io
 
     out = io.StringIO()
-    writer = csv.DictWriter(
-        out, list(dict.fromkeys(name for line in lines for name in line)), lineterminator="\n"
-    )
+    columns = dict.fromkeys(name for line in lines for name in line)
+    writer = csv.DictWriter(out, list(columns), lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
     return out.getvalue()
@@ -103,12 +105,25 @@ class ReadingStatus:
             self._status.update(text)
 
 
+def placed_cells(placed: PlacedVersion) -> list[str]:
+    """Score, difference to the best, each with its half width, and whether the two are told apart."""
+    apart = [f"{placed.to_best.mean:+.4f}", number(placed.to_best.half_width())]
+    told = "best" if placed.is_best else "within noise" if placed.noise else ""
+    score = [f"{placed.score.mean:.4f}", number(placed.score.half_width())]
+    return [*score, *(["", ""] if placed.is_best else apart), told]
+
+
+def number(value: float, form: str = ".4f") -> str:
+    """A cell of a table."""
+    return format(value, form) if math.isfinite(value) else "-"
+
+
 @contextmanager
-def reading(console: Callable[[], Console]) -> Iterator[ReadingStatus]:
+def reading(console: Callable[[], Console], what: str = "reading") -> Iterator[ReadingStatus]:
     """While history is read."""
     made = console()
     if not made.is_terminal:
         yield ReadingStatus(made, None)
         return
-    with made.status("reading") as status:
+    with made.status(what) as status:
         yield ReadingStatus(made, status)

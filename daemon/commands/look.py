@@ -68,7 +68,8 @@ def _status_lines(picture: Mapping[str, Any], verbose: bool) -> list[tuple[str, 
     if newest and newest == best:
         lines[-1] = "best", f"version {best['number']}, the newest"
     if verbose:
-        lines += [(name, picture[key]) for name, key in _EXPLAINED if picture[key]]
+        explained = (("form", picture["form"]), ("unseen kinds", picture["unseen"]))
+        lines += [(name, why) for name, why in explained if why]
     lines.append(("checkpoints", picture["checkpoints"]))
     if numbers:
         lines.append(("versions", f"{len(numbers)} kept: {number_runs(numbers)}; {picture['judged']} judged"))
@@ -92,11 +93,7 @@ def _status_lines(picture: Mapping[str, Any], verbose: bool) -> list[tuple[str, 
     return [*lines, *((alias, one.line(time.time(), _note(one, picture))) for alias, one in aliases.items())]
 
 
-_EXPLAINED = (("form", "form"), ("unseen kinds", "unseen"))
-
-
 def _note(alias: AliasStatus, picture: Mapping[str, Any]) -> str:
-    """About what a name answers with: whether it was shown to be better."""
     best = picture["best"] and picture["best"]["number"]
     steps = alias.version == best and picture["best_records"] not in (None, alias.records)
     if is_unproven(alias.version, best, steps=steps):
@@ -129,7 +126,6 @@ def _state(picture: Mapping[str, Any]) -> str:
 
 
 def _stopped(picture: Mapping[str, Any]) -> str:
-    """Why learning was stopped, what waits and what ends it."""
     stop, stream = picture["stop"], picture["stream"]
     waits = f"; {stream['lag']:,} events wait" if stream["lag"] else ""
     again = ""

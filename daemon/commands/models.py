@@ -1,5 +1,4 @@
-"""`tripletd models`: list, show and kernels; the other verbs are in models_change.py,
-models_diff.py and models_export.py."""
+"""`tripletd models`: list, show and kernels; the other verbs are in models_*.py."""
 
 from __future__ import annotations
 
@@ -186,7 +185,6 @@ def _print_one(manifest: Manifest, row: VersionRow) -> None:
 
 
 def _measures(row: VersionRow) -> Table:
-    """Each measure next to version 0's on the same window."""
     reference = row.measures.get("version_0") or {}
     shown = table("measure", right=(f"version {row.number}", *(("version 0",) if row.number else ())))
     for name, value in row.measures.items():

@@ -1,5 +1,4 @@
-"""`tripletd models promote|rollback|pin|unpin|gc|write-off|average|migrate`: the verbs that write to
-checkpoints."""
+"""`tripletd models promote|rollback|pin|unpin|gc|write-off|average|migrate`: what writes versions."""
 
 from __future__ import annotations
 
@@ -17,6 +16,8 @@ from daemon.exits import EX_OK, EX_USAGE, UserError
 from daemon.text import number_runs, size
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from daemon.config import Config
     from daemon.models.actions import GcResult
     from daemon.models.decide import Verb
@@ -204,18 +205,23 @@ def migrate(
 
     asked = MigrationRequest(pairs, name, view, method.value, least_recall)
     made = write(load(config, set_), asked, dry_run=dry_run)
+    written = "nothing is written" if made.version is None else f"version {made.version}, behind {made.of}"
+    return tell(
+        made,
+        json,
+        f"{written}: queries of {made.name}, {made.dims[0]:,} numbers, become those of view {made.view}, "
+        f"{made.dims[1]:,}, by {made.way} of {made.pairs:,} pairs",
+        f"of {made.left_out:,} pairs left out: of the ten nearest of {made.objects:,} objects "
+        f"{made.recall:.3f} stay, cosine {made.cosine:.3f}, R^2 {made.explained:.3f}",
+    )
+
+
+def tell(made: DataclassInstance, json: bool, *lines: str) -> int:
+    """Write what came of it: one JSON document, or these lines; the exit code."""
     if json:
         common.write_json(asdict(made))
-        return EX_OK
-    written = "nothing is written" if made.version is None else f"version {made.version}, behind {made.of}"
-    typer.echo(
-        f"{written}: queries of {made.name}, {made.dims[0]:,} numbers, become those of view {made.view}, "
-        f"{made.dims[1]:,}, by {made.way} of {made.pairs:,} pairs"
-    )
-    typer.echo(
-        f"of {made.left_out:,} pairs left out: of the ten nearest of {made.objects:,} objects "
-        f"{made.recall:.3f} stay, cosine {made.cosine:.3f}, R^2 {made.explained:.3f}"
-    )
+    else:
+        typer.echo("\n".join(lines))
     return EX_OK
 
 
@@ -238,17 +244,10 @@ def _move(
     stored, (verb, alias, version) = open_for_reading(config), wish
     moved = move(*stored, verb, alias, version, by=_by(), reason=reason, dry_run=dry_run)
     common.write_notes(moved.notes)
-    if json:
-        common.write_json(asdict(moved))
-        return EX_OK
     before = "no version" if moved.before is None else f"version {moved.before}"
-    if moved.after is None:
-        what = f"taken away, was {before}"
-    else:
-        what = f"{before} -> version {moved.after}"
+    what = f"taken away, was {before}" if moved.after is None else f"{before} -> version {moved.after}"
     how = "would be" if moved.entry is None else f"entry {moved.entry.n}"
-    typer.echo(f"{moved.alias}: {what} ({how})")
-    return EX_OK
+    return tell(moved, json, f"{moved.alias}: {what} ({how})")
 
 
 def _print_collected(found: GcResult) -> None:
@@ -295,13 +294,8 @@ def average(
         message = f"{len(weights)} weights for {len(sources)} sources"
         raise UserError(message, "repeat --weight once for each, in their order", EX_USAGE)
     made = act(list(_sources(load(config, set_), sources)), weights, into)
-    if json:
-        common.write_json(asdict(made))
-    else:
-        typer.echo(
-            f"version {made.number} in {made.folder}: the average of {len(sources)}, {made.events:,} events"
-        )
-    return EX_OK
+    told = f"version {made.number} in {made.folder}: the average of {len(sources)}, {made.events:,} events"
+    return tell(made, json, told)
 
 
 def _sources(config: Config, names: Sequence[str]) -> Iterator[AverageSource]:

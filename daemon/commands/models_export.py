@@ -92,22 +92,23 @@ def export(
     if (out is None) == (factor is None) or (embed is not None and factor is None):
         told = "say what to write with --out or --factor; --embed needs --factor"
         raise UserError(told, "tripletd models export best --out vectors.npy", EX_USAGE)
-    settings = load(config, set_)
-    if factor is not None:
-        if settings.serving.form == "as_learned":
-            raise UserError(
-                "A with A^T A is of a symmetric matrix; versions are served by W as it was learned here "
-                '(serving.form = "as_learned")',
-                "write both sides with --out: once as documents, once with --side queries",
-                EX_USAGE,
-            )
-        return _export_factor(settings, name, factor, embed, json)
-    assert out is not None
     from daemon.models.decide import number_of
-    from daemon.models.vectors import ExportSource, export_adapter
 
+    settings = load(config, set_)
+    if factor is not None and settings.serving.form == "as_learned":
+        raise UserError(
+            "A with A^T A is of a symmetric matrix; versions are served by W as it was learned here "
+            '(serving.form = "as_learned")',
+            "write both sides with --out: once as documents, once with --side queries",
+            EX_USAGE,
+        )
     versions, _, entries = common.opened(settings)
     number = number_of(name, versions.versions(), entries)
+    if factor is not None:
+        return _export_factor(settings, versions, number, factor, embed=embed, json=json)
+    assert out is not None
+    from daemon.models.vectors import ExportSource, export_adapter
+
     served = ExportSource.load(versions, number, settings.serving, key)
     made: AdapterDescription | ModelDescription | VectorsDescription
     if out.suffix == ".onnx":
@@ -133,7 +134,12 @@ def _export_vectors(
     number = int(served.about["version"])
     written = export_vectors(served, catalog_objects(settings, versions, number), out, side.value)
     if not written.symmetric:
-        common.write_note(_two_sides(written))
+        why = "this form has one vector for a query and another one for a document"
+        if written.given_way:
+            why = (
+                f"{written.given_way:,} of {written.rows:,} objects, as queries, give way to your own ranking"
+            )
+        common.write_note(f"{why}: ask with vectors of --side queries or of /v1/fold")
     told = f"{written.rows:,} {side.value} of {written.dim:,} numbers, {written.similarity}"
     return written, f"version {number}: {told}"
 
@@ -149,22 +155,12 @@ def _export_model(
     return made, f"version {made.version}: a model from {inputs} to {made.side} of {made.dim:,} numbers"
 
 
-def _two_sides(written: VectorsDescription) -> str:
-    """Why documents alone are not enough."""
-    if written.given_way:
-        why = f"{written.given_way:,} of {written.rows:,} objects, as queries, give way to your own ranking"
-    else:
-        why = "this form has one vector for a query and another one for a document"
-    return f"{why}: ask with vectors of --side queries or of /v1/fold"
-
-
-def _export_factor(settings: Config, name: str, factor: Path, embed: Path | None, json: bool) -> int:
+def _export_factor(
+    settings: Config, versions: VersionStore, number: int, factor: Path, *, embed: Path | None, json: bool
+) -> int:
     from daemon.models.compare import catalog_objects
-    from daemon.models.decide import number_of
     from daemon.models.derive import export_embedding, export_factor
 
-    versions, _, entries = common.opened(settings)
-    number = number_of(name, versions.versions(), entries)
     objects = catalog_objects(settings, versions, number) if embed is not None else None
     told, A = export_factor(versions, number, factor)
     embedded = None if embed is None else export_embedding(told, A, objects, embed)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ import typer
 
 from daemon.commands import common
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, flag, load, opened
+from daemon.commands.history import reading
 from daemon.exits import EX_DATAERR, EX_OK, UserError
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def _replay(
     from threadpoolctl import threadpool_limits
 
     from daemon.catalogs import learner_catalog
+    from daemon.feed import stderr_console
     from daemon.learn.compatible import refuse_other_stream
     from daemon.learn.replay.replay import replay as recompute
     from daemon.learn.replay.rerun import Lines
@@ -90,29 +91,19 @@ def _replay(
     catalog = learner_catalog(config)
     with closing(open_source(config.stream.to_address())) as source, threadpool_limits(limits=1):
         refuse_other_stream(versions.manifest(to), asdict(source.identity()), source.bounds())
-        with _progress() as on_progress:
-            path = config.checkpoints.path
+        with reading(stderr_console, "replaying") as status:
+            path, told = config.checkpoints.path, "{:,} of {:,} records replayed".format
             lines = Lines(
                 versions,
                 open_store(path).versions if is_shard else None,
                 lambda one: open_store(address_of(path, one)).versions,
             )
             return recompute(
-                versions, source, catalog, from_, to, verify=verify, on_progress=on_progress, lines=lines
+                *(versions, source, catalog, from_, to),
+                verify=verify,
+                on_progress=lambda done, total: status.update(told(done, total)),
+                lines=lines,
             )
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A line on stderr, rewritten in place; silent where that is no terminal."""
-    from rich.console import Console
-
-    terminal = Console(stderr=True, highlight=False, emoji=False)
-    if not terminal.is_terminal:
-        yield lambda done, total: None
-        return
-    with terminal.status("replaying") as status:
-        yield lambda done, total: status.update(f"{done:,} of {total:,} records replayed")
 
 
 def _print(numbers: tuple[int, int], result: ReplayResult) -> None:
@@ -135,7 +126,6 @@ def _print(numbers: tuple[int, int], result: ReplayResult) -> None:
 
 
 def _differs(found: ReplayDifference, from_version: int) -> UserError:
-    """The first difference in words (data)."""
     lines = [f"version {found.version} is not what its schedule makes of version {found.since}: {found.why}"]
     if found.record is not None:
         lines.append(f"  the log holds another record than was learned: {found.record}")

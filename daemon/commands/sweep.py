@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,10 +17,11 @@ from daemon.commands.history import (
     MeasureOption,
     NiceOption,
     RateOption,
-    ReadingStatus,
     SourcesArgument,
     WorkersOption,
     csv_of,
+    number,
+    placed_cells,
     reading,
     require_format,
     require_known,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from daemon.sweep.grid import Grid, Setting
-    from daemon.sweep.run import SweepReport, Swept
+    from daemon.sweep.run import Swept
     from daemon.sweep.table import SweepRow
 
 
@@ -81,7 +81,7 @@ def sweep(
     from daemon.judging.versions import COMPARED, default_measure
     from daemon.runtime.logs import configure
     from daemon.sweep.grid import settings_of
-    from daemon.sweep.run import SweepJob
+    from daemon.sweep.run import SweepJob, SweepReport
     from daemon.sweep.run import sweep as run
     from daemon.sweep.settings import check_base, trials_of
     from daemon.sweep.table import lines_of, rows_of
@@ -97,7 +97,9 @@ def sweep(
     crew = Workers(workers, address, nice)
     job = SweepJob(sources, out.absolute(), format_, mapping, crew, version_events, max_events_per_second)
     with reading(stderr_console) as status:
-        swept = run(base, trials, job, _reporter(status))
+        progress = "{:,} of {:,} settings are done".format
+        report = SweepReport(status.note, lambda done, every: status.update(progress(done, every)))
+        swept = run(base, trials, job, report)
     measure = by or default_measure(base)
     rows = rows_of(settings, swept.results, measure)
     if csv is not None:
@@ -119,15 +121,6 @@ def _grids(options: Sequence[str], files: Sequence[Path]) -> list[Grid]:
     for one in grids:
         check_keys(one)
     return grids
-
-
-def _reporter(status: ReadingStatus) -> SweepReport:
-    from daemon.sweep.run import SweepReport
-
-    def progress(done: int, every: int) -> None:
-        status.update(f"{done:,} of {every:,} settings are done")
-
-    return SweepReport(status.note, progress)
 
 
 def _write(
@@ -157,15 +150,14 @@ LEFT_OUT = ("seconds", "preference", "over own ranking")
 
 
 def _table(rows: Sequence[SweepRow], measure: str, width: int) -> Any:
-    """The rows in columns, of which those of the settings are always there."""
-    from daemon.sweep.grid import varied
+    from daemon.sweep.grid import text_of, varied
     from daemon.sweep.table import all_keys
 
     keys = varied([one.setting for one in rows]) or all_keys(rows)
     columns: list[tuple[str, list[str]]] = []
     for key in keys:
-        values = [row.setting.overrides().get(key, "-") for row in rows]
-        columns.append((key, [safe(_shown(value)) for value in values]))
+        values = (row.setting.overrides().get(key, "-") for row in rows)
+        columns.append((key, [safe(text_of(value)) for value in values]))
     first, each = len(columns), [_cells(row) for row in rows]
     titles = (measure, "±", "to best", "±", "", "over own ranking", "preference", "seconds")
     columns += [(title, list(cells)) for title, cells in zip(titles, zip(*each, strict=True), strict=True)]
@@ -184,23 +176,11 @@ def _table(rows: Sequence[SweepRow], measure: str, width: int) -> Any:
 def _cells(row: SweepRow) -> tuple[str, ...]:
     from daemon.judging.versions import PREFERENCE, PREFERENCE_ERROR
 
-    placed, measures = row.placed, row.result.scores.measures
+    measures = row.result.scores.measures
     prefers = measures.get(PREFERENCE)
     return (
-        f"{placed.score.mean:.4f}",
-        _number(placed.score.half_width()),
-        "" if placed.is_best else f"{placed.to_best.mean:+.4f}",
-        "" if placed.is_best else _number(placed.to_best.half_width()),
-        "best" if placed.is_best else "within noise" if placed.noise else "",
-        _number(row.over_own, "+.4f"),
+        *placed_cells(row.placed),
+        number(row.over_own, "+.4f"),
         "-" if prefers is None else f"{prefers:+.3f} ± {2 * measures[PREFERENCE_ERROR]:.3f}",
         f"{row.result.seconds:.1f}",
     )
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _number(value: float, form: str = ".4f") -> str:
-    return format(value, form) if math.isfinite(value) else "-"

@@ -1,5 +1,4 @@
-"""`demo --keep`: the page over the demo's data, while it learns and afterwards, and a visitor that asks
-it."""
+"""`demo --keep`: the page over the demo's data, while it learns and afterwards, and a visitor."""
 
 from __future__ import annotations
 

@@ -22,11 +22,10 @@ from daemon.demo.run import MIN_DELTA, PATIENCE, DemoProgress
 from daemon.look.charts import save_picture
 from daemon.look.curves import LOSS, Curves
 from daemon.look.overview import events_of
+from daemon.validate.inputs import holdout_rule
 from daemon.validate.scorer import MappedObjects, Scorer
 from daemon.versions.restore import read_map, serving_form
 from learners.measures import judge_by_labels
-from streams.event import ObjectRef
-from streams.partitions import is_holdout, route_key
 
 CELL = 88
 GAP = 6
@@ -83,7 +82,6 @@ def draw_contact_sheet(rows: Sequence[Neighbours], title: str, after_name: str, 
 
 
 def _hits(rows: Sequence[Neighbours], side: str) -> str:
-    """How many of the shown neighbours are of the query's class, in words."""
     found = [label == row.label for row in rows for _, label in getattr(row, side)]
     return f"{sum(found)} of {len(found)} of the query's class"
 
@@ -200,11 +198,7 @@ class Reporter:
 
     def holdout_rows(self) -> npt.NDArray[np.int64]:
         """Catalog rows of the queries that `feed` kept from training; int64 [n]."""
-        feed = self._config.feed
-        held = [
-            is_holdout(route_key(ObjectRef(id=object_id)), feed.holdout_share, feed.seed)
-            for object_id in self._pack.catalog.ids
-        ]
+        held = [*map(holdout_rule(self._config), self._pack.catalog.ids)]
         return np.flatnonzero(held).astype(np.int64)
 
     def write(self, curves: Curves, report: Report, folder: Path) -> list[Path]:

@@ -33,7 +33,11 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
     """For the length of the context a SIGTERM raises SystemExit, so that every context inside is left."""
-    before = signal.signal(signal.SIGTERM, _leave)
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(EX_OK)
+
+    before = signal.signal(signal.SIGTERM, leave)
     try:
         yield
     finally:
@@ -52,10 +56,6 @@ def unbroken() -> Iterator[None]:
             signal.signal(number, handler)
     for sent in came:
         signal.raise_signal(sent)
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(EX_OK)
 
 
 LOOK_SECONDS = 0.5
@@ -110,8 +110,7 @@ class DemoRun:
 
     @contextmanager
     def serving(self, wanted: bool) -> Iterator[dict[str, RoleProcess]]:
-        """Start serve, if it is `wanted`, and yield it by name; it keeps running when the others have
-        ended."""
+        """Start serve, if it is `wanted`, and yield it by name; it runs on when the others have ended."""
         with ExitStack() as stack:
             yield {"serve": self._role(stack, "serve", ["serve"])} if wanted else {}
 
@@ -191,7 +190,8 @@ class DemoRun:
                 process_group=0,
                 env=os.environ,
             )
-            stack.callback(_end_users, users)
+            stack.callback(users.wait)  # after the next one
+            stack.callback(users.terminate)
         return users
 
     def _refuse_failure(self, roles: dict[str, RoleProcess], look: DemoProgress) -> None:
@@ -214,11 +214,6 @@ def _end(role: RoleProcess) -> None:
     if role.poll() is None:
         role.terminate()
     role.finish(END_SECONDS)
-
-
-def _end_users(users: subprocess.Popen[bytes]) -> None:
-    users.terminate()
-    users.wait()
 
 
 FILE = "tripletd.toml"

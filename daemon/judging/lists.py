@@ -3,7 +3,6 @@ log's holdout topic, as `validate` does; nothing is written."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -14,8 +13,7 @@ from xxhash import xxh3_128
 from daemon.backfill.judging import newest_lists
 from daemon.backfill.plan import HistoryProgress
 from daemon.config.schema import Config
-from daemon.exits import EX_UNAVAILABLE, UserError
-from daemon.validate.holdout import Holdout
+from daemon.validate.holdout import Holdout, read_whole
 from daemon.validate.inputs import lists_per_held_out
 from streams.catalog import Catalog
 from streams.codec import decode_impression, encode_impression
@@ -23,9 +21,7 @@ from streams.durable import replacing
 from streams.event import Impression
 from streams.open import open_source
 from streams.queries import VectorMaps
-from streams.source import Address, OutRecord, TopicIdentity
-
-POLL_SECONDS = 0.2
+from streams.source import Address
 
 
 def lists_of_history(config: Config, catalog: Catalog | None, progress: HistoryProgress) -> list[Impression]:
@@ -48,7 +44,7 @@ def lists_of_topic(
         ends = {partition: stop for partition, (_, stop) in source.bounds().items()}
         held = Holdout(
             source,
-            _Unwritten(),
+            None,
             space=config.space_spec(),
             catalog=catalog,
             size=config.validate.window,
@@ -56,30 +52,7 @@ def lists_of_topic(
             upto=ends,
         )
         held.queries = queries or {}
-        while not held.caught_up():
-            held.poll(POLL_SECONDS, _give_up)
-        return [one.impression for one in held.window]
-
-
-class _Unwritten:
-    """A sink for dead letters of lists that are only looked at: `validate` writes them."""
-
-    max_record_bytes = sys.maxsize
-
-    def identity(self) -> TopicIdentity:
-        """Of no topic."""
-        raise LookupError("dead letters of lists that are only looked at are not written")
-
-    def send(self, records: Sequence[OutRecord]) -> list[tuple[int, int]]:
-        """Drops them."""
-        return [(0, 0)] * len(records)
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def _give_up(_seconds: float, error: Exception) -> bool:
-    raise UserError(f"the holdout topic cannot be read: {error}", "see that the log answers", EX_UNAVAILABLE)
+        return read_whole(held)
 
 
 def encode_lists(lists: Sequence[Impression]) -> bytes:

@@ -26,15 +26,6 @@ from streams.event import Impression
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryOfLists:
-    """Where lists come from if not from the holdout topic: sources of a backfill, and how they are read."""
-
-    sources: Sequence[str]
-    format: str | None = None
-    mapping: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class JudgedVersions:
     """What came of it: by number, and why some could not be judged. lists: how many they were judged on."""
 
@@ -48,7 +39,7 @@ def judge_versions(
     config: Config,
     versions: VersionStore,
     numbers: Sequence[int],
-    history: HistoryOfLists | None,
+    history: BackfillJob | None,
     *,
     workers: Workers,
     note: Callable[[str], None] = lambda _: None,
@@ -81,7 +72,7 @@ def judge_versions(
     return JudgedVersions(len(lists), [found[number] for number in sorted(found)], failed, seconds)
 
 
-def _lists(config: Config, versions: VersionStore, history: HistoryOfLists | None) -> list[Impression]:
+def _lists(config: Config, versions: VersionStore, history: BackfillJob | None) -> list[Impression]:
     catalog = learner_catalog(config, lambda _: None)
     if history is None:
         try:
@@ -90,6 +81,5 @@ def _lists(config: Config, versions: VersionStore, history: HistoryOfLists | Non
             raise UserError(
                 str(error), "feed it, or name lists with --history SOURCE", EX_UNAVAILABLE
             ) from None
-    job = BackfillJob(history.sources, history.format, history.mapping)
-    progress = begins(recipe_of(config, job), units_of(history.sources, config.stream.reached), 0)
+    progress = begins(recipe_of(config, history), units_of(history.sources, config.stream.reached), 0)
     return lists_of_history(config, catalog, progress)

@@ -68,6 +68,11 @@ class QuerySample:
         counts = ~np.isnan(values)
         return cls(np.where(counts, values, 0.0), counts.astype(np.float64))
 
+    @property
+    def means(self) -> Float:
+        """Over the lists of each query, float64 [Q]; 0 without any."""
+        return np.divide(self.sums, self.lists, out=np.zeros_like(self.sums), where=self.lists > 0)
+
     def estimate(self) -> MeanEstimate:
         """The mean over lists."""
         return _estimate(self.sums, self.lists)
@@ -75,9 +80,7 @@ class QuerySample:
     def less(self, other: QuerySample) -> MeanEstimate:
         """The mean difference to another on the queries that both have."""
         both = np.minimum(self.lists, other.lists)
-        own = np.divide(self.sums, self.lists, out=np.zeros_like(self.sums), where=self.lists > 0)
-        theirs = np.divide(other.sums, other.lists, out=np.zeros_like(other.sums), where=other.lists > 0)
-        return _estimate((own - theirs) * both, both)
+        return _estimate((self.means - other.means) * both, both)
 
     def to_json(self) -> list[str]:
         """Its arrays, bit for bit."""
@@ -133,12 +136,33 @@ class PlacedVersion:
     is_best: bool
     noise: bool
 
+    def columns(self) -> dict[str, Any]:
+        """Plain values by column; an error of too few queries is infinite."""
+        return {
+            "score": self.score.mean,
+            "half_width": self.score.half_width(),
+            "to_best": self.to_best.mean,
+            "to_best_half_width": self.to_best.half_width(),
+            "is_best": self.is_best,
+            "within_noise": self.noise,
+        }
+
+
+def finite(line: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no infinity, and no number that is none."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in line.items()
+    }
+
 
 def compare(every: Sequence[VersionScores], measure: str) -> list[PlacedVersion]:
     """All that have the measure, the best first, ties in the order given."""
     known = [at for at, one in enumerate(every) if measure in one.samples]
     sign = 1.0 if measure in LOWER else -1.0
-    scores = {at: _scored(every[at], measure) for at in known}
+    # the mean as the judge has it, to the bit, with the error of its sample
+    found = {at: every[at].samples[measure].estimate() for at in known}
+    scores = {at: replace(one, mean=every[at].measures.get(measure, one.mean)) for at, one in found.items()}
     known = [at for at in known if scores[at].queries]
     known.sort(key=lambda at: sign * scores[at].mean)
     if not known:
@@ -150,12 +174,6 @@ def compare(every: Sequence[VersionScores], measure: str) -> list[PlacedVersion]
         noise = at == known[0] or not is_told(difference, len(known) - 1)
         rows.append(PlacedVersion(at, scores[at], difference, at == known[0], noise))
     return rows
-
-
-def _scored(one: VersionScores, measure: str) -> MeanEstimate:
-    """The measure as the judge has it, to the bit, with the error of its sample."""
-    found = one.samples[measure].estimate()
-    return replace(found, mean=one.measures.get(measure, found.mean))
 
 
 def is_told(difference: MeanEstimate, others: int, alpha: float = ALPHA) -> bool:

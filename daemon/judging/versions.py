@@ -23,10 +23,10 @@ from daemon.judging.samples import QuerySample, VersionScores
 from daemon.validate import measures
 from daemon.validate.comparing import Scored, told_by_order
 from daemon.validate.evaluator import Candidate, CandidateCache, CandidateRejected
-from daemon.validate.inputs import holdout_rule, open_judgments
-from daemon.validate.judge import Judge, JudgedQueries
-from daemon.validate.measures import Float, Preference
-from daemon.validate.scorer import MappedObjects, NotFinite, Panel
+from daemon.validate.inputs import judge_of, open_judgments
+from daemon.validate.judge import Judge
+from daemon.validate.measures import Preference
+from daemon.validate.scorer import NotFinite, Panel
 from daemon.versions.storage import open_store
 from streams.catalog import Catalog
 from streams.event import Impression
@@ -65,8 +65,7 @@ def default_measure(config: Config) -> str:
 
 
 def judge_version(task: JudgeTask) -> JudgedVersion:
-    """Score one version. Raises UserError for one that cannot be read or ranked, and of what was learned in
-    another space."""
+    """Score one version. Raises UserError for one that cannot be ranked, or is of another space."""
     with threadpool_limits(limits=1):
         remember(task.config.checkpoints)  # a worker's process read no configuration
         desk = _desk(task.lists)
@@ -102,16 +101,12 @@ class JudgeDesk:
         if self._opened is None or self._opened[0] != place:
             self._opened = None  # before the next one is there, or both take memory
             versions = open_store(config.checkpoints.path).versions
-            spec, catalog = config.space_spec(), self._catalog_of(config)
-            cached = CandidateCache(versions, spec, catalog, config.serving, keep_forms=False)
-            self._opened = place, cached
+            objects = repr((config.catalog, config.space_spec()))
+            if self._catalog is None or self._catalog[0] != objects:
+                self._catalog = objects, learner_catalog(config, lambda _: None)
+            inputs = versions, config.space_spec(), self._catalog[1], config.serving
+            self._opened = place, CandidateCache(*inputs, keep_forms=False)
         return self._opened[1]
-
-    def _catalog_of(self, config: Config) -> Catalog | None:
-        place = repr((config.catalog, config.space_spec()))
-        if self._catalog is None or self._catalog[0] != place:
-            self._catalog = place, learner_catalog(config, lambda _: None)
-        return self._catalog[1]
 
     def scores(self, config: Config, version: Candidate, zero: Candidate) -> VersionScores:
         """Of a version, against version 0 of its folder. Raises NotFinite, UserError."""
@@ -120,7 +115,8 @@ class JudgeDesk:
         samples = samples_of(panel, found, at_zero, is_zero=version.number == 0)
         own = dict(found.measures) | dict(version.measures)
         if PREFERENCE in samples:
-            preference = Preference.of(_means(samples[PREFERENCE]).tolist())
+            told = samples[PREFERENCE]
+            preference = Preference.of(told.sums[told.lists > 0].tolist())
             if preference.queries > 1:
                 own |= {PREFERENCE: preference.mean, PREFERENCE_ERROR: preference.error}
         return VersionScores(own, samples)
@@ -129,7 +125,7 @@ class JudgeDesk:
         objects = zero.objects
         known = objects.map_id, zero.manifest.state_hash, repr((config.validate, config.serving))
         if self._made is None or self._made[0] != known:
-            judge = judge_of(config, objects)
+            judge = judge_of(config, objects, open_judgments(config))
             panel = judge.panel(self._lists)
             self._made = known, judge, panel, judge.look(zero.scorer, panel)
         return self._made[1:]
@@ -137,17 +133,7 @@ class JudgeDesk:
 
 @lru_cache(maxsize=1)
 def _desk(lists: bytes) -> JudgeDesk:
-    """Of the lists that this process judges on."""
     return JudgeDesk(decode_lists(lists))
-
-
-def judge_of(config: Config, objects: MappedObjects) -> Judge:
-    """As `validate` has it: with judgments where they are configured."""
-    judgments, judged = open_judgments(config), None
-    if judgments is not None:
-        bound = judgments.bind(objects.ids)
-        judged = JudgedQueries(objects, bound, holdout_rule(config), config.validate.max_queries)
-    return Judge(objects, judged, config.validate.max_queries)
 
 
 def samples_of(panel: Panel, found: Scored, zero: Scored, *, is_zero: bool = False) -> dict[str, QuerySample]:
@@ -166,22 +152,7 @@ def samples_of(panel: Panel, found: Scored, zero: Scored, *, is_zero: bool = Fal
     if len(found.precision):
         samples[MAP_FULL] = QuerySample.of_queries(found.precision)
     if not is_zero:
-        told = told_by_order(found.scores, zero.scores, lists, _plain(panel))
+        told = told_by_order(found.scores, zero.scores, lists, panel.plain)
         by_lists = QuerySample.of_lists(told, query, queries)
-        means = np.where(by_lists.lists > 0, _all_means(by_lists), np.nan)
-        samples[PREFERENCE] = QuerySample.of_queries(means)
+        samples[PREFERENCE] = QuerySample.of_queries(np.where(by_lists.lists > 0, by_lists.means, np.nan))
     return samples
-
-
-def _plain(panel: Panel) -> measures.Mask:
-    """Lists that no two versions made together, bool [n], in the order of time."""
-    drafts = [panel.impressions[place].draft for place in np.argsort(panel.order).tolist()]
-    return np.array([draft is None or len(draft.models) != 2 for draft in drafts], bool)
-
-
-def _all_means(sample: QuerySample) -> Float:
-    return np.divide(sample.sums, sample.lists, out=np.zeros_like(sample.sums), where=sample.lists > 0)
-
-
-def _means(sample: QuerySample) -> Float:
-    return sample.sums[sample.lists > 0]

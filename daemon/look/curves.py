@@ -98,7 +98,6 @@ def places_of_pruned(lines: Iterable[Mapping[str, Any]]) -> Iterator[VersionPlac
 
 
 def _place(manifest: Mapping[str, Any]) -> VersionPlace:
-    """Of a manifest's fields as they stand in JSON."""
     parent, counters = manifest["parent"], manifest["counters"]
     return VersionPlace(
         number=int(manifest["number"]),
@@ -223,11 +222,8 @@ class Curves:
 
     def kinds(self) -> list[str]:
         """Measures that have a title and at least one value, in the titles' order."""
-        return [
-            kind
-            for kind in TITLES
-            if any(kind in point.measures for line in self.lines for point in line.points)
-        ]
+        known = {kind for line in self.lines for point in line.points for kind in point.measures}
+        return [kind for kind in TITLES if kind in known]
 
     def drawn(self) -> list[str]:
         """`kinds`, and the training loss where it is known."""
@@ -254,10 +250,9 @@ def curves_of(places: Iterable[VersionPlace], entries: Iterable[LedgerEntry]) ->
     }
     found = tuple(
         CurveLine(
-            None if branch.left is None else points[branch.left],
-            tuple(points[number] for number in branch.numbers),
+            None if one.left is None else points[one.left], tuple(points[number] for number in one.numbers)
         )
-        for branch in lines(parents)
+        for one in lines(parents)
     )
     stands = summary(entries)
     return Curves(found, stands.best, stands.stopped_by, stands.verdict, stands.stop)
@@ -275,17 +270,17 @@ def _point(
     measures: Mapping[str, Any] = {} if judgment is None else judgment.measures
     reference = measures.get(REFERENCE)
     own = _numbers(measures)
+    stands: dict[str, Any] = {"events": int(own.get("events", 0))}
+    if place is not None:
+        names = ("events", "records", "created", "epoch", "marks")
+        stands = {name: getattr(place, name) for name in names}
     return Point(
         version=number,
-        events=int(own.get("events", 0)) if place is None else place.events,
-        records=None if place is None else place.records,
-        created="" if place is None else place.created,
-        epoch=0 if place is None else place.epoch,
         loss=loss,
-        marks=() if place is None else place.marks,
         measures=own,
         reference=_numbers(reference) if isinstance(reference, Mapping) else {},
         verdict="" if judgment is None else judgment.reason,
+        **stands,
     )
 
 
@@ -352,7 +347,9 @@ class CurveReader:
                 self._unread.add(number)
                 self.notes.append(str(error))
         newest = max(listed, default=-1)
-        if self._newest is None or self._lacks(range(self._newest + 1, newest), listed):
+        between = () if self._newest is None else range(self._newest + 1, newest)
+        missing = {*between, *self._unread} - listed - self._places.keys()
+        if self._newest is None or missing - set(self._versions.listing.claims()):
             try:
                 for place in places_of_pruned(lines_of(self._versions.store)):
                     self._places.setdefault(place.number, place)
@@ -361,8 +358,3 @@ class CurveReader:
                 return
         self._newest = max(-1 if self._newest is None else self._newest, newest)
         self._unread &= listed
-
-    def _lacks(self, numbers: Iterable[int], listed: set[int]) -> bool:
-        """Whether one of these, or one that could not be read, is no claim and not known."""
-        missing = {*numbers, *self._unread} - listed - self._places.keys()
-        return bool(missing - set(self._versions.listing.claims()))

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import ssl
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from http import HTTPStatus
@@ -33,6 +32,7 @@ from daemon.config.schema import HttpConfig
 from daemon.exits import UserError
 from daemon.runtime.doors import context_to_ask
 from daemon.text import span
+from daemon.versions.shards import summed
 from streams.foreign_http import BlockingClient, ForeignError, ForeignServer
 
 RATE_SECONDS = 10.0
@@ -142,17 +142,13 @@ def together(learners: Mapping[str, LearnStatus | None]) -> LearnStatus | None:
     why += [f"{name} does not answer" for name in learners if name not in there]
     lags = [one.lag_events for one in every if one.lag_events is not None]
     ages = [one.lag_seconds for one in every if one.lag_seconds is not None]
-    events, letters = Counter[str](), Counter[str]()
-    for one in every:
-        events.update(one.events)
-        letters.update(one.dead_letters)
     return every[0].model_copy(
         update={
             "began": max(one.began for one in every),
             "not_ready": "; ".join(why) or None,
             "parked": any(one.parked for one in every),
-            "events": dict(events),
-            "dead_letters": dict(letters),
+            "events": summed([one.events for one in every]),
+            "dead_letters": summed([one.dead_letters for one in every]),
             "loss_sum": sum(one.loss_sum for one in every),
             "loss_count": sum(one.loss_count for one in every),
             "lag_events": sum(lags) if lags else None,
@@ -303,12 +299,10 @@ class FeedStatus(_OfRole):
         """The state of the role in one line, for a terminal."""
         fed = self.impressions.get("training", 0) + self.impressions.get("holdout", 0)
         lowest = max(self.examination, key=int, default="1")
-        examined = ""
+        examined = lost = ""
         if lowest != "1":
-            examined = (
-                f"; rank {lowest} is examined {self.examination[lowest]:.2f} times as often as the first"
-            )
-        lost = ""
+            share = f"{self.examination[lowest]:.2f}"
+            examined = f"; rank {lowest} is examined {share} times as often as the first"
         if self.cut_files:
             files = f"{self.cut_files:,} files were cut or vanished under the reader"
             lost = f"; {files}: {self.missing_bytes:,} bytes are missing, and perhaps more"

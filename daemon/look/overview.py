@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
-
 from checkpoints import (
     Ledger,
     LedgerEntry,
@@ -19,7 +17,6 @@ from checkpoints import (
     stop_in_force,
 )
 from checkpoints.encoding import fresh
-from checkpoints.manifest import ArraySpec
 from daemon.versions.contents import APPLIED, DUPLICATE, POISON, REJECTED, counted, watermark_of
 from daemon.versions.key_verdicts import KeyVerdict
 from daemon.versions.verdict import PlainAnswer, Stopped
@@ -67,11 +64,11 @@ class Summary:
     never learned, None where there are none.
     """
 
-    best: int | None
-    stopped_by: str | None
-    stopped_at: int | None
-    judged: int
-    paused_by: str | None
+    best: int | None = None
+    stopped_by: str | None = None
+    stopped_at: int | None = None
+    judged: int = 0
+    paused_by: str | None = None
     verdict: PlainAnswer | None = None
     stop: Stopped | None = None
     form: str | None = None
@@ -234,16 +231,11 @@ def read_events(versions: VersionStore, number: int) -> dict[str, int] | None:
     verified, and nothing of the models is kept. Raises Damaged.
     """
     from daemon.versions.algorithms import keys_of  # brings numba in, which `status` does without
+    from learners.keyed import KEY_ARRAYS
 
     if not keys_of(versions.manifest(number)).slots:
         return None
-    arrays = versions.load(number, _names_alone).arrays
+    arrays = versions.load(number, lambda spec: fresh(spec) if spec.name in KEY_ARRAYS else None).arrays
     names = [row.tobytes().rstrip(b"\0").decode() for row in arrays["key_name"]]
     events = arrays["key_events"].tolist()
     return {name: count for name, count in zip(names, events, strict=True) if name}
-
-
-def _names_alone(spec: ArraySpec) -> np.ndarray | None:
-    from learners.keyed import KEY_ARRAYS
-
-    return fresh(spec) if spec.name in KEY_ARRAYS else None

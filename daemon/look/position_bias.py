@@ -44,17 +44,13 @@ class ListReader:
                 continue
             try:
                 check_texts(item)
-                places.add(self._proved(item))
+                self.unchecked += is_signed(item.id) and not self.secret
+                places.add(as_proved(item, self.secret))
             except REFUSALS as error:
                 self.dropped[refused(error).reason] += 1
                 continue
             seen.add(name)
         return places.result()
-
-    def _proved(self, impression: Impression) -> Impression:
-        """With the draft that its id proves; counted where nothing could check it."""
-        self.unchecked += is_signed(impression.id) and not self.secret
-        return as_proved(impression, self.secret)
 
 
 def as_document(found: PositionBias) -> dict[str, Any]:

@@ -70,9 +70,7 @@ class Series(BackgroundThread):
         trouble: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         super().__init__()
-        self.every = every
-        self._trouble = trouble
-        self._roles = dict(roles)
+        self.every, self._trouble, self._roles = every, trouble, dict(roles)
         self._times: npt.NDArray[np.float64] = np.zeros(kept)
         self._ring: npt.NDArray[np.float64] = np.full((kept, MOST_NAMES), np.nan)
         self._columns: dict[str, int] = {}

@@ -11,7 +11,7 @@ from checkpoints import CheckpointError, Manifest
 from daemon.config import Config
 from daemon.exits import UserError
 from daemon.look.live import RoleStatus, ServeStatus, UpStatus, is_of, status_at, wants_token
-from daemon.look.overview import VersionRow, read_all, summary, version_rows
+from daemon.look.overview import Summary, read_all, summary, version_rows
 from daemon.models.actions import look
 from daemon.models.decide import in_doubt
 from daemon.versions.contents import EXPIRED, counted, records_of
@@ -79,11 +79,11 @@ def collect(config: Config) -> dict[str, Any]:
     picture: dict[str, Any] = {"config": str(config.file) if config.file else None}
     newest = _collect_versions(config, picture)
     _collect_stream(config, newest, picture)
-    http = config.http
-    count = config.shards.count
-    learning = http.learning_ports(count)
-    roles = {f"learn-{number}": port for number, port in enumerate(learning)} if count else {}
-    roles |= {"merge": http.merge_port} if count else {"learn": http.learn_port}
+    http, count = config.http, config.shards.count
+    roles = {"learn": http.learn_port}
+    if count:
+        roles = {f"learn-{number}": port for number, port in enumerate(http.learning_ports(count))}
+        roles["merge"] = http.merge_port
     roles |= {"validate": http.validate_port, "serve": http.serve_port}
     if config.feed.follow.sources:
         roles["feed"] = http.feed_port
@@ -97,11 +97,10 @@ def collect(config: Config) -> dict[str, Any]:
     served = running.get("serve")
     if isinstance(served, ServeStatus):
         picture["problems"] += _lacking(config, served)
-    folders = {role: one.folder_message() for role, one in running.items()}
     picture["problems"] += [
         f"{role}: {why}"
-        for role, why in folders.items()
-        if why and why not in (running[role].not_ready or "")
+        for role, one in running.items()
+        if (why := one.folder_message()) and why not in (one.not_ready or "")
     ]
     picture["not_ready"] = {role: one.not_ready for role, one in running.items()}
     up = status_at(http, http.up_port)
@@ -129,23 +128,18 @@ def _lacking(config: Config, served: ServeStatus) -> list[str]:
             is_lacking = one.version > newest  # older ones are pruned
         if is_lacking:
             has = f" (its newest is {newest})" if newest >= 0 else ""
+            of = f" of line {one.line_id}" if one.line_id else ""
             found.append(
-                f"{alias} answers with version {one.version}{_of_line(one.line_id)}, which this folder lacks"
+                f"{alias} answers with version {one.version}{of}, which this folder lacks"
                 f"{has}: it was emptied, or an older copy was put in its place; put back a newer copy, or "
                 "let learn continue there on a new line"
             )
     return found
 
 
-def _of_line(line: str) -> str:
-    return f" of line {line}" if line else ""
-
-
 def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | None:
     picture |= {"checkpoints": config.checkpoints.path, "versions": [], "newest": None, "best": None}
-    picture |= {"stopped_by": None, "stopped_at": None, "paused_by": None, "judged": 0, "problems": []}
-    picture |= {"is_better": None, "verdict": None, "stop": None, "form": None, "unseen": None}
-    picture["reference"] = ""
+    picture |= _stands(Summary()) | {"problems": [], "reference": ""}
     try:
         store, ledger = open_for_reading(config)
     except UserError as error:
@@ -158,21 +152,28 @@ def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | Non
     stands = summary(found.entries)
     by_number = {row.number: row for row in rows}
     picture["versions"] = [row.number for row in rows]
-    picture["newest"] = _plain(by_number.get(newest.number)) if newest else None
-    picture["best"] = _plain(by_number.get(stands.best)) if stands.best is not None else None
-    picture |= {"stopped_by": stands.stopped_by, "stopped_at": stands.stopped_at}
-    picture |= {"paused_by": stands.paused_by, "judged": stands.judged}
-    if stands.verdict is not None:
-        picture |= {"is_better": stands.verdict.sentence, "verdict": stands.verdict.to_json()}
-    picture |= {"stop": stands.stop and asdict(stands.stop), "form": stands.form, "unseen": stands.unseen}
+    picture["newest"] = asdict(by_number[newest.number]) if newest else None
+    row = None if stands.best is None else by_number.get(stands.best)
+    picture |= _stands(stands) | {"best": row and asdict(row)}
     reference = reference_of(newest.map) if newest else None
-    picture |= {
-        "reference": reference.description if reference else "",
-        "is_own": bool(reference and reference.own),
-    }
+    picture["reference"] = reference.description if reference else ""
+    picture["is_own"] = bool(reference and reference.own)
     best = next((one for one in found.manifests if one.number == stands.best), None)
     picture["best_records"] = None if best is None else records_of(best)
     return newest
+
+
+def _stands(stands: Summary) -> dict[str, Any]:
+    verdict = stands.verdict
+    fields = {name: getattr(stands, name) for name in _STANDS}
+    return fields | {
+        "is_better": verdict and verdict.sentence,
+        "verdict": verdict and verdict.to_json(),
+        "stop": stands.stop and asdict(stands.stop),
+    }
+
+
+_STANDS = ("stopped_by", "stopped_at", "paused_by", "judged", "form", "unseen")
 
 
 def _collect_stream(config: Config, newest: Manifest | None, picture: dict[str, Any]) -> None:
@@ -210,7 +211,3 @@ def _opened(config: Config) -> Source:
 
         preflight(address)
     return open_source(address)
-
-
-def _plain(row: VersionRow | None) -> dict[str, Any] | None:
-    return asdict(row) if row else None

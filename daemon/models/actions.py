@@ -17,8 +17,8 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from checkpoints.encoding import DTYPES
 from checkpoints.retention import KEEP_AT_LEAST
 from checkpoints.store import folder
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
-from daemon.models.decide import Move, MoveRefused, MoveRequest, StoreSnapshot, Verb, decide, no_such_version
+from daemon.models.decide import MoveRefused, MoveRequest, StoreSnapshot, Verb, decide, no_such_version
 from daemon.text import number_runs
 from daemon.versions.contents import learner_specs
 
@@ -197,14 +197,16 @@ def move(
         if step.after is not None and (step.after, step.before) not in verified:
             verify(versions, step.after, step.before, "to" if verb == "rollback" else "version")
             verified.add((step.after, step.before))
+        moved = AliasMove(step.kind, step.alias, step.before, step.after, by, reason, None, step.notes)
         if dry_run:
-            return _moved(step, by, reason, None)
+            return moved
         try:
-            entry = ledger.append(_entry(step, by, reason), after=seen.last)
+            said = {"kind": step.kind, "version": step.after, "alias": step.alias, "by": by}
+            entry = ledger.append(said | {"reason": reason, "measures": dict(step.measures)}, after=seen.last)
         except KeyExists:
             continue
         _check_still_there(versions, ledger, entry)
-        return _moved(step, by, reason, entry)
+        return replace(moved, entry=entry)
     raise MoveRefused(
         "busy",
         "alias",
@@ -225,15 +227,6 @@ def _check_still_there(versions: VersionStore, ledger: Ledger, entry: LedgerEntr
         back = {"kind": "ROLLBACK", "alias": entry.alias, "version": before, "by": entry.by}
         ledger.append({**back, "reason": f"version {entry.version} of entry {entry.n} was pruned just then"})
         raise no_such_version(entry.version, versions.versions()) from None
-
-
-def _entry(move: Move, by: str, reason: str) -> dict[str, Any]:
-    said = {"kind": move.kind, "version": move.after, "alias": move.alias}
-    return {**said, "by": by, "reason": reason, "measures": dict(move.measures)}
-
-
-def _moved(move: Move, by: str, reason: str, entry: LedgerEntry | None) -> AliasMove:
-    return AliasMove(move.kind, move.alias, move.before, move.after, by, reason, entry, move.notes)
 
 
 RESUMED = 2
@@ -268,7 +261,10 @@ def gc(versions: VersionStore, ledger: Ledger, keep: int, *, dry_run: bool = Fal
     listed = versions.versions()
     going = plan(listed, {*protected(entries), *resumed}, keep)
     kept = reasons(listed, entries, resumed, keep)
-    sizes = {number: _bytes_of(versions, number) for number in going}
+    sizes: dict[int, int] = {}
+    for number in going:
+        with suppress(Damaged):  # how much it holds is not known then
+            sizes[number] = sum(file.size for file in versions.manifest(number).files)
     if not dry_run:
         fold(versions.store, ledger, versions.versions)
         going = prune(versions, lambda: {*protected(ledger.whole()), *resumed}, keep, lambda: None)
@@ -352,11 +348,3 @@ def _whole(ledger: Ledger) -> list[LedgerEntry]:
             "restore the entry from a copy, or write it off: `tripletd models write-off`",
             EX_DATAERR,
         ) from error
-
-
-def _bytes_of(versions: VersionStore, number: int) -> int:
-    """Bytes of a version's state; 0 where its manifest cannot be read."""
-    try:
-        return sum(file.size for file in versions.manifest(number).files)
-    except Damaged:
-        return 0

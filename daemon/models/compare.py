@@ -17,13 +17,13 @@ from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from daemon.models.decide import MoveRefused
 from daemon.models.diff import (
     Diff,
+    DirectionChange,
+    FeatureChange,
     Queries,
     feature_names,
     moved_queries,
     nearest,
     sample,
-    steps_of,
-    turns_of,
 )
 from daemon.versions.algorithms import map_of
 from daemon.versions.forms import KeyedForm
@@ -127,17 +127,13 @@ def diff_of(
             f"which are computed up to {FULL_UP_TO} dimensions; the ends are by Lanczos iteration"
         )
     name = feature_names(fitted)
-    return Diff(
-        *pair,
-        spectra[0].dim,
-        changed.relative,
-        changed.symmetric,
-        steps_of(changed, name),
-        turns_of(changed, name),
-        spectra,
-        queries,
-        tuple(left_out),
+    steps = tuple(FeatureChange(name(e.row), name(e.column), e.before, e.after) for e in changed.entries)
+    turns = tuple(
+        DirectionChange(one.value, tuple((name(at), weight) for at, weight in one.coordinates))
+        for one in changed.directions
     )
+    figures = *pair, spectra[0].dim, changed.relative, changed.symmetric
+    return Diff(*figures, steps, turns, spectra, queries, tuple(left_out))
 
 
 def _queries(
@@ -221,8 +217,7 @@ def matrix_of(
 
 
 def has_matrix(arrays: Mapping[str, NDArray[Any]]) -> bool:
-    """Whether a learner's arrays hold the matrix W it scores with; beside the factor of a softmax, W is only
-    a part of that."""
+    """Whether arrays hold the matrix W it scores with; beside the factor of a softmax W is but a part."""
     W = arrays.get("W")
     return W is not None and W.ndim == 2 and "A" not in arrays
 

@@ -123,7 +123,6 @@ def _load_source(source: AverageSource, number: int) -> Version:
 
 
 def _same(first: AverageSource, reference: Manifest, other: AverageSource, manifest: Manifest) -> None:
-    """Raise UserError naming what differs."""
     pairs = (
         ("space", manifest.space, reference.space),
         ("map", manifest.map.get("id"), reference.map.get("id")),

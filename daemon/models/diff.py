@@ -12,7 +12,7 @@ from learners.block import Block, Int64s, row_blocks
 from learners.forms.quadratic import FoldingForm, ServedForm, featured, folds, has_terms, terms_of
 from learners.maps import FittedSpaceMap, ProjectionMap
 from learners.search import SearchItems, kept_scores, topk
-from learners.spectrum import Change, Spectrum
+from learners.spectrum import Spectrum
 
 K = 10
 """Results compared per query."""
@@ -98,19 +98,6 @@ def feature_names(fitted: FittedSpaceMap) -> Callable[[int], str]:
         return f"{view} component {at}" if isinstance(its_map, ProjectionMap) else f"{view}[{at}]"
 
     return name
-
-
-def steps_of(change: Change, name: Callable[[int], str]) -> tuple[FeatureChange, ...]:
-    """The changed entries by name."""
-    return tuple(FeatureChange(name(e.row), name(e.column), e.before, e.after) for e in change.entries)
-
-
-def turns_of(change: Change, name: Callable[[int], str]) -> tuple[DirectionChange, ...]:
-    """The changed directions by name."""
-    return tuple(
-        DirectionChange(one.value, tuple((name(j), weight) for j, weight in one.coordinates))
-        for one in change.directions
-    )
 
 
 def sample(count: int, size: int, seed: int) -> Int64s:

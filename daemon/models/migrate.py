@@ -100,21 +100,11 @@ def migrate(config: Config, asked: MigrationRequest, *, dry_run: bool = False) -
             remedy = "give the same texts by both models, each a row: columns new and old"
             raise UserError(f"{asked.pairs}: {error}", remedy, EX_DATAERR) from error
         objects = _objects(config, view)
-        recall = recall_of(found.moved, found.wanted, found.wanted if objects is None else objects, fit.unit)
-        made = MigrationResult(
-            None,
-            version.manifest.number,
-            asked.name,
-            view,
-            (len(found.matrix), found.matrix.shape[1]),
-            found.way,
-            found.pairs,
-            found.left_out,
-            found.cosine,
-            found.explained,
-            recall,
-            len(found.wanted if objects is None else objects),
-        )
+        among = found.wanted if objects is None else objects
+        recall = recall_of(found.moved, found.wanted, among, fit.unit)
+        of, dims = version.manifest.number, (len(found.matrix), found.matrix.shape[1])
+        fitting = found.way, found.pairs, found.left_out, found.cosine, found.explained
+        made = MigrationResult(None, of, asked.name, view, dims, *fitting, recall, len(among))
         if recall < asked.least_recall:
             raise UserError(
                 f"of the ten nearest objects {recall:.3f} stay, less than {asked.least_recall:g}: nothing is "

@@ -125,7 +125,6 @@ def _of_view(graph: _Graph, view: ViewMap, rows: str, name: str) -> str:
 
 
 def _embedded(graph: _Graph, embedding: Embedding, rows: str, side: VectorSide) -> str:
-    """Rows of the space as vectors."""
     root, form, mapped = embedding.root, embedding.form, rows
     if root is None:
         raise _not_written("this form has no root: its two sides are computed with the form itself")

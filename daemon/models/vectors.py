@@ -103,13 +103,9 @@ class ExportSource:
         version = load_version(versions, number)
         form = form_of_key(serving_form(versions, version, serving, keep=False), number, key)
         choice = choice_at(versions, number)
-        told = choice.told if choice is not None and _is_of(form, choice.raw) else ""
+        # the form of version 0, and those of settings, are none that was chosen
+        told = choice.told if choice is not None and (isinstance(form, BackoffForm) or choice.raw) else ""
         return cls(form, map_of(version), made_of(version.manifest) | {"key": key, "form": told})
-
-
-def _is_of(form: ServedForm, raw: bool) -> bool:
-    """Whether a form is one that was chosen: version 0's, and those of settings, are not."""
-    return isinstance(form, BackoffForm) or raw
 
 
 def export_vectors(
@@ -122,7 +118,9 @@ def export_vectors(
     and `values` of sparse ones; .safetensors: `vectors`. Raises UserError without objects, for objects of
     another map, a form without such vectors, an ending that is unknown, and a file that is there already.
     """
-    write = _writer(path)
+    if path.suffix not in WRITERS:
+        known = ", ".join(WRITERS)
+        raise UserError(f"{path.name}: no format has this ending", f"end it in {known}", EX_USAGE)
     if objects is None:
         raise UserError("there are no objects to write", "set catalog.path", EX_USAGE)
     if objects.map_id != served.about["map"]:
@@ -146,7 +144,7 @@ def export_vectors(
         given_way=given_way,
         ids=tuple(objects.ids),
     )
-    write(path, vectors, told)
+    WRITERS[path.suffix](path, vectors, told)
     told.write_beside(path)
     return told
 
@@ -198,9 +196,7 @@ def export_adapter(served: ExportSource, path: Path) -> AdapterDescription:
     return told
 
 
-def adapter_of(
-    served: ExportSource,
-) -> tuple[Float32s, Float32s | None, dict[str, tuple[int, int, bool]]]:
+def adapter_of(served: ExportSource) -> tuple[Float32s, Float32s | None, dict[str, tuple[int, int, bool]]]:
     """Weight, bias and views of `AdapterDescription`. Raises UserError where there is no such matrix."""
     form, linear, about = served.form, linear_space(served.fitted), served.about
     if not folds(form):
@@ -227,23 +223,6 @@ def adapter_of(
         for view in linear.views
     }
     return F, bias, views
-
-
-Write: TypeAlias = Callable[[Path, Block, VectorsDescription], None]
-
-
-def _writer(path: Path) -> Write:
-    writers: dict[str, Write] = {
-        ".npy": _npy,
-        ".npz": _npz,
-        ".parquet": _parquet,
-        ".safetensors": _as_safetensors,
-    }
-    if path.suffix not in writers:
-        raise UserError(
-            f"{path.name}: no format has this ending", f"end it in {', '.join(writers)}", EX_USAGE
-        )
-    return writers[path.suffix]
 
 
 def _dense(rows: Block, path: Path) -> Float32s:
@@ -314,3 +293,11 @@ def _parquet(path: Path, rows: Block, told: VectorsDescription) -> None:
                 writer.write_table(table(start))
 
     write_new(path, write)
+
+
+WRITERS: Mapping[str, Callable[[Path, Block, VectorsDescription], None]] = {
+    ".npy": _npy,
+    ".npz": _npz,
+    ".parquet": _parquet,
+    ".safetensors": _as_safetensors,
+}

@@ -39,8 +39,7 @@ class RatingsRefused(Exception):
 
 
 class KnownRatings:
-    """What the records of a file say. The first rating of a query by a rater counts, and the first study of
-    a name."""
+    """What records say. The first rating of a query by a rater counts, and the first study of a name."""
 
     def __init__(self) -> None:
         self.studies: dict[str, Study] = {}

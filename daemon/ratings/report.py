@@ -157,13 +157,8 @@ def agreement_of(ratings: Sequence[Rating]) -> RaterAgreement:
     kappas = [kappa for a, b in combinations(marks, 2) if (kappa := cohens_kappa(a, b)) is not None]
     counts = np.stack([(marks == 1).sum(axis=0), (marks == 0).sum(axis=0)], axis=1).astype(np.float64)
     counts = counts[counts.sum(axis=1) > 1]
-    return RaterAgreement(
-        len(counts),
-        same_share(counts),
-        math.fsum(kappas) / len(kappas) if kappas else None,
-        len(kappas),
-        fleiss_kappa(counts),
-    )
+    cohen = math.fsum(kappas) / len(kappas) if kappas else None
+    return RaterAgreement(len(counts), same_share(counts), cohen, len(kappas), fleiss_kappa(counts))
 
 
 def cohens_kappa(one: NDArray[np.int8], other: NDArray[np.int8]) -> float | None:

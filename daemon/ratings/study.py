@@ -124,13 +124,7 @@ def blind_order(study: str, query: str, rater: str, ids: Iterable[str]) -> list[
 
 
 def rated(
-    study: Study,
-    query: StudyQuery,
-    rater: str,
-    relevant: Iterable[str],
-    *,
-    at: int,
-    token: str | None = None,
+    study: Study, query: StudyQuery, rater: str, relevant: Iterable[str], *, at: int, token: str | None = None
 ) -> Rating:
     """The rating in which these objects were marked. Raises ValueError naming one that was not shown."""
     ranks, marked = ranks_of(query), set(relevant)

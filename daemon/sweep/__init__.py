@@ -1,2 +1,1 @@
-"""Many settings learned from the same history and judged on the same held-out lists: a grid, its runs, one
-table."""
+"""Many settings learned from one history and judged on the same held-out lists: a grid, runs, a table."""

@@ -45,7 +45,7 @@ class Setting:
     @property
     def name(self) -> str:
         """As it is written on a command line, without `--set`."""
-        return " ".join(f"{key}={_text(value)}" for key, value in self.values) or "as configured"
+        return " ".join(f"{key}={text_of(value)}" for key, value in self.values) or "as configured"
 
     def overrides(self) -> dict[str, Any]:
         """As `load_config` takes them."""
@@ -127,7 +127,6 @@ def settings_of(grids: Sequence[Grid], count: int | None = None, seed: int = 0) 
 
 
 def _at(grids: Sequence[Grid], sizes: Sequence[int], place: int) -> Setting:
-    """The setting at a place of the numbered product."""
     for grid, size in zip(grids, sizes, strict=True):
         if place >= size:
             place -= size
@@ -186,12 +185,13 @@ def _distinct(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
     found: dict[str, Any] = {}
     for value in values:
         if repr(value) in found:
-            raise UserError(f"{name} has the value {_text(value)} twice", "name it once", EX_USAGE)
+            raise UserError(f"{name} has the value {text_of(value)} twice", "name it once", EX_USAGE)
         found[repr(value)] = value
     return tuple(found.values())
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """A value as it is written on a command line."""
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,10 +41,6 @@ class GroupTask:
     units: Sequence[Unit]
     catalogs: str
     lists: bytes
-
-    def learners(self) -> list[Trial]:
-        """One trial of each learner."""
-        return list({one.learned: one for one in self.trials}.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +111,9 @@ class SharedReader:
 def do_group(task: GroupTask) -> list[tuple[str, SettingResult | UserError]]:
     """Learn and judge a group: by `scored`, what each setting came to, or why it could not. Raises the errors
     of what no setting is to blame for."""
-    found: list[tuple[str, SettingResult | UserError]] = []
     by_learner = {one.learned: one for one in learn_group(task)}
-    for trial in task.trials:
-        learned = by_learner[trial.learned]
-        found.append((trial.scored, learned.error or _judged(trial, learned, task.lists)))
-    return found
+    pairs = ((trial, by_learner[trial.learned]) for trial in task.trials)
+    return [(trial.scored, one.error or _judged(trial, one, task.lists)) for trial, one in pairs]
 
 
 def _judged(trial: Trial, learned: LearnedSetting, lists: bytes) -> SettingResult | UserError:
@@ -131,22 +124,13 @@ def _judged(trial: Trial, learned: LearnedSetting, lists: bytes) -> SettingResul
         if readable is None:
             raise
         return readable
-    return SettingResult(
-        trial.scored,
-        trial.setting.name,
-        learned.version,
-        learned.hash,
-        trial.config.checkpoints.path,
-        learned.records,
-        learned.seconds,
-        judged.scores,
-        judged.zero,
-    )
+    about = trial.scored, trial.setting.name, learned.version, learned.hash, trial.config.checkpoints.path
+    return SettingResult(*about, learned.records, learned.seconds, judged.scores, judged.zero)
 
 
 def learn_group(task: GroupTask) -> list[LearnedSetting]:
     """Learn what is left of a group's settings; those that cannot be learned come with their error."""
-    runs = [_TrialRun(trial, task) for trial in task.learners()]
+    runs = [_TrialRun(trial, task) for trial in {one.learned: one for one in task.trials}.values()]
     first = task.trials[0].config
     remember(first.checkpoints)
     recipe = recipe_of(first, task.job)
@@ -186,13 +170,9 @@ class _TrialRun:
         began = time.monotonic()
         try:
             with ExitStack() as stack:
-                begun = begin_history(
-                    stack, self._trial.config, self._task.job, self._task.units, BackfillReport()
-                )
-                report, publisher = BackfillReport(), begun.publisher
-                run = BackfillRun(
-                    begun.config, self._task.job, report, publisher, open_reader=blocks.opened, most=1
-                )
+                job, report, reads = self._task.job, BackfillReport(), blocks.opened
+                begun = begin_history(stack, self._trial.config, job, self._task.units, report)
+                run = BackfillRun(begun.config, job, report, begun.publisher, open_reader=reads, most=1)
                 run(begun.progress, begun.origin)
                 newest = begun.inputs.versions.newest_manifest()
             self._seconds += time.monotonic() - began
@@ -201,8 +181,7 @@ class _TrialRun:
             self._fail(error)
 
     def _look(self, newest: Manifest | None) -> None:
-        progress = None if newest is None else HistoryProgress.in_version(newest)
-        if newest is None or progress is None:
+        if newest is None or (progress := HistoryProgress.in_version(newest)) is None:
             return
         self.fed = progress.fed
         recipe = recipe_of(self._trial.config, self._task.job)
@@ -226,7 +205,5 @@ def share_catalogs(folder: Path, catalogs: Path) -> None:
     """Have a setting's folder use what was read of the objects for all."""
     folder.mkdir(parents=True, exist_ok=True)
     catalogs.mkdir(parents=True, exist_ok=True)
-    try:
+    with suppress(FileExistsError):
         (folder / FOLDER).symlink_to(catalogs.resolve(), target_is_directory=True)
-    except FileExistsError:
-        return

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from daemon.backfill.plan import SAID, Recipe, Unit, differences
+from daemon.backfill.plan import Recipe, Unit, changed, differences, some
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, UserError
 from daemon.judging.samples import VersionScores
 from streams.durable import sync
@@ -61,16 +61,9 @@ class SweepBasis:
 def refuse_other(known: SweepBasis, recipe: Recipe, units: Sequence[Unit], judged: Mapping[str, Any]) -> None:
     """Raise UserError, naming what differs, where a folder's results are of something else."""
     found = differences(known.recipe, known.units, recipe, units)
-    differ = [] if found is None else found[1]
-    differ += [
-        f"{name} is {judged.get(name)!r}, was {known.judged.get(name)!r}"
-        for name in {**known.judged, **judged}
-        if judged.get(name) != known.judged.get(name)
-    ]
-    if differ:
-        more = f"; {len(differ) - SAID} more" if len(differ) > SAID else ""
+    if differ := [*(found[1] if found else ()), *changed(known.judged, judged)]:
         raise UserError(
-            f"the results there are of another sweep: {'; '.join(differ[:SAID])}{more}",
+            f"the results there are of another sweep: {some(differ)}",
             "give the same files and options, or another folder with --out",
             EX_DATAERR,
         )

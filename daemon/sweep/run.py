@@ -9,39 +9,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from xxhash import xxh3_128
 
 from daemon.backfill.cluster import Limits
-from daemon.backfill.plan import Recipe, Unit, begins
+from daemon.backfill.plan import Unit, begins
 from daemon.backfill.run import BackfillJob, recipe_of
-from daemon.backfill.sources import units_of
+from daemon.backfill.sources import units_to_learn
 from daemon.catalogs import FOLDER, learner_catalog
 from daemon.config.schema import Config
-from daemon.exits import EX_DATAERR, EX_UNAVAILABLE, EX_USAGE, UserError
+from daemon.exits import EX_DATAERR, EX_UNAVAILABLE, UserError
 from daemon.judging.lists import digest_of, encode_lists, keep_lists, lists_of_history
 from daemon.sweep.grid import SPLIT
 from daemon.sweep.learning import GroupTask, do_group, share_catalogs
-from daemon.sweep.results import (
-    LISTS,
-    ResultsFile,
-    SettingResult,
-    SweepBasis,
-    refuse_other,
-)
-from daemon.sweep.settings import Trial, grouped
+from daemon.sweep.results import LISTS, ResultsFile, SettingResult, SweepBasis, refuse_other
+from daemon.sweep.settings import Trial, grouped, in_folder
 from daemon.work_pool import Workers, done_by
 
 TOGETHER = 8
 """Settings that a worker learns side by side: of reading, which they share, an eighth is left to each."""
-
-
 BLOCK_EVENTS = 5_000
 """Events of one block, as of a backfill; one learner merges nothing."""
-ALONE = Workers()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +45,7 @@ class SweepJob:
     out: Path
     format: str | None = None
     mapping: str | None = None
-    workers: Workers = ALONE
+    workers: Workers = field(default_factory=Workers)
     version_events: int = 250_000
     events_per_second: float = 0.0
 
@@ -81,16 +72,9 @@ class SweepReport:
 
 
 def sweep(config: Config, trials: Sequence[Trial], job: SweepJob, report: SweepReport) -> Swept:
-    """Learn and judge every setting. Raises UserError where nothing can be begun, and where workers are lost
-    again and again."""
+    """Learn and judge every setting. Raises UserError, also where workers are lost again and again."""
     began = time.monotonic()
-
-    def tell(name: str) -> None:
-        report.note(f"reading {name} for its digest")
-
-    units = units_of(job.sources, config.stream.reached, tell)
-    if not units:
-        raise UserError("there is nothing to read", "name files, folders or a log with records", EX_USAGE)
+    units = units_to_learn(job.sources, config.stream.reached, report.note)
     with ExitStack() as stack:
         results = ResultsFile(stack, job.out)
         basis = _basis(config, job, units, results, report)
@@ -105,9 +89,12 @@ def _basis(
     config: Config, job: SweepJob, units: Sequence[Unit], results: ResultsFile, report: SweepReport
 ) -> SweepBasis:
     """What is learned from and judged on: as the folder has it, or found now."""
-    before = in_folder(config, job.out)
+    before = in_folder(config, job.out / "before")  # stays empty: as it is before any setting learned
     share_catalogs(Path(before.checkpoints.path), job.out / FOLDER)
-    recipe, judged = _shared_recipe(config, job), _judged(before)
+    recipe, split = recipe_of(config, _job(job, None)), {name.partition(".")[2] for name in SPLIT}
+    # the same for every setting: of [feed] what says which lists are held out
+    recipe = replace(recipe, feed={name: one for name, one in recipe.feed.items() if name in split})
+    judged = _judged(before)
     lists_file = job.out / LISTS
     if (known := results.basis) is not None:
         refuse_other(known, recipe, units, judged)
@@ -117,7 +104,7 @@ def _basis(
             report.note(f"going on: {len(results.known):,} settings are done in {job.out}")
         return known
     report.note("reading the newest held-out lists")
-    progress = begins(_whole_recipe(before, job, recipe.now_ms), units, 0)
+    progress = begins(recipe_of(before, _job(job, recipe.now_ms)), units, 0)
     lists = lists_of_history(before, learner_catalog(before, lambda _: None), progress)
     least = before.validate.least_impressions
     if len(lists) < least:
@@ -144,16 +131,6 @@ def _kept(path: Path) -> bytes:
         ) from None
 
 
-def in_folder(config: Config, out: Path) -> Config:
-    """The configuration as it is before any setting learned: with an empty checkpoint folder of its own."""
-    kept = config.checkpoints.model_copy(update={"path": str(out / "before")})
-    return replace(config, checkpoints=kept, origins={**config.origins, "checkpoints.path": "cli"})
-
-
-def _whole_recipe(config: Config, job: SweepJob, now_ms: int | None) -> Recipe:
-    return recipe_of(config, _job(job, now_ms))
-
-
 def _job(job: SweepJob, now_ms: int | None) -> BackfillJob:
     """What each setting is learned by: one learner in its worker, which has its share of the rate."""
     return BackfillJob(
@@ -167,13 +144,6 @@ def _job(job: SweepJob, now_ms: int | None) -> BackfillJob:
         judged=False,
         now_ms=now_ms,
     )
-
-
-def _shared_recipe(config: Config, job: SweepJob) -> Recipe:
-    """What is the same for every setting: of [feed] what says which lists are held out."""
-    recipe = _whole_recipe(config, job, None)
-    split = {name.partition(".")[2] for name in SPLIT}
-    return replace(recipe, feed={name: one for name, one in recipe.feed.items() if name in split})
 
 
 def _judged(config: Config) -> dict[str, Any]:
@@ -215,24 +185,22 @@ class SweepRun:
         left = [one for scored, one in distinct.items() if scored not in self._results.known]
         done = len(distinct) - len(left)
         self._report.progress(done, len(distinct))
-        for task, outcome in done_by(self._job.workers, do_group, self._tasks(left), self._report.note):
+        job = _job(self._job, self._basis.recipe.now_ms)
+        about = (job, self._basis.units, str(self._job.out / FOLDER), _kept(self._job.out / LISTS))
+        groups = grouped(left, self._job.workers.count, TOGETHER)
+        tasks = [GroupTask(group, *about) for group in groups]
+        for task, outcome in done_by(self._job.workers, do_group, tasks, self._report.note):
             if isinstance(outcome, UserError):
                 self.failed |= {one.scored: outcome for one in task.trials}
                 continue
+            records = dict[str, int]()
             for scored, found in outcome:
                 if isinstance(found, UserError):
                     self.failed[scored] = found
                 else:
                     self._results.add(found)
                     self.fresh += 1
-            self.records += sum(
-                {one.hash: one.records for _, one in outcome if not isinstance(one, UserError)}.values()
-            )
+                    records[found.hash] = found.records
+            self.records += sum(records.values())
             done += len(outcome)
             self._report.progress(done, len(distinct))
-
-    def _tasks(self, trials: Sequence[Trial]) -> list[GroupTask]:
-        job = _job(self._job, self._basis.recipe.now_ms)
-        catalogs, lists = str(self._job.out / FOLDER), _kept(self._job.out / LISTS)
-        groups = grouped(trials, self._job.workers.count, TOGETHER)
-        return [GroupTask(group, job, self._basis.units, catalogs, lists) for group in groups]

@@ -14,6 +14,7 @@ from typing import Any
 
 from xxhash import xxh3_128
 
+from daemon.backfill.run import NOT_OF_W
 from daemon.config import Config, load_config
 from daemon.config.values import LIVE
 from daemon.exits import EX_CONFIG, UserError
@@ -26,8 +27,6 @@ SAID = 5
 
 LEARNED = ("space", "learner", "keys", "caps", "feed")
 """Sections that a version's state depends on, besides what is read."""
-NOT_LEARNED = ("follow", "prequential")
-"""Keys of [feed] that it does not depend on."""
 RUNS = "settings"
 """Folder of an --out folder with a checkpoint folder for each learner."""
 
@@ -94,16 +93,19 @@ def _trial(config: Config, setting: Setting, out: Path) -> Trial:
     if config.learner.algorithm not in ALGORITHMS:
         raise UserError(f"learner.algorithm: {config.learner.algorithm} is not known", code=EX_CONFIG)
     given = config.values()
-    feed = {name: value for name, value in given["feed"].items() if name not in NOT_LEARNED}
+    feed = {name: value for name, value in given["feed"].items() if name not in NOT_OF_W}
     stated = {name: given[name] for name in LEARNED} | {"feed": feed}
     # what depends on where a value came from, and on what a file holds
     feed |= {"falls_from": negative_falls_from(config), "weights": repr(position_weights(config))}
     learned, reading = _digest(stated), _digest(feed)
     scored = _digest({"learned": learned, "serving": given["serving"]})
-    folder = out / RUNS / learned[:16]
-    kept = config.checkpoints.model_copy(update={"path": str(folder), "keep": 1})
-    origins = {**config.origins, "checkpoints.path": "cli"}
-    return Trial(setting, replace(config, checkpoints=kept, origins=origins), learned, scored, reading)
+    return Trial(setting, in_folder(config, out / RUNS / learned[:16], keep=1), learned, scored, reading)
+
+
+def in_folder(config: Config, folder: Path, **kept: Any) -> Config:
+    """The configuration with another checkpoint folder, and these other values of [checkpoints]."""
+    checkpoints = config.checkpoints.model_copy(update={"path": str(folder), **kept})
+    return replace(config, checkpoints=checkpoints, origins={**config.origins, "checkpoints.path": "cli"})
 
 
 def _digest(stated: Mapping[str, Any]) -> str:

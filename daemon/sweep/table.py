@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from daemon.judging.samples import PlacedVersion, compare
+from daemon.judging.samples import PlacedVersion, compare, finite
 from daemon.judging.versions import COMPARED, PREFERENCE, PREFERENCE_ERROR
 from daemon.sweep.grid import Setting, toml_of, varied
 from daemon.sweep.results import SettingResult
@@ -42,12 +42,7 @@ def cells(row: SweepRow, keys: Sequence[str]) -> dict[str, Any]:
     values, placed, measures = row.setting.overrides(), row.placed, row.result.scores.measures
     return {
         **{key: values.get(key) for key in keys},
-        "score": placed.score.mean,
-        "half_width": placed.score.half_width(),
-        "to_best": placed.to_best.mean,
-        "to_best_half_width": placed.to_best.half_width(),
-        "is_best": placed.is_best,
-        "within_noise": placed.noise,
+        **placed.columns(),
         "over_own_ranking": row.over_own,
         PREFERENCE: measures.get(PREFERENCE),
         PREFERENCE_ERROR: measures.get(PREFERENCE_ERROR),
@@ -96,17 +91,9 @@ def document(
     said, lines = winner(rows) if rows else ("no setting could be judged", [])
     return {
         "measure": measure,
-        "settings": [_finite(cells(one, keys)) for one in rows],
+        "settings": [finite(cells(one, keys)) for one in rows],
         "failed": dict(failed),
         "conclusion": said,
         "toml": lines,
         **more,
-    }
-
-
-def _finite(line: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no infinity, and no number that is none."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in line.items()
     }

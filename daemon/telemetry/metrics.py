@@ -27,44 +27,17 @@ from streams.partitions import OpenTransactions
 Floats = npt.NDArray[np.floating]
 
 
-class ArrayHistogram(Collector):
-    """Counts of values per bucket, cumulative as Prometheus wants them.
+class ArrayHistograms(Collector):
+    """Counts of values per bucket, cumulative as Prometheus wants them, by the values of one label, given as
+    `label=[values]`; all are shown from the start.
 
     Args:
         name: metric name with its base unit, without suffix.
         documentation: help text.
         edges: ascending upper bounds; a value equal to an edge falls below it (`le`). +Inf is added.
         registry: where it registers itself.
+        label: none for a histogram without.
     """
-
-    def __init__(self, name: str, documentation: str, edges: Sequence[float], registry: CollectorRegistry):
-        self._name, self._documentation = name, documentation
-        self._bins = _Bins(edges)
-        registry.register(self)
-
-    def observe_many(self, values: Floats) -> None:
-        """Add an array [n]; values that are not finite are left out (the step refused them)."""
-        self._bins.add(values[np.isfinite(values)])
-
-    def observe_mean(self, total: float, count: int) -> None:
-        """Add `count` observations known only by their total, each at the mean; none when count is 0."""
-        if count > 0:
-            self._bins.add(np.array([total / count]), np.array([count]))
-
-    def describe(self) -> Iterator[HistogramMetricFamily]:
-        """The family without samples: lets the registry check names without collecting."""
-        yield HistogramMetricFamily(self._name, self._documentation)
-
-    def collect(self) -> Iterator[HistogramMetricFamily]:
-        """The family with its cumulative buckets and sum."""
-        family = HistogramMetricFamily(self._name, self._documentation)
-        buckets, total = self._bins.cumulative()
-        family.add_metric([], buckets=buckets, sum_value=total)
-        yield family
-
-
-class ArrayHistograms(Collector):
-    """The same by the values of one label, given as `label=[values]`; all are shown from the start."""
 
     def __init__(
         self,
@@ -74,9 +47,8 @@ class ArrayHistograms(Collector):
         registry: CollectorRegistry,
         **label: Sequence[str],
     ):
-        self._name, self._documentation = name, documentation
-        ((self._label, values),) = label.items()
-        self._bins = {value: _Bins(edges) for value in values}
+        self._about, self._label = (name, documentation), [*label]
+        self._bins = {value: _Bins(edges) for values in [*label.values()] or [[""]] for value in values}
         registry.register(self)
 
     def observe(self, value: str, values: Floats, counts: npt.NDArray[np.integer]) -> None:
@@ -84,16 +56,29 @@ class ArrayHistograms(Collector):
         self._bins[value].add(values, counts)
 
     def describe(self) -> Iterator[HistogramMetricFamily]:
-        """The family without samples."""
-        yield HistogramMetricFamily(self._name, self._documentation, labels=[self._label])
+        """The family without samples: lets the registry check names without collecting."""
+        yield HistogramMetricFamily(*self._about, labels=self._label)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
         """The family, each label value with its cumulative buckets and sum."""
-        family = HistogramMetricFamily(self._name, self._documentation, labels=[self._label])
+        family = HistogramMetricFamily(*self._about, labels=self._label)
         for value, bins in self._bins.items():
             buckets, total = bins.cumulative()
-            family.add_metric([value], buckets=buckets, sum_value=total)
+            family.add_metric([value] if self._label else [], buckets=buckets, sum_value=total)
         yield family
+
+
+class ArrayHistogram(ArrayHistograms):
+    """The same without a label."""
+
+    def observe_many(self, values: Floats) -> None:
+        """Add an array [n]; values that are not finite are left out (the step refused them)."""
+        self._bins[""].add(values[np.isfinite(values)])
+
+    def observe_mean(self, total: float, count: int) -> None:
+        """Add `count` observations known only by their total, each at the mean; none when count is 0."""
+        if count > 0:
+            self._bins[""].add(np.array([total / count]), np.array([count]))
 
 
 class _Bins:
@@ -143,9 +128,7 @@ def add_place(registry: CollectorRegistry, checkpoints: str) -> None:
 
 
 class KnownGauge(Collector):
-    """A gauge without labels that has no sample before its value is known: an alert must not take "not known
-    yet" for 0.
-    """
+    """Without labels, and without a sample before it is known: an alert must not take that for 0."""
 
     def __init__(self, name: str, documentation: str, registry: CollectorRegistry) -> None:
         self._about = name, documentation
@@ -180,10 +163,7 @@ class KeyMetrics:
         self._used.set_function(used)
 
 
-FOLDER_LOST = (
-    "tripletd_folder_lost",
-    "1 while the checkpoint folder is gone or lacks what the role has",
-)
+FOLDER_LOST = ("tripletd_folder_lost", "1 while the checkpoint folder is gone or lacks what the role has")
 FOLDER_LOSSES = "tripletd_folder_losses", "Times that the checkpoint folder was lost, by how"
 
 
@@ -256,7 +236,18 @@ class LearnMetrics:
         self.poison_share = gauge("tripletd_poison_share", "Dead letters among the newest records")
         self.keys = KeyMetrics(registry)
         self.folder = FolderMetrics(registry)
-        self._checkpoints = _CheckpointMetrics(registry)
+        self._checkpoint_seconds = Histogram(
+            "tripletd_checkpoint_seconds",
+            "From capture to durable",
+            buckets=_CHECKPOINT_EDGES,
+            registry=registry,
+        )
+        self._checkpoint_bytes = gauge("tripletd_checkpoint_bytes", "Size of the newest version")
+        about = "Versions that could not be written"
+        self._checkpoint_failures = counter("tripletd_checkpoint_failures", about)
+        self._written_at = time.monotonic()
+        age = gauge("tripletd_checkpoint_age_seconds", "Since the newest version, or since start")
+        age.set_function(lambda: time.monotonic() - self._written_at)
         ProcessCollector(registry=registry)
         add_build_info(registry, "learn")
 
@@ -312,35 +303,13 @@ class LearnMetrics:
     def record_checkpoint(self, number: int, seconds: float, size: int) -> None:
         """A version is durable: its number, seconds from capture to durable, bytes."""
         self.version.set(number)
-        self._checkpoints.written(seconds, size)
+        self._checkpoint_seconds.observe(seconds)
+        self._checkpoint_bytes.set(size)
+        self._written_at = time.monotonic()
 
     def checkpoint_failed(self) -> None:
         """A version could not be written; learning continues and the alarm counter rises."""
-        self._checkpoints.failures.inc()
-
-
-class _CheckpointMetrics:
-    """Seconds, bytes, age and failures of checkpoints; the age is taken when it is read."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        gauge = partial(Gauge, registry=registry)
-        self._seconds = Histogram(
-            "tripletd_checkpoint_seconds",
-            "From capture to durable",
-            buckets=_CHECKPOINT_EDGES,
-            registry=registry,
-        )
-        self._bytes = gauge("tripletd_checkpoint_bytes", "Size of the newest version")
-        about = "Versions that could not be written"
-        self.failures = Counter("tripletd_checkpoint_failures", about, registry=registry)
-        self._written_at = time.monotonic()
-        age = gauge("tripletd_checkpoint_age_seconds", "Since the newest version, or since start")
-        age.set_function(lambda: time.monotonic() - self._written_at)
-
-    def written(self, seconds: float, size: int) -> None:
-        self._seconds.observe(seconds)
-        self._bytes.set(size)
-        self._written_at = time.monotonic()
+        self._checkpoint_failures.inc()
 
 
 def _preset(counter: Any, names: tuple[str, ...]) -> dict[str, Any]:
@@ -388,11 +357,13 @@ class ValidateMetrics:
         known = partial(KnownGauge, registry=registry)
         about = "Holdout measure by kind, for the newest and best version, version 0, the shown order"
         self._measures = gauge("tripletd_holdout_map", about, ["kind", "which"])
-        self._decision = gauge("tripletd_holdout_decision", "Decision measure, for the same", ["which"])
-        about = "||sym(W)||^2 / ||W||^2, 1 for a symmetric W, for the same"
-        self._symmetry = gauge("tripletd_symmetry_index", about, ["which"])
-        about = "Share of the weights of a diagonal metric that are 0, for the same"
-        self._sparsity = gauge("tripletd_sparsity", about, ["which"])
+        symmetry = "||sym(W)||^2 / ||W||^2, 1 for a symmetric W, for the same"
+        sparsity = "Share of the weights of a diagonal metric that are 0, for the same"
+        self._alone = {
+            "decision": gauge("tripletd_holdout_decision", "Decision measure, for the same", ["which"]),
+            "symmetry_index": gauge("tripletd_symmetry_index", symmetry, ["which"]),
+            "sparsity": gauge("tripletd_sparsity", sparsity, ["which"]),
+        }
         self._versions = gauge("tripletd_judged_version", "Version number, for the same", ["which"])
         self.judged = counter("tripletd_judged_versions", "Versions judged")
         about = "Versions never judged: a newer one was there"
@@ -431,18 +402,10 @@ class ValidateMetrics:
         """
         if version is not None:
             self._versions.labels(which).set(version)
-        alone = {
-            "decision": self._decision,
-            "symmetry_index": self._symmetry,
-            "sparsity": self._sparsity,
-        }
         for kind, value in measures.items():
-            if value is None:
-                continue
-            if kind in alone:
-                alone[kind].labels(which).set(value)
-            else:
-                self._measures.labels(kind, which).set(value)
+            alone = self._alone.get(kind)
+            if value is not None:
+                (self._measures.labels(kind, which) if alone is None else alone.labels(which)).set(value)
 
     def record_evidence(self, finding: str, capital: float, missing: int | None) -> None:
         """Set what clicks say of the learned versions against version 0."""

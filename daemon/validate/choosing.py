@@ -154,17 +154,11 @@ class FormChooser:
         return replace(offered[taken], why=told_why(offered, place, taken, compared, lists))
 
     def _queries(self) -> Block:
-        """Those of the window."""
         return block_of(self.judge, (one.query for one in self.window))
 
     def _compared(
-        self,
-        offered: Sequence[FormChoice],
-        now: int,
-        learned: FormByChoice,
-        own: OwnRanking,
+        self, offered: Sequence[FormChoice], now: int, learned: FormByChoice, own: OwnRanking
     ) -> list[Compared]:
-        """Each form on the earlier lists."""
         panel, objects = self.judge.panel(self.earlier), self.judge.objects
         kinds = UnseenKinds(self.judge, self.kinds, Scorer(own.form(), objects))
         scores, unseen, far = [], [], np.zeros(len(panel), bool)
@@ -176,11 +170,10 @@ class FormChooser:
                 block, _ = objects.block(panel.queries)
                 far = panel.in_time(unfamiliar(one, learned, own, block)[panel.group])
         zero = self.judge.shown_scores(Scorer(own.form(), objects), panel)
-        lists, groups = panel.lists.in_order(panel.order), panel.in_time(panel.group)
+        lists, groups = panel.lists.in_order(panel.order), panel.in_time(panel.group).tolist()
 
         def preference(found: Float) -> Preference:
-            told = ~np.isnan(found)
-            return Preference.of(by_cluster(found[told], groups[told].tolist()))
+            return Preference.of(by_cluster(found, groups))
 
         return [
             Compared(
@@ -230,7 +223,6 @@ class FormChooserByJudgments:
         own: OwnRanking,
         judged: Sequence[ObjectRef],
     ) -> list[Compared]:
-        """Each form on the judged queries."""
         objects = self.judge.objects
         precision = [
             self.judge.precision_of(Scorer(one.beside(learned(one), own), objects), judged) for one in offered
@@ -362,18 +354,13 @@ class UnseenKinds:
         self._own = None if self._panel is None else judge.shown_scores(own, self._panel)
 
     def compare(self, scorer: Scorer) -> Preference:
-        """How much users prefer a ranking to their own; nothing where lists are nearer to it. Raises
-        NotFinite.
-        """
+        """How much users prefer it to their own; nothing where lists are nearer to it. Raises NotFinite."""
         panel = self._panel
         if panel is None or self._own is None:
             return NO_PREFERENCE
-        lists, groups = panel.lists.in_order(panel.order), panel.in_time(panel.group)
-        found = told_by_order(
-            self._judge.shown_scores(scorer, panel), self._own, lists, np.ones(len(panel), bool)
-        )
-        told = ~np.isnan(found)
-        return Preference.of(by_cluster(found[told], groups[told].tolist()))
+        lists, every = panel.lists.in_order(panel.order), np.ones(len(panel), bool)
+        found = told_by_order(self._judge.shown_scores(scorer, panel), self._own, lists, every)
+        return Preference.of(by_cluster(found, panel.in_time(panel.group).tolist()))
 
 
 def to_measures(found: Preference) -> dict[str, float]:

@@ -20,7 +20,7 @@ its teams, and of no others.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -92,11 +92,9 @@ def compare(
     own, zero, best, anchor = versions
     _, at_zero, at_best, at_anchor = states
     lists = panel.lists.in_order(panel.order)
-    clusters = panel.in_time(panel.group)
+    clusters = panel.in_time(panel.group).tolist()
     impressions = [panel.impressions[place] for place in np.argsort(panel.order).tolist()]
-    drafts = (one.draft for one in impressions)
-    plain = np.array([draft is None or len(draft.models) != 2 for draft in drafts], bool)
-    nothing = np.full(len(panel), np.nan)
+    plain, nothing = panel.plain, np.full(len(panel), np.nan)
     against_zero, against_anchor = outcomes(impressions, at_zero), outcomes(impressions, at_anchor)
     follows = best is not zero and best is not anchor
     lead = outcomes(impressions, at_best) if follows and own is not best else nothing
@@ -109,8 +107,7 @@ def compare(
         return clustered(np.where(np.isnan(teams), ordered, teams), where)
 
     def clustered(values: Float, where: Mask) -> list[float]:
-        speak = where & ~np.isnan(values)
-        return by_cluster(values[speak], clusters[speak].tolist())
+        return by_cluster(np.where(where, values, np.nan), clusters)
 
     def higher(one: Scored, teams: Float) -> float | None:
         """Of all lists of the window that tell: by teams, else by order."""
@@ -148,13 +145,7 @@ def compare(
 
 def with_trained(held: Comparison, trained: Comparison) -> Comparison:
     """A comparison by held-out lists, after the bets on lists that were learned from later."""
-    return replace(
-        held,
-        fresh=[*trained.fresh, *held.fresh],
-        fresh_anchor=[*trained.fresh_anchor, *held.fresh_anchor],
-        fresh_best=[*trained.fresh_best, *held.fresh_best],
-        fresh_lead=[*trained.fresh_lead, *held.fresh_lead],
-        lists=trained.lists + held.lists,
-        interleaved=trained.interleaved + held.interleaved,
-        trained=trained.lists,
-    )
+    bets = ("fresh", "fresh_anchor", "fresh_best", "fresh_lead")
+    both: dict[str, Any] = {name: [*getattr(trained, name), *getattr(held, name)] for name in bets}
+    both |= {name: getattr(trained, name) + getattr(held, name) for name in ("lists", "interleaved")}
+    return replace(held, trained=trained.lists, **both)

@@ -72,9 +72,7 @@ class DecisionRule:
     margin_impressions: int = 0
 
     def margin_on(self, impressions: int) -> float:
-        """The gain asked for on so many impressions: on fewer than `margin_impressions` it is larger, by as
-        much as noise is.
-        """
+        """The gain asked for on so many impressions: larger on few of them, by as much as noise is."""
         short = max(1.0, self.margin_impressions / max(1, impressions))
         return self.margin * float(short**NOISE_EXPONENT)
 
@@ -83,21 +81,13 @@ FULL_CATALOG = DecisionRule("map_full", (MeasureGuard("p10_full", 0.0),))
 """With judgments: mAP over the whole catalog; P@10 must not pay for it."""
 _RANDOM_GUARD = MeasureGuard("clicked_vs_random", RANDOM_TOLERANCE)
 CLICKS = DecisionRule(
-    CLICKS_MEASURE,
-    (_RANDOM_GUARD, MeasureGuard("hop_auc", HOP_TOLERANCE)),
-    CLICKS_MARGIN,
-    CLICKS_IMPRESSIONS,
+    CLICKS_MEASURE, (_RANDOM_GUARD, MeasureGuard("hop_auc", HOP_TOLERANCE)), CLICKS_MARGIN, CLICKS_IMPRESSIONS
 )
 """Without judgments: clicks inside the shown lists can be ordered better while retrieval over the catalog
 collapses; the guards see that, because they compare with objects that were not shown.
 """
 SHOWN_LISTS = replace(CLICKS, measure="position_balanced", guards=(_RANDOM_GUARD,))
 """Without a catalog: what was never shown is not known."""
-
-
-def of_all_keys(rule: DecisionRule) -> DecisionRule:
-    """The rule for a version whose models were judged key by key: the margin was asked of each."""
-    return replace(rule, margin=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,9 +255,7 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """Trials since the last gain, how many events that gain took, and where learning stood when the history
-    began.
-    """
+    """Trials since the last gain, how many events that took, and where learning stood at the beginning."""
 
     count: int = 0
     took: int = 0

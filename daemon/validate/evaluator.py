@@ -126,11 +126,8 @@ class CandidateCache:
         *,
         keep_forms: bool = True,
     ) -> None:
-        self._keep_forms = keep_forms
-        self._versions = versions
-        self._space = space
-        self._catalog = catalog
-        self._serving = serving
+        self._versions, self._space, self._catalog = versions, space, catalog
+        self._serving, self._keep_forms = serving, keep_forms
         self._open: dict[int, Candidate] = {}
         self._objects: MappedObjects | None = None
 
@@ -158,7 +155,9 @@ class CandidateCache:
     def _load(self, number: int, chooser: ChoosesForms | None) -> Candidate:
         version = self._versions.load(number)
         self._refuse_other_inputs(version.manifest)
-        objects = self._mapped(version)
+        if self._objects is None or self._objects.map_id != version.manifest.map.get("id"):
+            self._objects = MappedObjects(self._space, self._catalog, map_of(version))
+        objects = self._objects
         form = self._form_of(version, chooser)
         if form.dim != objects.dim:
             raise CandidateRejected(f"the learner has {form.dim} dimensions, the map gives {objects.dim}")
@@ -179,12 +178,6 @@ class CandidateCache:
         if folded and version.manifest.number == 0 and W is not None and W.ndim == 2 and is_identity(W):
             return IdentityForm(form.dim, form.normalised)
         return form
-
-    def _mapped(self, version: Version) -> MappedObjects:
-        if self._objects is None or self._objects.map_id != version.manifest.map.get("id"):
-            fitted = map_of(version)
-            self._objects = MappedObjects(self._space, self._catalog, fitted)
-        return self._objects
 
     def _refuse_other_inputs(self, manifest: Manifest) -> None:
         digest = None if self._catalog is None else self._catalog.digest
@@ -254,11 +247,9 @@ class Evaluator:
         """
         zero, best, anchor = against
         fresh = np.array([held.offset >= after.get(held.partition, 0) for held in window], bool)
-        looks = (
-            *(self._look(version, window), self._look(zero, window)),
-            *(self._look(best, window), self._look(anchor, window)),
-        )
+        own, at_zero, at_best, at_anchor = (self._look(one, window) for one in (version, zero, best, anchor))
         states = version.state, zero.state, best.state, anchor.state
+        looks = own, at_zero, at_best, at_anchor
         return compare(self._panel_of(window), looks, states, fresh, window.positions)
 
     def compare_before(
@@ -425,13 +416,12 @@ class KeyedEvaluator:
         base = zero[self._rule.measure]
         try:
             scorer = candidate.scorer_of(key)
-            if scorer is None:
-                return zero, KeyVerdict(len(panel), base, base, COSINE, NO_MODEL)
-            own = self._judge.judge(scorer, panel)
+            own = None if scorer is None else self._judge.judge(scorer, panel)
         except (NotFinite, LearnerError, np.linalg.LinAlgError):
-            return zero, KeyVerdict(len(panel), base, base, COSINE, NOT_SCORED)
-        if not is_finite(own, self._rule):
-            return zero, KeyVerdict(len(panel), base, base, COSINE, NOT_SCORED)
+            own = {}
+        if own is None or not is_finite(own, self._rule):
+            why = NO_MODEL if own is None else NOT_SCORED
+            return zero, KeyVerdict(len(panel), base, base, COSINE, why)
         known = {**own, "impressions": len(panel)}
         judged = judge_by(self._rule, candidate.number, known, zero)
         why = "" if judged.eligible else why_not(self._rule, judged, known, zero)
@@ -452,7 +442,6 @@ def weighted(counted: Sequence[tuple[Measures, int]]) -> Measures:
 
 
 def _by_key(impressions: Sequence[Impression]) -> dict[str, list[int]]:
-    """Places of each key's impressions, in order."""
     found: dict[str, list[int]] = {}
     for place, impression in enumerate(impressions):
         found.setdefault(impression.key or "", []).append(place)  # no key is empty
@@ -466,30 +455,27 @@ LEAST_TRAINED = 50
 """Lists that are learned from are bet on so many at a time, or more: by how much two rankings usually differ
 there, they alone say."""
 AGAIN_SHARE = 10
-"""A version is judged once more when this part of a window has come since: also without new versions lists go
-on to tell.
-"""
+"""A version is judged again when this part of a window has come since: lists go on to tell."""
 
 
 class Weigher:
-    """Compares versions by the clicks of one holdout. `rule`: its guards count where nothing is two clicks
-    away.
-    """
+    """Compares versions by clicks of a holdout. `rule`: its guards count where nothing is two clicks away."""
 
     def __init__(
         self, candidates: CandidateCache, holdout: Holdout, rule: DecisionRule, evidence: EvidenceRule
     ) -> None:
-        self._candidates = candidates
-        self._holdout = holdout
-        self._rule = rule
-        self._evidence = evidence
+        self._candidates, self._holdout = candidates, holdout
+        self._rule, self._evidence = rule, evidence
 
     def weigh(
         self, evaluator: Evaluator, version: Candidate, against: tuple[Candidate, Candidate], known: Standing
     ) -> Weighed:
         """A version against version 0 and the best one. Raises NotFinite."""
         zero, best = against
-        anchor, known = self._anchor(known, best)
+        try:
+            anchor = self._candidates.open(known.anchor)
+        except CandidateRejected:  # it is gone
+            anchor, known = best, known.anchored(best.number)
         seen = evaluator.compare(version, (zero, best, anchor), self._holdout.window, known.through)
         if not seen.away:
             seen = replace(seen, barred=self._barred(evaluator, version, zero))
@@ -544,13 +530,6 @@ class Weigher:
             return with_trained(seen, evaluator.compare_before(before, against, window, *times))
         except (CandidateRejected, NotFinite):  # pruned, say: what came meanwhile is bet on by nobody
             return seen
-
-    def _anchor(self, known: Standing, best: Candidate) -> tuple[Candidate, Standing]:
-        """The anchor, opened; the best version where it is gone."""
-        try:
-            return self._candidates.open(known.anchor), known
-        except CandidateRejected:
-            return best, known.anchored(best.number)
 
     def _barred(self, evaluator: Evaluator, version: Candidate, zero: Candidate) -> tuple[str, ...]:
         """Without anything two clicks away: what else says that retrieval has become worse."""

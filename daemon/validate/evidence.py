@@ -249,9 +249,7 @@ class Standing:
     bettor: Bettor = Bettor()
 
     def alpha(self, rule: EvidenceRule) -> float:
-        """The error of the next proof: halved by each fall, so that all together have twice `rule.alpha` at
-        most.
-        """
+        """The error of the next proof: halved by each fall, so that all have twice `rule.alpha` at most."""
         return float(rule.alpha / 2**self.falls)
 
     def anchored(self, version: int) -> Standing:
@@ -348,11 +346,7 @@ class Conclusion:
 
 
 def weigh(
-    standing: Standing,
-    rule: EvidenceRule,
-    version: int,
-    best: int,
-    seen: Comparison,
+    standing: Standing, rule: EvidenceRule, version: int, best: int, seen: Comparison
 ) -> tuple[Standing, Conclusion]:
     """The standing after `version` was judged, and what follows. best: the best version before, 0: none."""
     hold = standing.hold
@@ -376,24 +370,18 @@ def weigh(
     if best and hold.log >= math.log(FALSE_ALARM_BETS):
         after = Standing(falls=now.falls + 1, through=now.through, bettor=now.bettor)
         return after, Conclusion(found, fell=True)
-    guards = (*seen.barred, *_guards(rule, best, seen))
+    guards = [*seen.barred]  # what says that the version is worse: all but the last on the whole window
+    if is_inferior(seen.away, rule):
+        guards.append("what is two clicks away ranks lower than in version 0")
+    if best and is_inferior(seen.window_best, rule):
+        guards.append(f"users prefer the order of version {best}")
     if led == "inferior":
-        guards = (*guards, f"in interleaved lists users prefer what was best before, such as version {best}")
+        guards.append(f"in interleaved lists users prefer what was best before, such as version {best}")
     if guards or found == "inferior" or (found != "superior" and not now.anchor):
-        return now, Conclusion(found, guards)
+        return now, Conclusion(found, tuple(guards))
     if found == "superior":
         now = replace(now.anchored(version), hold=now.hold if version == best else UNTOUCHED)
     return now, Conclusion(found, promoted=True)
-
-
-def _guards(rule: EvidenceRule, best: int, seen: Comparison) -> tuple[str, ...]:
-    """What says that the version is worse, each on the whole window."""
-    found = []
-    if is_inferior(seen.away, rule):
-        found.append("what is two clicks away ranks lower than in version 0")
-    if best and is_inferior(seen.window_best, rule):
-        found.append(f"users prefer the order of version {best}")
-    return tuple(found)
 
 
 def is_inferior(differences: Sequence[float], rule: EvidenceRule) -> bool:

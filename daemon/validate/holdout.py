@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from daemon.dead_letters import send_durably
+from daemon.exits import EX_UNAVAILABLE, UserError
 from daemon.retries import RETRY_SECONDS
 from daemon.runtime.in_hand import DECODE, InHand
 from daemon.validate.scorer import check_impression
@@ -156,7 +157,7 @@ class Window:
 
 NO_CLICK = "no_click"
 ALL_CLICKED = "all_clicked"
-POLL_RECORDS = 256
+POLL_RECORDS, POLL_SECONDS = 256, 0.2
 LOOK_SECONDS = 1.0
 """How often it is asked what open transactions hold back."""
 STALL_SECONDS = 10.0
@@ -164,7 +165,7 @@ STALL_SECONDS = 10.0
 
 
 class Holdout:
-    """The holdout stream of one topic.
+    """The holdout stream of one topic. dead: None where lists are only looked at.
 
     Starts `size` records before the end, or before `upto` (an older window again). A dead letter may be
     written again after a restart. keyed: an impression without a key can be judged by no model, and one is
@@ -175,7 +176,7 @@ class Holdout:
     def __init__(
         self,
         source: Source,
-        dead: Sink,
+        dead: Sink | None,
         *,
         space: SpaceSpec,
         catalog: Catalog | None,
@@ -186,13 +187,10 @@ class Holdout:
         clock: Callable[[], float] = time.monotonic,
         in_hand: InHand | None = None,
     ) -> None:
-        self._source = source
+        self._source, self._dead = source, dead
+        self._space, self._catalog = space, catalog
+        self._size, self._keyed, self._spread = size, keyed, spread
         self._in_hand = in_hand or InHand()
-        self._dead = dead
-        self._space = space
-        self._catalog = catalog
-        self._size = size
-        self._keyed, self._spread = keyed, spread
         self.topic = source.identity().topic
         self._upto = None if upto is None else dict(upto)
         self._counts: Counter[str] = Counter()
@@ -224,7 +222,7 @@ class Holdout:
         for piece, alone in [] if batch is None else self._in_hand.known.pieces(batch):
             with self._in_hand.hold(DECODE, piece, alone):
                 self._decode(piece, fresh, letters, left_out)
-        if letters and not send_durably(self._dead, letters, give_up):
+        if letters and self._dead is not None and not send_durably(self._dead, letters, give_up):
             self._source.assign(self.window.positions)
             return []
         self._counts += left_out
@@ -234,9 +232,7 @@ class Holdout:
         return fresh
 
     def take_counts(self) -> Counter[str]:
-        """Impressions left out since the last call, by reason: a poison reason, `no_click` or
-        `all_clicked`.
-        """
+        """Impressions left out since the last call, by reason: of poison, `no_click`, `all_clicked`."""
         taken, self._counts = self._counts, Counter()
         return taken
 
@@ -247,9 +243,7 @@ class Holdout:
         return all(positions.get(partition, -1) >= end for partition, end in ends.items())
 
     def held_back(self) -> list[tuple[int, HeldBack, float]]:
-        """(partition, what an open transaction holds back, seconds for which that was seen) where nothing
-        else is left to read.
-        """
+        """(partition, what a transaction holds back, for how many seconds that was seen), all else read."""
         return list(self.transactions.reached(self.window.positions, self._clock()))
 
     def trouble(self) -> str | None:
@@ -313,3 +307,15 @@ class Holdout:
         starts = rebuild_from(bounds, self._size, self._spread)
         self._source.assign(starts)
         return Window(self._size, starts, self._keyed, self._spread)
+
+
+def read_whole(holdout: Holdout) -> list[Impression]:
+    """The usable impressions of the window, read to the end of the topic. Raises UserError."""
+
+    def give_up(_seconds: float, error: Exception) -> bool:
+        message = f"the holdout topic cannot be read: {error}"
+        raise UserError(message, "see that the log answers", EX_UNAVAILABLE)
+
+    while not holdout.caught_up():
+        holdout.poll(POLL_SECONDS, give_up)
+    return [held.impression for held in holdout.window]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 
 from checkpoints.ledger import Ledger
 from checkpoints.store import Damaged
@@ -17,11 +16,12 @@ from daemon.dead_letters import open_dead
 from daemon.exits import UserError
 from daemon.runtime.in_hand import ALARM_TIMES, InHand
 from daemon.telemetry import ValidateMetrics
-from daemon.validate.decide import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule, of_all_keys
+from daemon.validate.decide import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule
 from daemon.validate.evaluator import AnyEvaluator, CandidateCache, Evaluator, KeyedEvaluator
 from daemon.validate.holdout import Holdout
 from daemon.validate.judge import Judge, JudgedQueries
 from daemon.validate.judgments import Judgments, load_judgments
+from daemon.validate.scorer import MappedObjects
 from daemon.versions.storage import open_store
 from streams.event import ObjectRef
 from streams.objects.rows import Tell
@@ -33,11 +33,10 @@ from streams.source import GrowingSource, Source
 @dataclass(frozen=True, slots=True)
 class ValidatorInputs:
     """What the validator works with. `training` is only asked for what comes after a version; `judgments` is
-    None without a file, and then `clicks` is the rule. `is_holdout`: whether routing sends the query with
-    this id to the holdout. `place`: the checkpoint folder. per_key: impressions that a key needs to be
-    judged, where one model per key is learned; None where there is one for all.
+    None without a file, and then `clicks` is the rule.
     """
 
+    config: Config
     holdout: Holdout
     training: Source
     versions: VersionStore
@@ -45,18 +44,20 @@ class ValidatorInputs:
     candidates: CandidateCache
     judgments: Judgments | None
     clicks: DecisionRule
-    is_holdout: Callable[[str], bool]
     metrics: ValidateMetrics
-    place: str
-    max_queries: int
-    per_key: int | None = None
+
+    @property
+    def per_key(self) -> int | None:
+        """Impressions that a key needs to be judged; None where one model for all is learned."""
+        return self.config.validate.least_impressions if self.config.keys.slots else None
 
     @property
     def rule(self) -> DecisionRule:
-        """Judgments decide where they are configured, else clicks under their guards."""
+        """Judgments decide where they are configured, else clicks under their guards; the margin of a model
+        per key was asked of each."""
         if self.judgments is not None:
             return FULL_CATALOG
-        return self.clicks if self.per_key is None else of_all_keys(self.clicks)
+        return self.clicks if self.per_key is None else replace(self.clicks, margin=0.0)
 
     @property
     def by_evidence(self) -> bool:
@@ -75,11 +76,7 @@ class ValidatorInputs:
 
     def judge(self) -> Judge:
         """The judge for the objects as mapped now; a version must be open."""
-        objects, judged = self.candidates.objects, None
-        if self.judgments is not None:
-            bound = self.judgments.bind(objects.ids)
-            judged = JudgedQueries(objects, bound, self.is_holdout, self.max_queries)
-        return Judge(objects, judged, self.max_queries)
+        return judge_of(self.config, self.candidates.objects, self.judgments)
 
     def evaluator(self) -> AnyEvaluator:
         """What versions are measured by, for the objects as mapped now; a version must be open."""
@@ -95,8 +92,7 @@ def open_inputs(
     UserError and the errors of streams and checkpoints."""
     space = config.space_spec()
     catalog = learner_catalog(config, tell)
-    judgments, keyed = open_judgments(config), config.keys.slots > 0
-    address = config.stream.to_address()
+    judgments, address = open_judgments(config), config.stream.to_address()
     for topic in (address, address.holdout):
         prepare_topic(topic, config.stream.partitions, "read")
     training = GrowingSource(lambda: open_source(address))
@@ -107,12 +103,13 @@ def open_inputs(
     in_hand = InHand.of(config.checkpoints.path, "validate", ALARM_TIMES * config.stream.stuck_after)
     stack.callback(in_hand.close)
     return ValidatorInputs(
+        config=config,
         holdout=Holdout(
             *(source, dead),
             space=space,
             catalog=catalog,
             size=config.validate.window,
-            keyed=keyed,
+            keyed=config.keys.slots > 0,
             spread=lists_per_held_out(config.feed),
             in_hand=in_hand,
         ),
@@ -122,17 +119,12 @@ def open_inputs(
         candidates=CandidateCache(stored.versions, space, catalog, config.serving),
         judgments=judgments,
         clicks=SHOWN_LISTS if catalog is None else CLICKS,
-        is_holdout=holdout_rule(config),
         metrics=metrics,
-        place=config.checkpoints.path,
-        max_queries=config.validate.max_queries,
-        per_key=config.validate.least_impressions if keyed else None,
     )
 
 
 def lists_per_held_out(feed: FeedConfig) -> int:
-    """Records of the holdout topic for each list that is held out, where those that are learned from stand in
-    it, too."""
+    """Records of the holdout topic for each held-out list; those that are learned from may be in it."""
     return math.ceil(1 / feed.holdout_share) if feed.prequential and feed.holdout_share else 1
 
 
@@ -149,13 +141,21 @@ def short_of_end(
 
 
 def holdout_rule(config: Config) -> Callable[[str], bool]:
-    """Whether routing sends the query with this id to the holdout."""
-    return partial(_is_holdout, share=config.feed.holdout_share, seed=config.feed.seed)
+    """Whether routing sends the query with this id to the holdout: such a query is never trained on."""
+    share, seed = config.feed.holdout_share, config.feed.seed
+    return lambda query_id: is_holdout(route_key(ObjectRef(query_id)), share, seed)
 
 
-def _is_holdout(query_id: str, share: float, seed: int) -> bool:
-    """Routing's own rule: a holdout query is never trained on."""
-    return is_holdout(route_key(ObjectRef(query_id)), share, seed)
+def judged_queries(config: Config, objects: MappedObjects, judgments: Judgments, most: int) -> JudgedQueries:
+    """At most `most` queries of the holdout that have judgments."""
+    return JudgedQueries(objects, judgments.bind(objects.ids), holdout_rule(config), most)
+
+
+def judge_of(config: Config, objects: MappedObjects, judgments: Judgments | None) -> Judge:
+    """The judge of these objects, with judgments where there are some."""
+    most = config.validate.max_queries
+    judged = None if judgments is None else judged_queries(config, objects, judgments, most)
+    return Judge(objects, judged, most)
 
 
 def open_judgments(config: Config) -> Judgments | None:

@@ -32,15 +32,7 @@ from daemon.validate import measures
 from daemon.validate.comparing import Measures, Scored
 from daemon.validate.decide import CLICKS_MEASURE, HOP_WEIGHT
 from daemon.validate.judgments import BoundJudgments
-from daemon.validate.measures import (
-    TOP,
-    Float,
-    Mask,
-    PositionBalance,
-    Rows,
-    Scores,
-    ShownLists,
-)
+from daemon.validate.measures import TOP, Float, Mask, PositionBalance, Rows, Scores, ShownLists
 from daemon.validate.scorer import MappedObjects, Panel, Scorer, draws, make_panel, stable_order
 from learners.block import Float32s
 from learners.measures import average_precision, macro_over, mean_over, precision_at_k, ranks_of
@@ -54,7 +46,7 @@ class CoClicks:
         shape = (len(panel.queries), size)
         known = panel.shown >= 0
         clicked = known & panel.lists.clicked
-        self._clicked = _incidence(panel, clicked, shape)
+        self._clicked = _distinct(_owners(panel, clicked), panel.shown[clicked], shape)
         own = panel.query >= 0
         self._barred = _distinct(
             np.r_[_owners(panel, known), panel.group[own]], np.r_[panel.shown[known], panel.query[own]], shape
@@ -84,10 +76,6 @@ class CoClicks:
 
 def _owners(panel: Panel, places: np.ndarray) -> Rows:
     return np.repeat(panel.group, places.sum(axis=1))
-
-
-def _incidence(panel: Panel, places: np.ndarray, shape: tuple[int, int]) -> sparse.csr_array:
-    return _distinct(_owners(panel, places), panel.shown[places], shape)
 
 
 def _distinct(rows: Rows, columns: Rows, shape: tuple[int, int]) -> sparse.csr_array:
@@ -121,9 +109,7 @@ class ClickJudge:
 
     def __init__(self, objects: MappedObjects, max_queries: int) -> None:
         assert objects.catalog is not None
-        self._objects = objects
-        self._size = len(objects.catalog)
-        self._max_queries = max_queries
+        self._objects, self._size, self._max_queries = objects, len(objects.catalog), max_queries
 
     def judge(self, scorer: Scorer, panel: Panel) -> tuple[dict[str, float], Float]:
         """`map_clicks`: AP with clicks as relevance. `hop_auc`: weighted AUC of what is two clicks away.
@@ -170,17 +156,13 @@ class JudgedQueries:
         max_queries: int,
     ) -> None:
         assert objects.catalog is not None
-        self._objects = objects
-        self._size = len(objects.catalog)
-        self._judgments = judgments
+        self._objects, self._size, self._judgments = objects, len(objects.catalog), judgments
         own = filter(is_holdout, judgments.catalog_queries())
         self.fixed = self._first([ObjectRef(one) for one in own], max_queries)
         self._more = max_queries - len(self.fixed)
 
     def seen(self, panel: Panel) -> list[ObjectRef]:
-        """Judged queries of the window that are no catalog objects, as many as the fixed ones leave room
-        for.
-        """
+        """Judged queries of the window that are no catalog objects, as many as there is room for."""
         strangers = (ref for ref in panel.queries if ref.id is not None and self._objects.row_of(ref) is None)
         return self._first(strangers, self._more)
 
@@ -224,9 +206,7 @@ class JudgedQueries:
 
 
 RANDOM_OBJECTS = 100
-"""Drawn per impression: the AUC against 100 draws is within 0.05 of the AUC against all, 0.01 over 50
-lists.
-"""
+"""Per impression: the AUC against 100 draws is within 0.05 of that against all, 0.01 over 50 lists."""
 
 POOL_OBJECTS = 1024
 """Objects drawn from without a catalog: scored against every query, so that none is mapped twice."""
@@ -234,14 +214,11 @@ POOL_FLOATS = 1 << 23
 
 
 class CatalogPool:
-    """Random objects that clicked ones are compared with: uniform draws from the catalog, seeded by the
-    impression's id."""
+    """Random objects that clicked ones are compared with: uniform draws, seeded by the impression's id."""
 
     def __init__(self, scorer: Scorer, objects: MappedObjects, panel: Panel) -> None:
         assert objects.catalog is not None
-        self._size = len(objects.catalog)
-        self._scorer = scorer
-        self._panel = panel
+        self._size, self._scorer, self._panel = len(objects.catalog), scorer, panel
 
     def scores(self, folded: Float32s, part: slice) -> tuple[Float32s, Mask]:
         """Scores float32[n, RANDOM_OBJECTS] of the impressions of a panel's part against random objects,
@@ -262,11 +239,10 @@ class WindowPool:
         refs = [ref for one in panel.impressions for ref in one.shown]
         size = max(1, min(POOL_OBJECTS, POOL_FLOATS // objects.dim, len(refs)))
         places = np.linspace(0, len(refs) - 1, size).astype(np.int64)
-        self._panel = panel
+        self._panel, self._scorer = panel, scorer
         self._ids = [refs[place].id for place in places]
         self._items = scorer.items([refs[place] for place in places])
         self._owner: Rows = np.array(owners, np.int64)[places]
-        self._scorer = scorer
 
     def scores(self, folded: Float32s, part: slice) -> tuple[Float32s, Mask]:
         """See `CatalogPool.scores`."""
@@ -279,13 +255,6 @@ class WindowPool:
             if barred:
                 counts[row] &= [self._ids[place] not in barred for place in picked[row].tolist()]
         return np.take_along_axis(self._scorer.against(folded, self._items), picked, axis=1), counts
-
-
-def make_pool(scorer: Scorer, objects: MappedObjects, panel: Panel) -> CatalogPool | WindowPool:
-    """The pool of one version's judgement; a panel without impressions needs none."""
-    return (
-        WindowPool(scorer, objects, panel) if objects.catalog is None else CatalogPool(scorer, objects, panel)
-    )
 
 
 PART_FLOATS = 1 << 20
@@ -307,9 +276,9 @@ class ShownJudge:
         columns: dict[str, list[Float]] = {}
         every = np.zeros(panel.lists.valid.shape, np.float32)
         balance = PositionBalance(panel.lists.valid.shape[1])
-        pool = make_pool(scorer, self._objects, panel)
+        pool = (WindowPool if self._objects.catalog is None else CatalogPool)(scorer, self._objects, panel)
         for part in self._parts(panel):
-            lists = panel.lists.slice(part)
+            lists = panel.lists.at(part)
             folded = self._fold(scorer, panel, part)
             scores = every[part] = self._scores(scorer, folded, panel, part)
             balance.add(scores, lists.clicked, lists.valid)
@@ -334,7 +303,7 @@ class ShownJudge:
         """
         out = np.zeros(len(panel))
         for part in self._parts(panel):
-            lists = panel.lists.slice(part)
+            lists = panel.lists.at(part)
             scores = self._scores(scorer, self._fold(scorer, panel, part), panel, part)
             out[panel.order[part]] = measures.shown_hinge(scores, lists.clicked, lists.valid)
         return out
@@ -394,10 +363,8 @@ class Judge:
     """
 
     def __init__(self, objects: MappedObjects, judged: JudgedQueries | None, max_queries: int) -> None:
-        self.objects = objects
-        self._shown = ShownJudge(objects)
+        self.objects, self._shown, self._judged = objects, ShownJudge(objects), judged
         self._clicks = None if objects.catalog is None else ClickJudge(objects, max_queries)
-        self._judged = judged
 
     def panel(self, impressions: Sequence[Impression]) -> Panel:
         """Usable impressions, oldest first, prepared for any number of versions."""

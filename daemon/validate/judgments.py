@@ -6,7 +6,7 @@ the rows of a catalog.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,20 +23,16 @@ class JudgmentsError(UserError):
 
 @dataclass(frozen=True)
 class Judgments:
-    """What a judgments file says: `relevant` (query id -> object ids) for qrels, `labels` (id -> label)
-    else.
-    """
+    """What a file says: `relevant` (query id -> object ids) of qrels, `labels` (id -> label) of labels."""
 
     relevant: dict[str, frozenset[str]] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
 
     def bind(self, ids: Sequence[str]) -> BoundJudgments:
-        """Tie the judgments to a catalog, `ids` in row order. Objects outside the catalog are no
-        candidates.
-        """
+        """Tie the judgments to a catalog, `ids` in row order. Objects outside of it are no candidates."""
         row_of = {object_id: row for row, object_id in enumerate(ids)}
         by_query = {
-            query: _rows(row_of[other] for other in others if other in row_of)
+            query: np.array(sorted(row_of[other] for other in others if other in row_of), np.int64)
             for query, others in self.relevant.items()
         }
         members: dict[str, list[int]] = {}
@@ -65,9 +61,7 @@ class BoundJudgments:
         return rows if own is None else rows[rows != own]
 
     def catalog_queries(self) -> list[str]:
-        """Ids of catalog objects that the file has judgments for as queries; what is relevant may be
-        nothing.
-        """
+        """Ids of catalog objects that the file judges as queries; what is relevant may be nothing."""
         named = self.by_query if self.by_query else self.labels
         return [query for query in named if query in self.row_of]
 
@@ -136,10 +130,6 @@ def _read_labels(name: str, lines: list[str]) -> Judgments:
                 "keep one line per id"
             )
     return Judgments(labels=labels)
-
-
-def _rows(rows: Iterable[int]) -> NDArray[np.int64]:
-    return np.unique(np.fromiter(rows, dtype=np.int64))
 
 
 _READERS: dict[str, Callable[[str, list[str]], Judgments]] = {"qrels": _read_qrels, "labels": _read_labels}

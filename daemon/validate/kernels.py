@@ -18,8 +18,7 @@ from checkpoints.versions import VersionStore
 from daemon.catalogs import learner_catalog
 from daemon.config.schema import Config
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
-from daemon.validate.inputs import holdout_rule, open_judgments
-from daemon.validate.judge import JudgedQueries
+from daemon.validate.inputs import judged_queries, open_judgments
 from daemon.validate.scorer import MappedObjects, Scorer
 from daemon.versions.algorithms import algorithm_of, columns_of, kernel_names, learner_config_of, map_of
 from daemon.versions.restore import learner_of
@@ -85,8 +84,7 @@ class _Measure:
         space, judgments = config.space_spec(), open_judgments(config)
         assert judgments is not None
         self._objects = MappedObjects(space, learner_catalog(config), fitted)
-        bound = judgments.bind(self._objects.ids)
-        self._judged = JudgedQueries(self._objects, bound, holdout_rule(config), most)
+        self._judged = judged_queries(config, self._objects, judgments, most)
 
     def __call__(self, form: ServedForm) -> float | None:
         table = self._judged.table(Scorer(form, self._objects), self._judged.fixed)

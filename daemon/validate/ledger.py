@@ -74,7 +74,8 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
                 judged = [one for one in judged if one.version != entry.version]
             elif found := _judged(entry.version, entry.measures, rule):
                 judged.append(found)
-                standing = _standing_after(entry.measures) or standing
+                if found.outcome is not None:
+                    standing = Standing.from_json(entry.measures[EVIDENCE]["standing"])
         elif entry.kind in ("PROMOTE", "ROLLBACK") and entry.alias == BEST:
             promoted = entry.version
             if entry.kind == "ROLLBACK" and entry.by == VALIDATE:
@@ -114,21 +115,12 @@ def _judged(version: int, measures: Mapping[str, Any], rule: DecisionRule) -> Ju
         return None
     if not is_finite(measures, rule) or not is_finite(reference, rule):
         return None
+    found, outcome = measures.get(EVIDENCE), None
+    if isinstance(found, Mapping):
+        says = found["found"], tuple(found["guards"]), bool(found["promoted"]), bool(found["fell"])
+        outcome = Conclusion(*says)
     judged = judge_by(rule, version, measures, reference, _standing(measures))
-    return replace(judged, outcome=_outcome(measures), events=int(measures.get("events", 0)))
-
-
-def _outcome(measures: Mapping[str, Any]) -> Conclusion | None:
-    """What the evidence said, None for a judgement by values alone."""
-    found = measures.get(EVIDENCE)
-    if not isinstance(found, Mapping):
-        return None
-    return Conclusion(found["found"], tuple(found["guards"]), bool(found["promoted"]), bool(found["fell"]))
-
-
-def _standing_after(measures: Mapping[str, Any]) -> Standing | None:
-    found = measures.get(EVIDENCE)
-    return Standing.from_json(found["standing"]) if isinstance(found, Mapping) else None
+    return replace(judged, outcome=outcome, events=int(measures.get("events", 0)))
 
 
 def _standing(measures: Mapping[str, Any]) -> Incumbent | None:
@@ -166,6 +158,9 @@ def keep_entry(
     judged = judge_by(rule, candidate.number, known, reference, best)
     if evidence is not None:
         judged = replace(judged, outcome=evidence.outcome)
+    stands: dict[str, Any] = {}
+    if best is not None:
+        stands = {BEST_DECISION: best.value, BEST_HOLDS: best.holds, MIN_DELTA: best.min_delta}
     measures = {
         "events": candidate.events,
         **known,
@@ -176,7 +171,8 @@ def keep_entry(
         "state_hash": candidate.manifest.state_hash,
         POSITIONS: measured_positions(positions),
         REFERENCE: {**reference, "decision": judged.reference},
-        **_against(best),
+        BEST_BEFORE: 0 if best is None else best.version,
+        **stands,
         **({} if best is None or not best_measures else {BEST_MEASURES: dict(best_measures)}),
         **({} if keys is None else {KEYS: verdicts_to_json(keys)}),
         **({} if candidate.choice is None else {FORM: candidate.choice.to_json()}),
@@ -215,17 +211,6 @@ def _answer(
     return None if gain is None or not judged.version else by_judgments(served, gain)
 
 
-def _against(best: Incumbent | None) -> dict[str, Any]:
-    if best is None:
-        return {BEST_BEFORE: 0}
-    return {
-        BEST_BEFORE: best.version,
-        BEST_DECISION: best.value,
-        BEST_HOLDS: best.holds,
-        MIN_DELTA: best.min_delta,
-    }
-
-
 def refused_entry(version: int, why: str, positions: Positions) -> dict[str, Any]:
     """KEEP of a version that must never be best."""
     measures = {REFUSED: True, POSITIONS: measured_positions(positions)}
@@ -253,10 +238,4 @@ def trial_entry(version: int, stop: Stopped, came: int, positions: Positions) ->
 
 
 def _entry(kind: str, version: int, reason: str, measures: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "version": version,
-        "by": VALIDATE,
-        "reason": reason,
-        "measures": dict(measures),
-    }
+    return {"kind": kind, "version": version, "by": VALIDATE, "reason": reason, "measures": dict(measures)}

@@ -44,7 +44,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from streams.event import FIRST, SECOND, Draft, DraftModel, Impression
+from streams.event import FIRST, SECOND, Draft, Impression
 
 Float: TypeAlias = NDArray[np.float64]
 Scores: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
@@ -55,9 +55,7 @@ TOP = 10
 """The k of P@k and nDCG@k in every report."""
 
 MAX_PROPENSITY_WEIGHT = 10.0
-"""Clip of 1/propensity: below one exposure in ten the variance of a weighted click outgrows what it
-corrects.
-"""
+"""Clip of 1/propensity: below .1 the variance of a weighted click outgrows what it corrects."""
 
 
 def shown_ranks(scores: Scores, valid: Mask) -> Rows:
@@ -170,15 +168,10 @@ class ShownLists:
 
     def in_order(self, places: Rows) -> ShownLists:
         """Where list i is put at places[i], int64[n]."""
-        back = np.argsort(places)
-        return ShownLists(self.valid[back], self.clicked[back], self.weights[back])
+        return self.at(np.argsort(places))
 
-    def slice(self, part: slice) -> ShownLists:
-        """Some of the lists, not copied."""
-        return ShownLists(self.valid[part], self.clicked[part], self.weights[part])
-
-    def at(self, where: Mask) -> ShownLists:
-        """Those at `where`, bool[n]."""
+    def at(self, where: Mask | Rows | slice) -> ShownLists:
+        """Those at `where`: bool[n], their numbers, or a slice, which is not copied."""
         return ShownLists(self.valid[where], self.clicked[where], self.weights[where])
 
 
@@ -300,13 +293,15 @@ def in_shown_order(scores: Scores, lists: ShownLists) -> float:
 
 
 def by_cluster(values: Float, clusters: Sequence[Hashable]) -> list[float]:
-    """The mean over the lists of each cluster, in the order in which clusters come first.
+    """The mean over the lists of each cluster, in the order in which clusters come first; lists whose value
+    is NaN are left out.
 
     Lists of one query are not independent: together they make one bet.
     """
     found: dict[Hashable, list[float]] = {}
     for value, cluster in zip(values.tolist(), clusters, strict=True):
-        found.setdefault(cluster, []).append(value)
+        if not math.isnan(value):
+            found.setdefault(cluster, []).append(value)
     return [sum(group) / len(group) for group in found.values()]
 
 
@@ -342,7 +337,7 @@ def outcomes(impressions: Sequence[Impression], reference: State, of: State | No
         draft = impression.draft
         if draft is None or len(draft.models) != 2:
             continue
-        first, second = map(_state, draft.models)
+        first, second = ((one.version, one.records) for one in draft.models)
         if reference not in (first, second):
             continue
         later = second if first == reference else first
@@ -357,10 +352,6 @@ def second_over_first(draft: Draft, clicked: Iterable[int]) -> float:
     credit = Counter(draft.teams[rank] for rank in clicked)
     both = credit[FIRST] + credit[SECOND]
     return (credit[SECOND] - credit[FIRST]) / both if both else 0.0
-
-
-def _state(model: DraftModel) -> State:
-    return model.version, model.records
 
 
 ERRORS = 1.0

@@ -54,10 +54,6 @@ def report(metrics: ValidateMetrics, entries: Sequence[LedgerEntry]) -> None:
     if KEYS in measures:
         counted = Counter(one["verdict"] for one in measures[KEYS].values())
         metrics.record_keys({verdict: counted[verdict] for verdict in (LEARNED, COSINE)})
-    _report_answer(metrics, entries)
-
-
-def _report_answer(metrics: ValidateMetrics, entries: Sequence[LedgerEntry]) -> None:
     newest_first = sorted(entries, key=lambda one: -one.n)
     answer = next((one.measures[ANSWER] for one in newest_first if ANSWER in one.measures), None)
     if answer is not None:

@@ -41,11 +41,9 @@ class WaitLimit:
     """
 
     def __init__(self, clock: Callable[[], float], learning: Callable[[], bool]) -> None:
-        self._clock = clock
-        self._learning = learning
+        self._clock, self._learning = clock, learning
         self._state: object = None
-        self._since = clock()
-        self._logged = False
+        self._since, self._logged = clock(), False
 
     def wait_for(self, missing: str, state: object, remedy: str = START_LEARN) -> None:
         """Nothing is left to do but `missing`, at this `state` of versions and holdout.
@@ -141,7 +139,10 @@ def _loop(validator: Validator, runtime: RoleRuntime, limit: WaitLimit | None) -
             continue
         readiness.now(validator.not_ready())
         if limit is not None:
-            missing = _unfinished(validator)
+            try:
+                missing = validator.unfinished()
+            except StreamUnavailable as error:
+                missing = f"the stream is not available: {error}"
             if missing is None:
                 log.info("caught up", waiting_for=validator.waiting_for())
                 for line in validator.held_back():
@@ -154,11 +155,3 @@ def _loop(validator: Validator, runtime: RoleRuntime, limit: WaitLimit | None) -
         else:
             quiet.broken()
     return EX_OK
-
-
-def _unfinished(validator: Validator) -> str | None:
-    """What is still to come; None when nothing is."""
-    try:
-        return validator.unfinished()
-    except StreamUnavailable as error:
-        return f"the stream is not available: {error}"

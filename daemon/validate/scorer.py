@@ -33,9 +33,7 @@ from streams.event import Impression, ObjectRef, SpaceSpec
 
 
 def check_impression(impression: Impression, space: SpaceSpec, catalog: Catalog | None) -> None:
-    """Raise Poison unless every object is in the catalog or brings all views of the space in the right
-    size.
-    """
+    """Raise Poison unless every object is in the catalog or brings all views of the space, right in size."""
     Resolver(space, catalog).check_space(impression.space)
     gather_objects((impression.query, *impression.shown), space, catalog)
 
@@ -48,9 +46,7 @@ class MappedObjects:
     """
 
     def __init__(self, space: SpaceSpec, catalog: Catalog | None, fitted: FittedSpaceMap) -> None:
-        self._space = space
-        self._catalog = catalog
-        self._fitted = fitted
+        self._space, self._catalog, self._fitted = space, catalog, fitted
         self.catalog: Block | None = None if catalog is None else map_catalog(catalog, fitted)
 
     @property
@@ -60,9 +56,7 @@ class MappedObjects:
 
     @property
     def width(self) -> int:
-        """Floats a mapped object takes: the dimension, or twice the mean entries of a sparse catalog's
-        objects.
-        """
+        """Floats of a mapped object: the dimension, or twice the mean entries where the catalog is sparse."""
         if not isinstance(self.catalog, SparseBlock):
             return self.dim
         return min(self.dim, 1 + 2 * len(self.catalog.values) // max(1, len(self.catalog)))
@@ -222,7 +216,6 @@ class Scorer:
         return self._finish(products, items.terms)
 
     def _every(self) -> ScorableItems:
-        """All objects of the catalog."""
         assert self._objects.catalog is not None
         return ScorableItems(
             self._objects.catalog, self._terms, None if self._pairs is None else self._pairs.catalog
@@ -311,6 +304,12 @@ class Panel:
     def __len__(self) -> int:
         return len(self.impressions)
 
+    @property
+    def plain(self) -> Mask:
+        """Which lists were not made by two versions together, bool [n], in that sequence."""
+        drafts = (one.draft for one in self.impressions)
+        return self.in_time(np.array([draft is None or len(draft.models) != 2 for draft in drafts], bool))
+
     def in_time(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values of the impressions [n, ...], one by one in the sequence that the panel was made from."""
         out = np.empty_like(values)
@@ -330,18 +329,11 @@ def make_panel(objects: MappedObjects, impressions: Sequence[Impression]) -> Pan
     rows = [objects.row_of(ref) for one in ordered for ref in one.shown]
     shown[lists.valid] = [-1 if row is None else row for row in rows]
     inline[lists.valid] = [ref.features() is not None for one in ordered for ref in one.shown]
-    query = [objects.row_of(one.query) for one in ordered]
+    asked = (objects.row_of(one.query) for one in ordered)
+    query = np.array([-1 if row is None else row for row in asked], np.int64)
     newest = {int(group): one.query for group, one in zip(groups[order], ordered, strict=True)}
-    return Panel(
-        ordered,
-        order,
-        lists,
-        shown,
-        inline,
-        np.array([-1 if row is None else row for row in query], np.int64),
-        groups[order],
-        [newest[group] for group in range(len(places))],
-    )
+    queries = [newest[group] for group in range(len(places))]
+    return Panel(ordered, order, lists, shown, inline, query, groups[order], queries)
 
 
 def _key(impression: Impression) -> str:

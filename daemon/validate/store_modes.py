@@ -25,18 +25,17 @@ from daemon.replica.view import ModelId, View
 from daemon.telemetry import ValidateMetrics
 from daemon.validate.comparing import told_by_order
 from daemon.validate.evaluator import Candidate
-from daemon.validate.inputs import ValidatorInputs, open_inputs
+from daemon.validate.holdout import read_whole
+from daemon.validate.inputs import open_inputs
 from daemon.validate.judge import Judge
 from daemon.validate.measures import Float, Preference, by_cluster
 from daemon.validate.scorer import Panel
 from daemon.versions.algorithms import map_of
 from daemon.versions.restore import serving_form
 from learners.block import Block, DenseBlock, SparseBlock
-from streams.event import Impression
 
 Lists = Sequence[Sequence[str]]
 """Ids by query, best first."""
-POLL_S = 0.2
 _ASKED: tuple[WantedVector, ...] = ("folded", "own")
 
 
@@ -51,7 +50,7 @@ def judge_store(config: Config, versions: VersionStore, number: int, index: Vect
         raise UserError(message, remedy, EX_USAGE)
     with ExitStack() as stack:
         inputs = open_inputs(stack, config, ValidateMetrics())
-        impressions = _held_out(inputs)
+        impressions = read_whole(inputs.holdout)
         if not impressions:
             raise UserError("there are no held-out lists", "see feed.holdout_share", EX_TEMPFAIL)
         candidate, judge = inputs.candidates.open(number), inputs.judge()
@@ -59,7 +58,9 @@ def judge_store(config: Config, versions: VersionStore, number: int, index: Vect
             raise UserError("modes are judged over a catalog", "set catalog.path", EX_USAGE)
         panel = judge.panel(impressions)
         block, _ = judge.objects.block(panel.queries)
-        maker, view = _model(config, versions, number)
+        version = versions.load(number)
+        fitted, form = map_of(version), serving_form(versions, version, config.serving, keep=False)
+        maker, view = VectorMaker(fitted), View(ModelId(number), fitted.id, form, 0)
         ids, k = [ref.id for ref in panel.queries], config.index.candidates
         if config.index.holds_exported:
             lists = {"embedded": _asked(index, k, ids, _vectors(maker, view, block, "embedded"))}
@@ -72,16 +73,11 @@ def judge_store(config: Config, versions: VersionStore, number: int, index: Vect
 
 
 def compare_modes(panel: Panel, mode: Lists, own: Lists) -> ModeVerdict:
-    """How much users prefer the lists of a mode to those of their own ranking; lists by query of the panel.
-    Pure."""
+    """How much users prefer the lists of a mode to their own ranking's; lists by query of the panel. Pure."""
     ours, theirs = (panel.in_time(scores_of(panel, lists)) for lists in (mode, own))
     lists = panel.lists.in_order(panel.order)
-    drafts = [one.draft for one in panel.impressions]
-    plain = panel.in_time(np.array([draft is None or len(draft.models) != 2 for draft in drafts], bool))
-    differences = told_by_order(ours, theirs, lists, plain)
-    known = ~np.isnan(differences)
-    groups = panel.in_time(panel.group)
-    preference = Preference.of(by_cluster(differences[known], groups[known].tolist()))
+    differences = told_by_order(ours, theirs, lists, panel.plain)
+    preference = Preference.of(by_cluster(differences, panel.in_time(panel.group).tolist()))
     error = preference.error if np.isfinite(preference.error) else 0.0
     return ModeVerdict(preference.mean, error, preference.queries)
 
@@ -96,13 +92,6 @@ def scores_of(panel: Panel, lists: Lists) -> Float:
         for column, ref in enumerate(impression.shown):
             scores[row, column] = known.get(ref.id or "", 0)
     return scores
-
-
-def _model(config: Config, versions: VersionStore, number: int) -> tuple[VectorMaker, View]:
-    """What makes vectors by a version."""
-    version = versions.load(number)
-    fitted, form = map_of(version), serving_form(versions, version, config.serving, keep=False)
-    return VectorMaker(fitted), View(ModelId(number), fitted.id, form, 0)
 
 
 def _vectors(maker: VectorMaker, view: View, queries: Block, wanted: WantedVector) -> Block:
@@ -130,7 +119,6 @@ def _asked(index: VectorIndex, k: int, ids: Sequence[str | None], vectors: Block
 
 
 def _as_asked(rows: Block) -> Iterator[list[float] | dict[str, list[float]]]:
-    """Vectors as a store is asked with them."""
     if isinstance(rows, DenseBlock):
         yield from rows.values.tolist()
         return
@@ -162,14 +150,3 @@ def _best_of_catalog(candidate: Candidate, judge: Judge, panel: Panel, k: int) -
         order = np.argsort(-scores, kind="stable")[: k + 1].tolist()
         ranked.append([ids[row] for row in order if ids[row] != ref.id][:k])
     return ranked
-
-
-def _held_out(inputs: ValidatorInputs) -> list[Impression]:
-    """The usable impressions of the window, read to the end of the topic."""
-
-    def give_up(_seconds: float, error: Exception) -> bool:
-        raise UserError(f"held-out lists cannot be read: {error}", "look after the stream", EX_UNAVAILABLE)
-
-    while not inputs.holdout.caught_up():
-        inputs.holdout.poll(POLL_S, give_up)
-    return [held.impression for held in inputs.holdout.window]

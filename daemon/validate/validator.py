@@ -33,24 +33,11 @@ from daemon.validate.decide import (
     next_to_judge,
     outstanding,
 )
-from daemon.validate.evaluator import (
-    AnyEvaluator,
-    Candidate,
-    CandidateRejected,
-    Evaluator,
-    Weigher,
-)
+from daemon.validate.evaluator import AnyEvaluator, Candidate, CandidateRejected, Evaluator, Weigher
 from daemon.validate.evidence import EvidenceRule, Weighed
 from daemon.validate.holdout import HeldImpression, Window
 from daemon.validate.inputs import ValidatorInputs
-from daemon.validate.ledger import (
-    fold,
-    keep_entry,
-    refused_entry,
-    resume_entry,
-    trial_entry,
-    verdict_entry,
-)
+from daemon.validate.ledger import fold, keep_entry, refused_entry, resume_entry, trial_entry, verdict_entry
 from daemon.validate.measures import Float
 from daemon.validate.reporting import report
 from daemon.validate.scorer import NotFinite
@@ -82,9 +69,7 @@ class LossDrift:
     def __init__(self, kind: DriftKind, primed: Iterable[float] = ()) -> None:
         self._kind = kind
         self._detector: DriftDetector | None = None  # made for the first loss
-        self._count = 0
-        self._mean = 0.0
-        self._recent = 0.0
+        self._count, self._mean, self._recent = 0, 0.0, 0.0
         for loss in primed:
             self.update(loss)
 
@@ -144,14 +129,15 @@ class DriftWatch:
     def take(
         self, losses_of: LossesOf, history: JudgedHistory, window: Window, fresh: Sequence[HeldImpression]
     ) -> LossRise | None:
-        """Feed new impressions to the detector; how the loss rose when it has. `losses_of` is the best
-        version's.
-        """
+        """How the loss has risen with new impressions, None where not; `losses_of`: the best version's."""
         if self._kind == "off":
             return None
         if self._watched != (history.promoted or 0, history.stopped_at):
             self._watched = (history.promoted or 0, history.stopped_at)
-            before, fresh = _split(window, history.stopped_at)
+            stopped, before, fresh = history.stopped_at, list[HeldImpression](), list[HeldImpression]()
+            for held in window:  # all of it is before a STOP that the validator did not give
+                known = not stopped or held.offset < stopped.get(held.partition, 0)
+                (before if known else fresh).append(held)
             losses = losses_of([held.impression for held in before])
             self._drift = LossDrift(self._kind, losses.tolist())
         if not fresh:
@@ -160,16 +146,6 @@ class DriftWatch:
         for loss in losses_of([held.impression for held in fresh]).tolist():
             risen = self._drift.update(loss) or risen
         return risen
-
-
-def _split(window: Window, stopped_at: Positions | None) -> tuple[list[HeldImpression], list[HeldImpression]]:
-    """The window before and after the STOP; all of it is before when none was given by the validator."""
-    before: list[HeldImpression] = []
-    after: list[HeldImpression] = []
-    for held in window:
-        known = not stopped_at or held.offset < stopped_at.get(held.partition, 0)
-        (before if known else after).append(held)
-    return before, after
 
 
 log = structlog.get_logger("tripletd.validate")
@@ -185,15 +161,11 @@ MAX_POLLS = 64
 
 
 class Validator:
-    """One validator. Its memory is the ledger, its window the holdout topic: it can be killed at any
-    moment.
-    """
+    """One validator. Its memory is the ledger, its window the holdout topic: it can be killed at any time."""
 
     def __init__(self, inputs: ValidatorInputs, config: ValidateConfig, rule: DecisionRule) -> None:
         self._inputs, self._by_evidence = inputs, inputs.by_evidence
-        self._config = config
-        self._need = config.least_impressions
-        self._rule = rule
+        self._config, self._need, self._rule = config, config.least_impressions, rule
         self._weigher = Weigher(
             inputs.candidates, inputs.holdout, rule, EvidenceRule(config.alpha, config.window)
         )
@@ -215,24 +187,20 @@ class Validator:
         `turned` is called before each poll, which ends in time whatever the stream does.
         """
         fresh: list[HeldImpression] = []
-        self._look_at_queries()
+        before, newest = self._known, self._newest()
+        if newest is not None and newest != before:  # queries of other models are read as it does
+            self._inputs.holdout.queries = queries_of(self._inputs.versions)
         for turn in range(MAX_POLLS):
             turned()
-            before = self._inputs.holdout.window.positions
+            stood = self._inputs.holdout.window.positions
             fresh += self._inputs.holdout.poll(0.0 if turn else timeout_s, give_up)
-            if self._inputs.holdout.window.positions == before:
+            if self._inputs.holdout.window.positions == stood:
                 break
         holdout, metrics = self._inputs.holdout, self._inputs.metrics
         metrics.window.set(len(holdout.window))
         metrics.held_back.record(holdout.transactions, holdout.window.positions, holdout.checked_at)
         metrics.record_skipped(holdout.take_counts())
         return fresh
-
-    def _look_at_queries(self) -> None:
-        """Read queries of other models as the newest version does."""
-        before, newest = self._known, self._newest()
-        if newest is not None and newest != before:
-            self._inputs.holdout.queries = queries_of(self._inputs.versions)
 
     def judge_next(self) -> int | None:
         """Judge one version and write what follows; its number, None when there is nothing to judge, or no
@@ -267,13 +235,14 @@ class Validator:
         log.info("version judged", version=entry["version"], verdict=entry["reason"])
         history = self._complete(self._history())
         standing = history.standing
-        self._forget_all_but(0, history.promoted, standing.anchor, standing.bettor.version)
+        in_use = (0, history.promoted, standing.anchor, standing.bettor.version)
+        self._inputs.candidates.keep(*in_use)
+        if self._evaluator is not None:
+            self._evaluator.keep(*in_use)
         return number
 
     def watch_drift(self, fresh: Sequence[HeldImpression]) -> None:
-        """Feed new impressions to the drift detector of the best version; RESUME when it fires after a
-        STOP.
-        """
+        """Watch the best version's loss on new impressions; RESUME when a drift shows after a STOP."""
         history = self._history()
         if history.promoted is None or self._config.drift == "off" or is_away(self._inputs.versions.store):
             return
@@ -357,11 +326,8 @@ class Validator:
         window = self._inputs.holdout.window
         if len(window) < self._need:
             return f"{len(window)} of {self._need} holdout impressions (validate.min_impressions)"
-        if window.positions == self._undecidable:
-            return self._nothing_to_judge_by()
-        return None
-
-    def _nothing_to_judge_by(self) -> str:
+        if window.positions != self._undecidable:
+            return None
         if self._inputs.judgments is not None:
             return "no holdout query has judgments (validate.judgments, feed.holdout_share)"
         if self._inputs.per_key is not None:
@@ -381,7 +347,7 @@ class Validator:
         if history.stopped:
             return None
         if newest is None:
-            return f"no version in {self._inputs.place}"
+            return f"no version in {self._inputs.config.checkpoints.path}"
         if self._waiting_for(newest) is None and self._next(history, newest) is not None:
             return f"version {newest} is not judged"
         return self._inputs.short_of_end(newest)
@@ -439,8 +405,8 @@ class Validator:
         read; None when the window cannot decide yet.
         """
         window = self._inputs.holdout.window
-        zero, asked, standing = self._open_zero(), number, None
-        incumbent, gains = None, None
+        zero, asked = self._open_zero(), number
+        standing = incumbent = gains = None
         try:
             reference = self._measured(zero)
             if not is_finite(reference, self._rule):
@@ -452,22 +418,22 @@ class Validator:
                 standing = self._standing(incumbent, reference)
                 asked = number
             candidate = self._inputs.candidates.open(number, self._chooser(history))
-            own = self._measured(candidate)
-            unseen = self._unseen(candidate, zero)
+            own, evaluator = self._measured(candidate), self._evaluator_now()
+            if number and isinstance(evaluator, Evaluator):
+                own = own | evaluator.unseen(candidate, zero, window)
             weighed = self._weigh(candidate, best, history) if self._by_evidence else None
             if self._inputs.judgments is not None:
                 gains = self._gains(zero, *filter(None, (incumbent, candidate)))
         except (CandidateRejected, NotFinite) as error:
             return refused_entry(asked, str(error), window.positions)
         seen = (len(window), window.positions)
-        keys = self._evaluator_now().verdicts(number)
         if weighed is not None and weighed.seen is not None and weighed.seen.higher is not None:
             own, reference = own | {HIGHER: weighed.seen.higher}, reference | {HIGHER: 0.5}
         return keep_entry(
-            *(candidate, own | unseen, reference, self._rule, seen),
+            *(candidate, own, reference, self._rule, seen),
             best=standing,
             best_measures=None if incumbent is None else self._measured(incumbent),
-            keys=keys,
+            keys=evaluator.verdicts(number),
             evidence=weighed,
             gains=gains,
         )
@@ -501,7 +467,6 @@ class Validator:
         return self._own_evaluator().chooser(window, history.standing.through)
 
     def _own_evaluator(self) -> Evaluator:
-        """Where one model is learned for all."""
         evaluator = self._evaluator_now()
         assert isinstance(evaluator, Evaluator)
         return evaluator
@@ -528,18 +493,6 @@ class Validator:
     def _measured(self, candidate: Candidate) -> Measures:
         """The open version's measures on the window. Raises NotFinite."""
         return self._evaluator_now().measures(candidate, self._inputs.holdout.window)
-
-    def _unseen(self, candidate: Candidate, zero: Candidate) -> Measures:
-        """The open version on unseen kinds; nothing where one model per key is learned. Raises NotFinite."""
-        evaluator = self._evaluator_now()
-        if not isinstance(evaluator, Evaluator) or not candidate.number:
-            return {}
-        return evaluator.unseen(candidate, zero, self._inputs.holdout.window)
-
-    def _forget_all_but(self, *numbers: int | None) -> None:
-        self._inputs.candidates.keep(*numbers)
-        if self._evaluator is not None:
-            self._evaluator.keep(*numbers)
 
     def _open_zero(self) -> Candidate:
         try:

@@ -69,10 +69,13 @@ class PlainAnswer:
         if isinstance(found, Mapping):
             return cls(found["is_better"], str(found["sentence"]), tuple(map(str, found["details"])))
         text = str(older.get("is_better") or "") if isinstance(older, Mapping) else ""
-        answer: YesOrNo = (
-            "yes" if text.startswith("yes") else "no" if text.startswith("no:") else "not known yet"
-        )
+        answer: YesOrNo = "no" if text.startswith("no:") else "not known yet"
+        answer = "yes" if text.startswith("yes") else answer
         return cls(answer, text[:1].upper() + text[1:]) if text else None
+
+
+def _say(answer: YesOrNo, why: str, *details: str) -> PlainAnswer:
+    return PlainAnswer(answer, f"{answer.capitalize()}: {why}", details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,31 +93,26 @@ class JudgedGain:
 
 def by_judgments(served: int, gain: JudgedGain) -> PlainAnswer:
     """served: the best version, 0: none. gain: of it, else of the newest."""
-    numbers = (
-        f"mAP {measure(gain.value)} against {measure(gain.reference)} on {gain.queries:,} judged queries"
-    )
+    reached, before = measure(gain.value), measure(gain.reference)
+    numbers = f"mAP {reached} against {before} on {gain.queries:,} judged queries"
     low = gain.value - gain.reference - ERRORS * gain.error
     high = gain.value - gain.reference + ERRORS * gain.error
     span = f"the difference lies between {low:+.3f} and {high:+.3f}"
     if served and low > 0:
-        return PlainAnswer(
-            "yes", f"Yes: better than your ranking. {numbers}", (f"{span} (version {served})",)
-        )
+        return _say("yes", f"better than your ranking. {numbers}", f"{span} (version {served})")
     if high < 0:
         still = f"; version {served} is served" if served else ""
-        return PlainAnswer("no", f"No: your ranking is better. {numbers}{still}", (span,))
+        return _say("no", f"your ranking is better. {numbers}{still}", span)
     if -gain.least <= low and high <= gain.least:
-        return PlainAnswer("no", f"No: no difference from your ranking. {numbers}", (span,))
-    return PlainAnswer("not known yet", f"Not known yet: {numbers}; {span}")
+        return _say("no", f"no difference from your ranking. {numbers}", span)
+    return _say("not known yet", f"{numbers}; {span}")
 
 
 def by_keys(learned: int, judged: int) -> PlainAnswer:
     """learned: keys whose own model was shown to be better, of those judged."""
     if learned:
-        return PlainAnswer("yes", f"Yes: better than your ranking for {learned:,} of {judged:,} judged keys")
-    return PlainAnswer(
-        "not known yet", f"Not known yet: no model of {judged:,} judged keys was shown to be better"
-    )
+        return _say("yes", f"better than your ranking for {learned:,} of {judged:,} judged keys")
+    return _say("not known yet", f"no model of {judged:,} judged keys was shown to be better")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +161,9 @@ class ByClicks:
 
 def by_clicks(seen: ByClicks) -> PlainAnswer:
     """The answer by clicks."""
-    details = [f"{seen.lists:,} {seen.unit} so far{_parts(seen)}"] if seen.lists else []
+    held = f", {seen.lists - seen.trained:,} of them held out" if seen.trained else ""
+    drafted = f", {seen.drafted:,} of them interleaved" if seen.drafted else ""
+    details = [f"{seen.lists:,} {seen.unit} so far{held}{drafted}"] if seen.lists else []
     ask = ""
     if seen.silent:
         alias = "stable" if seen.served else "latest"
@@ -172,55 +172,39 @@ def by_clicks(seen: ByClicks) -> PlainAnswer:
             f"better: ask with interleave=own,{alias} for a share of the questions"
         )
     if seen.fell:
-        return PlainAnswer(
-            "no", f"No: version {seen.fell} lost to your ranking, which is served again", (*details,)
-        )
-    higher = "" if seen.higher is None else f". Clicked objects stand higher in {_of_100(seen.higher)}"
+        return _say("no", f"version {seen.fell} lost to your ranking, which is served again", *details)
+    higher = ""
+    if seen.higher is not None:
+        higher = f". Clicked objects stand higher in {100 * seen.higher:.0f} of 100 held-out lists"
     if seen.served:
-        details.insert(
-            0, f"version {seen.proven or seen.served} is shown to be better, error at most {seen.alpha:g}"
-        )
+        proven = seen.proven or seen.served
+        details.insert(0, f"version {proven} is shown to be better, error at most {seen.alpha:g}")
         if seen.proven and seen.proven != seen.served:
             details.append(f"nothing shows that version {seen.served}, which is best now, is worse")
         if not seen.promoted and seen.served != seen.newest:
             why = "; ".join((*seen.held, *seen.guards)) or "users prefer what came before it"
             details.append(f"not so the newest, version {seen.newest}: {why}")
-        return PlainAnswer(
-            "yes", f"Yes: better than your ranking{higher}", (*details, *([ask] if ask else []))
-        )
+        return _say("yes", f"better than your ranking{higher}", *details, *([ask] if ask else []))
     if seen.guards:
-        return PlainAnswer("no", f"No: {'; '.join(seen.guards)}", (*details,))
+        return _say("no", "; ".join(seen.guards), *details)
     if seen.found == "inferior":
-        return PlainAnswer("no", f"No: users prefer your ranking{higher}", (*details,))
+        return _say("no", f"users prefer your ranking{higher}", *details)
     if seen.is_same and not seen.reaches and not seen.held:
         low, high = seen.mean - ERRORS * seen.error, seen.mean + ERRORS * seen.error
         details.append(f"the difference lies between {low:+.4f} and {high:+.4f}, below {seen.margin:.4f}")
-        return PlainAnswer(
-            "no", f"No: no difference from your ranking in the shown lists{higher}", (*details,)
-        )
-    return PlainAnswer("not known yet", f"Not known yet: {ask or _open(seen) + higher}", (*details,))
+        return _say("no", f"no difference from your ranking in the shown lists{higher}", *details)
+    return _say("not known yet", ask or _open(seen) + higher, *details)
 
 
 def _open(seen: ByClicks) -> str:
-    """What is missing."""
     if seen.held:
         return f"held back, since {'; '.join(seen.held)}"
     if seen.reaches:
         return "the shown lists do not tell, though objects two clicks away stand higher than in your ranking"
     if seen.missing is not None:
         return f"about {seen.missing:,} more {seen.unit} are needed"
-    return (
-        f"{seen.lists:,} {seen.unit} tell no difference so far" if seen.lists else "nothing was compared yet"
-    )
-
-
-def _of_100(share: float) -> str:
-    return f"{100 * share:.0f} of 100 held-out lists"
-
-
-def _parts(seen: ByClicks) -> str:
-    held = f", {seen.lists - seen.trained:,} of them held out" if seen.trained else ""
-    return held + (f", {seen.drafted:,} of them interleaved" if seen.drafted else "")
+    lists = f"{seen.lists:,} {seen.unit}"
+    return f"{lists} tell no difference so far" if seen.lists else "nothing was compared yet"
 
 
 NOT_SHOWN = "not shown to be better than your ranking"

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from daemon.backfill.cluster import Limits
 from daemon.backfill.run import BackfillJob, BackfillReport, backfill
 from daemon.config import Config, load_config
-from daemon.judging.run import HistoryOfLists, judge_versions
+from daemon.judging.run import judge_versions
 from daemon.sweep.grid import grid_of_options, settings_of
 from daemon.sweep.run import SweepJob, SweepReport, sweep
 from daemon.sweep.settings import trials_of
@@ -88,7 +88,7 @@ def judged(workers: int) -> float:
     config = configured()
     versions = open_store(config.checkpoints.path).versions
     numbers = versions.versions()
-    lists = HistoryOfLists(days()[-2:], mapping=mapping())
+    lists = BackfillJob(days()[-2:], mapping=mapping())
     found = judge_versions(config, versions, numbers, lists, workers=Workers(workers))
     assert not found.failed
     return len(numbers) / found.seconds

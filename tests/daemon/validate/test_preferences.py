@@ -172,3 +172,4 @@ def test_of_ten_thousand_streams_looked_at_after_each_list_at_most_one_in_twenty
 
 def test_lists_of_one_query_make_one_bet():
     assert by_cluster(np.array([0.5, 0.1, -0.5, 0.3]), ["a", "b", "a", "b"]) == pytest.approx([0.0, 0.2])
+    assert by_cluster(np.array([np.nan, 0.1, -0.5, np.nan]), ["a", "b", "a", "c"]) == [0.1, -0.5]
