@@ -19,14 +19,7 @@ from numpy.typing import NDArray
 from learners.block import Block, SparseBlock
 from learners.errors import MapError
 from learners.kernels.checks import NONE, fault_sparse
-from learners.maps.base import (
-    LinearRows,
-    ViewMap,
-    ViewMetric,
-    option_whole,
-    read_options,
-    require_sparse,
-)
+from learners.maps.base import LinearRows, Shapes, ViewMap, ViewMetric, option_whole, require_sparse
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,14 +30,14 @@ class OrderMap(ViewMap):
     kind: ClassVar[str] = "by_count"
     sparse: ClassVar[bool] = True
     by_column: ClassVar[bool] = True
-    fitted: ClassVar[tuple[str, ...]] = ("place",)
+    fitted: ClassVar[Shapes] = {"place": ("dim_in",)}
     place: NDArray[np.int32]
 
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Count the rows of the sample that have each column; malformed ones, and zeros, do not count. Raises
         MapError for a dense sample."""
-        read_options(cls.kind, options, {})
+        cls.chosen(options)
         rows = require_sparse(cls.kind, sample)
         given = _entries(rows)
         counted = np.repeat(_sound(rows), np.diff(rows.indptr)) & (rows.values[given] != 0)
