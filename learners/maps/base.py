@@ -415,10 +415,9 @@ class IdentityMap(ViewMap):
 
     def transform(self, block: Block) -> Block:
         """Copy the rows."""
-        if self.sparse:
-            rows = require_sparse(self.kind, block, self.dim_in)
-            return SparseBlock(rows.indptr, rows.indices, rows.values.copy(), rows.dim)
-        return DenseBlock(require_dense(self.kind, block, self.dim_in).values.copy())
+        require: Callable[..., Block] = require_sparse if self.sparse else require_dense
+        rows = require(self.kind, block, self.dim_in)
+        return rows.with_values(rows.values.copy())
 
     def metric(self) -> ViewMetric | None:
         """The identity."""

@@ -59,9 +59,7 @@ class SqrtMap(IdentityMap):
         rows = IdentityMap.transform(self, block)
         values = np.empty_like(rows.values)
         roots(rows.values.reshape(-1), values.reshape(-1))
-        if isinstance(rows, SparseBlock):
-            return SparseBlock(rows.indptr, rows.indices, values, rows.dim)
-        return DenseBlock(values)
+        return rows.with_values(values)
 
     def metric(self) -> ViewMetric | None:
         """None: it is not linear."""
@@ -70,9 +68,7 @@ class SqrtMap(IdentityMap):
 
 def refuse_negative(kind: str, sample: Block) -> None:
     """Raises MapError when the sample of a map of histograms holds a value below 0."""
-    values = sample.values
-    if isinstance(sample, SparseBlock):
-        values = values[sample.indptr[0] : sample.indptr[-1]]
+    values = sample.values[sample.entries] if isinstance(sample, SparseBlock) else sample.values
     if (values < 0).any():
         raise MapError(f"the map {kind} is for histograms, the sample holds values below 0: use another map")
 

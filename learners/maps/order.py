@@ -39,7 +39,7 @@ class OrderMap(ViewMap):
         MapError for a dense sample."""
         cls.chosen(options)
         rows = require_sparse(cls.kind, sample)
-        given = _entries(rows)
+        given = rows.entries
         counted = np.repeat(_sound(rows), np.diff(rows.indptr)) & (rows.values[given] != 0)
         counts = np.bincount(rows.indices[given][counted], minlength=rows.dim)
         place = np.empty(rows.dim, np.int32)
@@ -59,7 +59,7 @@ class OrderMap(ViewMap):
     def transform(self, block: Block) -> SparseBlock:
         """Rows in new arrays, their columns rising again."""
         rows = require_sparse(self.kind, block, self.dim_in)
-        given, lengths = _entries(rows), np.diff(rows.indptr)
+        given, lengths = rows.entries, np.diff(rows.indptr)
         sound = np.repeat(_sound(rows), lengths)
         indices = rows.indices[given].copy()
         indices[sound] = self.place[indices[sound]]
@@ -83,11 +83,6 @@ class OrderMap(ViewMap):
         columns = np.empty(self.dim_in, np.int64)
         columns[self.place] = np.arange(self.dim_in)
         return columns
-
-
-def _entries(rows: SparseBlock) -> slice:
-    """Where in its arrays the entries of a block lie."""
-    return slice(int(rows.indptr[0]), int(rows.indptr[-1]))
 
 
 def _sound(rows: SparseBlock) -> NDArray[np.bool_]:

@@ -122,9 +122,9 @@ class TfidfMap(ViewMap):
     def transform(self, block: Block) -> SparseBlock:
         """Weighted unit rows in new arrays."""
         rows = require_sparse(self.kind, block, self.dim_in)
-        values = np.empty(int(rows.indptr[-1] - rows.indptr[0]), np.float32)
+        indices = rows.indices[rows.entries]
+        values = np.empty(len(indices), np.float32)
         scale_sparse(rows.kernel_rows(), self.idf, values)
-        indices = rows.indices[rows.indptr[0] : rows.indptr[-1]]
         weighted = SparseBlock(rows.indptr - rows.indptr[0], indices, values, rows.dim)
         to_unit(weighted)
         return weighted
