@@ -17,16 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from learners.block import (
-    Block,
-    DenseBlock,
-    Float32s,
-    TripletBatch,
-    as_block,
-    as_triplets,
-    bilinear,
-    numbers,
-)
+from learners.block import Block, DenseBlock, Float32s, TripletBatch, as_block, as_triplets, bilinear, numbers
 from learners.errors import (
     CHECKED,
     BlockError,

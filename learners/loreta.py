@@ -37,14 +37,7 @@ from numpy.typing import NDArray
 
 from learners.base import Doubles, KnownAnswer, ScoredByMatrix, identity, saved_square, started
 from learners.block import Float32s, TripletBatch, row_blocks
-from learners.errors import (
-    ConfigError,
-    StateError,
-    require_positive,
-    require_whole,
-    saved,
-    to_write,
-)
+from learners.errors import ConfigError, StateError, require_positive, require_whole, saved, to_write
 from learners.faults import spread_triplets
 from learners.forms.lowrank import LowRankBase, low_rank_form
 from learners.forms.serving import DEFAULT_POWER, ServingForm

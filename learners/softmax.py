@@ -18,14 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.base import (
-    Doubles,
-    KnownAnswer,
-    ScoredByMatrix,
-    identity,
-    saved_matrix,
-    started,
-)
+from learners.base import Doubles, KnownAnswer, ScoredByMatrix, identity, saved_matrix, started
 from learners.block import Float32s, Int64s, TripletBatch
 from learners.errors import (
     ConfigError,
@@ -267,11 +260,7 @@ class Softmax(ScoredByMatrix[SoftmaxConfig]):
         self.steps += 1
         at, config, steps = self._drawn(), self.config, self.steps
         G = softmax_gradient(
-            self.A,
-            (self.queries[at], self.clicked[at]),
-            self.weights[at],
-            self.marks[at],
-            config.temperature,
+            self.A, (self.queries[at], self.clicked[at]), self.weights[at], self.marks[at], config.temperature
         )
         self.first += np.float32(1 - FIRST_DECAY) * (G - self.first)
         self.second += np.float32(1 - SECOND_DECAY) * (np.square(G) - self.second)

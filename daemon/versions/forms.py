@@ -26,14 +26,7 @@ from learners.block import Float32s
 from learners.forms.blocks import BlocksForm
 from learners.forms.lowrank import LowRankBase, low_rank_form
 from learners.forms.quadratic import DiagonalForm, FoldingForm, Pieces, ServedForm, by_distance, whole
-from learners.forms.serving import (
-    DEFAULT_POWER,
-    FAMILIAR,
-    BackoffForm,
-    Beside,
-    ServingForm,
-    learned_of,
-)
+from learners.forms.serving import DEFAULT_POWER, FAMILIAR, BackoffForm, Beside, ServingForm, learned_of
 from learners.keyed import Keyed
 from learners.loreta import Loreta
 from learners.maps.base import OwnRanking
