@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from learners.block import Block, DenseBlock, Float32s, TripletBatch, as_triplets, numbers
+from learners.block import Block, DenseBlock, Float32s, TripletBatch, as_block, as_triplets, bilinear, numbers
 from learners.errors import (
     CHECKED,
     BlockError,
@@ -360,7 +360,32 @@ def started(dim: int, start: Float32s | None) -> Float32s:
     return start
 
 
-class MatrixLearner(BaseLearner[AnyConfig]):
+class ScoredByMatrix(BaseLearner[AnyConfig]):
+    """A similarity given by a matrix W, however that is kept."""
+
+    DISTANCE: ClassVar[bool] = False
+    """Whether the score is -(a - b)^T W (a - b), with a W symmetric to the bit, and not a^T W b."""
+
+    @property
+    @abstractmethod
+    def W(self) -> Float32s:
+        """What is scored with, float32 [dim, dim]."""
+
+    def similarity(self, queries: Any, items: Any) -> Float32s:
+        """Raw scores q^T W p; otherwise as `BaseLearner.similarity`."""
+        return bilinear(self.W, as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items"))
+
+    def form(self, normalised: bool = True, power: float | None = DEFAULT_POWER) -> ServingForm:
+        """What it is served as: `ServingForm.from_matrix` of W, or sym(W) as it was learned where `power` is
+        None."""
+        return form_of_matrix(self.W, normalised, power, self.DISTANCE)
+
+    def as_learned(self, copy: bool = True) -> BilinearForm:
+        """q^T W p, or minus the distance, without symmetric part, projection or norms."""
+        return BilinearForm(self.W, None, self.DISTANCE)
+
+
+class MatrixLearner(ScoredByMatrix[AnyConfig]):
     """A similarity given by a matrix, from W = I on, or from another diagonal that `config.start` gives.
 
     base: the matrix without its pending steps, float32 [dim, dim], C-contiguous (4 dim^2 bytes; numpy asks
@@ -368,8 +393,6 @@ class MatrixLearner(BaseLearner[AnyConfig]):
     that is not rejected. The state's W is `base`: see `matrix_in`.
     """
 
-    DISTANCE: ClassVar[bool] = False
-    """Whether the score is -(a - b)^T W (a - b), with a W symmetric to the bit, and not a^T W b."""
     ROOM: ClassVar[int | None] = None
     """Steps on dense rows that may wait, a multiple of 4; None for what `room_of` says of the dimension."""
 
@@ -471,13 +494,8 @@ class MatrixLearner(BaseLearner[AnyConfig]):
             self.base, waiting, self._kind, C, budget, 0, tuple(triplets), weights, steps, ONE_MATRIX
         )
 
-    def form(self, normalised: bool = True, power: float | None = DEFAULT_POWER) -> ServingForm:
-        """What it is served as: `ServingForm.from_matrix` of W, or sym(W) as it was learned where `power` is
-        None."""
-        return form_of_matrix(self.W, normalised, power, self.DISTANCE)
-
     def as_learned(self, copy: bool = True) -> BilinearForm:
-        """q^T W p, or minus the distance, without symmetric part, projection or norms."""
+        """As `ScoredByMatrix.as_learned`."""
         if copy:
             W = self.W
             return BilinearForm(W.copy() if W is self.base else W, None, self.DISTANCE)

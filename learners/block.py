@@ -21,6 +21,7 @@ from learners.errors import BlockError
 Float32s: TypeAlias = NDArray[np.float32]
 Int32s: TypeAlias = NDArray[np.int32]
 Int64s: TypeAlias = NDArray[np.int64]
+Part: TypeAlias = slice
 
 MAX_DIM = np.iinfo(np.int32).max
 """Indices are int32."""
@@ -87,6 +88,15 @@ class SparseBlock:
         places = np.repeat(starts - indptr[:-1], lengths) + np.arange(indptr[-1])
         return SparseBlock(indptr, self.indices[places], self.values[places], self.dim)
 
+    @property
+    def entries(self) -> Part:
+        """Where in `indices` and `values` its rows lie."""
+        return slice(int(self.indptr[0]), int(self.indptr[-1]))
+
+    def with_values(self, values: Float32s) -> SparseBlock:
+        """The same places with other values."""
+        return SparseBlock(self.indptr, self.indices, values, self.dim)
+
     def kernel_rows(self) -> tuple[Int64s, Int32s, Float32s]:
         """(indptr, indices, values), as kernels take CSR rows."""
         return self.indptr, self.indices, self.values
@@ -123,11 +133,8 @@ class SparseBlock:
     def checked_csr(self) -> sparse.csr_array:
         """The rows as a scipy CSR array of float32. Raises BlockError as `check_indices` does."""
         self.check_indices()
-        part = slice(int(self.indptr[0]), int(self.indptr[-1]))
-        shape = (len(self), self.dim)
-        return sparse.csr_array(
-            (self.values[part], self.indices[part], self.indptr - self.indptr[0]), shape=shape
-        )
+        rows = (self.values[self.entries], self.indices[self.entries], self.indptr - self.indptr[0])
+        return sparse.csr_array(rows, shape=(len(self), self.dim))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,6 +178,10 @@ class DenseBlock:
     def take(self, rows: Any) -> DenseBlock:
         """The rows named by an integer array, in its order, copied. Raises BlockError outside the block."""
         return DenseBlock(self.values[row_numbers(rows, len(self), "a block")])
+
+    def with_values(self, values: Float32s) -> DenseBlock:
+        """A block of these values."""
+        return DenseBlock(values)
 
     def kernel_rows(self) -> Float32s:
         """The values, as kernels take dense rows."""
@@ -219,11 +230,10 @@ def concatenate(blocks: Sequence[Block]) -> Block:
     if dense:
         raise BlockError("dense and sparse blocks cannot be put together: use one kind")
     csr = [block for block in blocks if isinstance(block, SparseBlock)]
-    parts = [slice(int(block.indptr[0]), int(block.indptr[-1])) for block in csr]
     indptr = np.zeros(sum(map(len, csr)) + 1, np.int64)
     np.cumsum(np.concatenate([np.diff(block.indptr) for block in csr]), out=indptr[1:])
-    indices = np.concatenate([block.indices[part] for block, part in zip(csr, parts, strict=True)])
-    values = np.concatenate([block.values[part] for block, part in zip(csr, parts, strict=True)])
+    indices = np.concatenate([block.indices[block.entries] for block in csr])
+    values = np.concatenate([block.values[block.entries] for block in csr])
     return SparseBlock(indptr, indices, values, dim)
 
 
@@ -418,9 +428,7 @@ def without_sense(scores: Float32s, queries: Block, items: Block) -> Float32s:
 
 def not_finite(block: Block) -> Int64s:
     """The rows that hold a value that is not finite, int64, ascending; quick where none does."""
-    values = block.values
-    if isinstance(block, SparseBlock):
-        values = values[int(block.indptr[0]) : int(block.indptr[-1])]
+    values = block.values[block.entries] if isinstance(block, SparseBlock) else block.values
     flat = values.reshape(-1)
     with np.errstate(all="ignore"):
         if np.isfinite(np.dot(flat, flat)):

@@ -56,13 +56,7 @@ from learners.block import (
 )
 from learners.errors import ConfigError, require_positive
 from learners.forms.quadratic import self_products
-from learners.kernels.distance import (
-    lego_dense,
-    lego_sparse,
-    pairs_dense,
-    pairs_sparse,
-    step_pairs_sparse,
-)
+from learners.kernels.distance import lego_dense, lego_sparse, pairs_dense, pairs_sparse, step_pairs_sparse
 from learners.outcome import StepInfo
 from learners.psd import MAX_FULL_DIM
 from learners.steps import Steps, sparse_room, taken_steps

@@ -253,6 +253,13 @@ class Keyed(BaseLearner[KeyedConfig]):
         }
         self._learners: dict[int, Learner] = {}
 
+    @classmethod
+    def added_later(cls, config: KeyedConfig, dim: int) -> Arrays:
+        """Those of a model, for each slot."""
+        one = config.make(dim)
+        later = type(one).added_later(one.config, dim)
+        return {name: repeated(array, config.slots) for name, array in later.items()}
+
     @property
     def dim(self) -> int:
         """Dimension of the vectors."""

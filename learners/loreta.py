@@ -35,18 +35,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.base import BaseLearner, Doubles, KnownAnswer, identity, saved_square, started
-from learners.block import Float32s, TripletBatch, as_block, bilinear, row_blocks
-from learners.errors import (
-    ConfigError,
-    StateError,
-    require_positive,
-    require_whole,
-    saved,
-    to_write,
-)
+from learners.base import Doubles, KnownAnswer, ScoredByMatrix, identity, saved_square, started
+from learners.block import Float32s, TripletBatch, row_blocks
+from learners.errors import ConfigError, StateError, require_positive, require_whole, saved, to_write
 from learners.faults import spread_triplets
-from learners.forms.bilinear import BilinearForm
 from learners.forms.lowrank import LowRankBase, low_rank_form
 from learners.forms.serving import DEFAULT_POWER, ServingForm
 from learners.kernels.loreta import step_low_rank
@@ -77,7 +69,7 @@ class LoretaConfig:
             raise ConfigError(f"rank must be from 1 to {MAX_RANK}, not {self.rank}")
 
 
-class Loreta(BaseLearner[LoretaConfig]):
+class Loreta(ScoredByMatrix[LoretaConfig]):
     """A learned similarity q^T (W_0 + U V^T) p of `dim`-dimensional vectors.
 
     start: W_0, float32 [dim, dim], never written; it is in the state, and models of one `Keyed` share it.
@@ -172,16 +164,10 @@ class Loreta(BaseLearner[LoretaConfig]):
             step_low_rank(*state, *rows, scale[part], steps)
         return info
 
-    def similarity(self, queries: Any, items: Any) -> Float32s:
-        """Raw scores q^T W p; otherwise as `BaseLearner.similarity`."""
-        return bilinear(self.W, as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items"))
-
-    def form(self, normalised: bool = True, power: float = DEFAULT_POWER) -> ServingForm:
-        """What it is served as, see `learners.forms.lowrank`."""
+    def form(self, normalised: bool = True, power: float | None = DEFAULT_POWER) -> ServingForm:
+        """What it is served as, see `learners.forms.lowrank`; as it was learned where `power` is None."""
+        if power is None:
+            return super().form(normalised, power)
         base = LowRankBase.of(ServingForm.from_matrix(self.start, normalised, power=power), self.start)
         k = self.rank
         return low_rank_form(base, self.U[:k], self.V[:k])
-
-    def as_learned(self, copy: bool = True) -> BilinearForm:
-        """q^T W p, of a copy of W."""
-        return BilinearForm(self.W)

@@ -18,8 +18,7 @@ from learners.merge import Arrays, State, StateMerge
 @dataclass(frozen=True, slots=True)
 class KeyedMerge:
     """The algebra of a model for each key. one: of a model. untrained: its state before any event. slots:
-    most keys. shared: names of arrays that all
-    models have one copy of."""
+    most keys. shared: names of arrays that all models have one copy of."""
 
     one: StateMerge
     untrained: Callable[[State], State]

@@ -20,7 +20,7 @@ from learners.base import (
     replay_rank_one,
     require_period,
 )
-from learners.block import DenseBlock, Float32s, TripletBatch, as_block, bilinear
+from learners.block import DenseBlock, Float32s, TripletBatch
 from learners.errors import ConfigError, require_positive
 from learners.kernels.oasis import step_sparse
 from learners.outcome import StepInfo
@@ -102,7 +102,3 @@ class Oasis(MatrixLearner[OasisConfig]):
         those before it are applied then.
         """
         replay_rank_one(self.base, self._symmetric, steps, self.pending)
-
-    def similarity(self, queries: Any, items: Any) -> Float32s:
-        """Raw scores q^T W p; otherwise as `BaseLearner.similarity`."""
-        return bilinear(self.W, as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items"))

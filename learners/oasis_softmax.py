@@ -20,12 +20,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.base import BaseLearner, Doubles, KnownAnswer, form_of_matrix
-from learners.block import Float32s, TripletBatch, as_block, bilinear
+from learners.base import Doubles, KnownAnswer, ScoredByMatrix
+from learners.block import Float32s, TripletBatch
 from learners.errors import ConfigError, StateError
 from learners.faults import spread_rows
-from learners.forms.bilinear import BilinearForm
-from learners.forms.serving import DEFAULT_POWER, ServingForm
 from learners.oasis import Oasis, OasisConfig
 from learners.outcome import REJECTED, UPDATED, StepInfo
 from learners.pending import PendingSteps
@@ -67,7 +65,7 @@ class OasisSoftmaxConfig:
         )
 
 
-class OasisSoftmax(BaseLearner[OasisSoftmaxConfig]):
+class OasisSoftmax(ScoredByMatrix[OasisSoftmaxConfig]):
     """A learned similarity q^T W p of `dim`-dimensional vectors.
 
     An event's loss and tau are those of OASIS. It has updated where either matrix changed or a pair was kept.
@@ -145,15 +143,3 @@ class OasisSoftmax(BaseLearner[OasisSoftmaxConfig]):
                 if taken == UPDATED:
                     info.outcome[start + t] = UPDATED
         return info
-
-    def similarity(self, queries: Any, items: Any) -> Float32s:
-        """Raw scores q^T W p; otherwise as `BaseLearner.similarity`."""
-        return bilinear(self.W, as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items"))
-
-    def form(self, normalised: bool = True, power: float | None = DEFAULT_POWER) -> ServingForm:
-        """What it is served as: that of W."""
-        return form_of_matrix(self.W, normalised, power)
-
-    def as_learned(self, copy: bool = True) -> BilinearForm:
-        """q^T W p, with W as a new matrix."""
-        return BilinearForm(self.W)

@@ -211,7 +211,7 @@ class OasisSparse(BaseLearner[OasisSparseConfig]):
         tables, done = self._transposed, 0
         if tables is None:
             return
-        own = slice(int(query.indptr[0]), int(query.indptr[-1]))
+        own = query.entries
         scaled = np.repeat(tau, np.diff(query.indptr)) * query.values[own]
         rows = (query.indptr - own.start, query.indices[own], scaled)
         ones, unbounded = np.ones(len(tau), np.float32), np.iinfo(np.int64).max // 2

@@ -17,15 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.base import (
-    UNBOUNDED,
-    BaseLearner,
-    Doubles,
-    KnownAnswer,
-    StepsFromIdentity,
-    Weights,
-    started,
-)
+from learners.base import UNBOUNDED, BaseLearner, Doubles, KnownAnswer, StepsFromIdentity, Weights, started
 from learners.block import Float32s, TripletBatch, as_block, row_blocks, without_sense
 from learners.errors import ConfigError, require_positive, require_whole, saved, to_write
 from learners.faults import spread_triplets

@@ -18,16 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.base import (
-    BaseLearner,
-    Doubles,
-    KnownAnswer,
-    form_of_matrix,
-    identity,
-    saved_matrix,
-    started,
-)
-from learners.block import Float32s, Int64s, TripletBatch, as_block, bilinear
+from learners.base import Doubles, KnownAnswer, ScoredByMatrix, identity, saved_matrix, started
+from learners.block import Float32s, Int64s, TripletBatch
 from learners.errors import (
     ConfigError,
     StateError,
@@ -39,8 +31,6 @@ from learners.errors import (
     to_write,
 )
 from learners.faults import spread_triplets
-from learners.forms.bilinear import BilinearForm
-from learners.forms.serving import DEFAULT_POWER, ServingForm
 from learners.outcome import DEGENERATE, PASSIVE, REJECTED, UPDATED, StepInfo
 
 FIRST_DECAY, SECOND_DECAY, ADAM_EPSILON = 0.9, 0.999, 1e-8
@@ -110,7 +100,7 @@ class SoftmaxConfig:
             )
 
 
-class Softmax(BaseLearner[SoftmaxConfig]):
+class Softmax(ScoredByMatrix[SoftmaxConfig]):
     """A learned similarity q^T W p, W = A A^T, of `dim`-dimensional vectors.
 
     The loss that an event reports is the hinge loss of its learned cosines; its tau is its weight where it is
@@ -270,11 +260,7 @@ class Softmax(BaseLearner[SoftmaxConfig]):
         self.steps += 1
         at, config, steps = self._drawn(), self.config, self.steps
         G = softmax_gradient(
-            self.A,
-            (self.queries[at], self.clicked[at]),
-            self.weights[at],
-            self.marks[at],
-            config.temperature,
+            self.A, (self.queries[at], self.clicked[at]), self.weights[at], self.marks[at], config.temperature
         )
         self.first += np.float32(1 - FIRST_DECAY) * (G - self.first)
         self.second += np.float32(1 - SECOND_DECAY) * (np.square(G) - self.second)
@@ -282,18 +268,6 @@ class Softmax(BaseLearner[SoftmaxConfig]):
         rate = config.rate / self.dim / fallen / (1 - FIRST_DECAY**steps)
         spread = np.sqrt(self.second * np.float32(1 / (1 - SECOND_DECAY**steps)))
         self.A -= np.float32(rate) * self.first / (spread + np.float32(ADAM_EPSILON))
-
-    def similarity(self, queries: Any, items: Any) -> Float32s:
-        """Raw scores q^T W p; otherwise as `BaseLearner.similarity`."""
-        return bilinear(self.W, as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items"))
-
-    def form(self, normalised: bool = True, power: float | None = DEFAULT_POWER) -> ServingForm:
-        """What it is served as: that of W."""
-        return form_of_matrix(self.W, normalised, power)
-
-    def as_learned(self, copy: bool = True) -> BilinearForm:
-        """q^T W p, with W as a new matrix."""
-        return BilinearForm(self.W)
 
 
 COUNTERS = ("pairs", "steps", "events")

@@ -374,15 +374,8 @@ class HedgeKeys(LearnerConfig):
         """The learner's own settings. Raises ConfigError."""
         from learners.hedge import HedgeConfig  # brings numba in, which most commands do without
 
-        return HedgeConfig(
-            self.combine,
-            self.beta,
-            self.share,
-            self.discount,
-            self.theta_C,
-            tuple(self.weights),
-            self.horizon,
-        )
+        rule = (self.combine, self.beta, self.share, self.discount, self.theta_C)
+        return HedgeConfig(*rule, tuple(self.weights), self.horizon)
 
 
 class OmksMapsKeys(HedgeKeys, PullKeys):
@@ -407,9 +400,8 @@ class KernelKeys(Section):
 
     def kernel(self) -> KernelConfig:
         """The learner's own settings."""
-        from learners.multikernel.config import (
-            KernelConfig,  # brings numba in, which most commands do without
-        )
+        # brings numba in, which most commands do without
+        from learners.multikernel.config import KernelConfig
 
         return KernelConfig(self.kind, self.sigma, self.scale, self.shift, self.degree, self.centred)
 

@@ -33,7 +33,10 @@ def own_groups(root: Path, controller: str) -> Iterator[ControlGroup]:
     for kind, mount, top in _mounts(root, controller):
         if kind in own:
             within = root / mount.lstrip("/")
-            for files in _upwards(within, _below(top, own[kind])):
+            innermost = within / _below(top, own[kind])  # where it is not there, neither are its files
+            for files in (innermost, *innermost.parents):
+                if not files.is_relative_to(within):
+                    break
                 yield ControlGroup(kind, files, f"/{files.relative_to(within)}" if files != within else "/")
 
 
@@ -72,15 +75,6 @@ def _below(top: str, own: str) -> PurePosixPath:
     if ".." in path.parts or not path.is_relative_to(top):
         return PurePosixPath()
     return path.relative_to(top)
-
-
-def _upwards(mount: Path, below: PurePosixPath) -> Iterator[Path]:
-    group = mount / below  # where it is not there, neither are its files
-    while True:
-        yield group
-        if group == mount:
-            return
-        group = group.parent
 
 
 def number_in(path: Path) -> int | None:

@@ -71,7 +71,7 @@ class MemoryNeed:
 
 def mapped_dim(config: Config) -> int:
     """Most dimensions of the views together, after their maps."""
-    return sum(width for view in config.space.views.values() for width in view.widths())
+    return sum(sum(view.widths()) for view in config.space.views.values())
 
 
 def mapped_columns(config: Config) -> Columns:

@@ -74,15 +74,10 @@ def _first_that_fits(
             needed = need(changed)
         except (LearnerError, ValueError):  # what it says does not go with the views or the keys
             continue
-        if needed <= free and _takes(changed):
+        bounded = isinstance(changed.learner, LoretaKeys | LegoKeys | LegoPairsKeys)
+        if needed <= free and not (bounded and mapped_dim(changed) > MAX_FULL_DIM):
             return [Alternative(settings, what, needed)]
     return []
-
-
-def _takes(config: Config) -> bool:
-    """Whether the learner takes so many dimensions."""
-    bounded = isinstance(config.learner, LoretaKeys | LegoKeys | LegoPairsKeys)
-    return not bounded or mapped_dim(config) <= MAX_FULL_DIM
 
 
 def with_settings(config: Config, settings: Settings) -> Config:
@@ -96,21 +91,16 @@ def with_settings(config: Config, settings: Settings) -> Config:
         elif section == "space":
             tree = config.space.model_dump()
             tree["views"][rest[-1]] |= keys
-            if "components" not in keys:
-                _without_unused(tree)
+            if "components" not in keys:  # a sparse view refuses it, and every dump has it
+                for view in tree["views"].values():
+                    if view["kind"] == "sparse":
+                        view.pop("components", None)
             changed = SpaceConfig.model_validate(tree)
         else:
             own = getattr(config, section)
             changed = type(own).model_validate({**own.model_dump(), **keys})
         config = replace(config, **{section: changed})
     return config
-
-
-def _without_unused(tree: dict[str, Any]) -> None:
-    """A sparse view refuses `components`, which every dump has."""
-    for view in tree["views"].values():
-        if view["kind"] == "sparse":
-            view.pop("components", None)
 
 
 def _smaller_state(config: Config) -> Iterator[tuple[Settings, str]]:
@@ -162,7 +152,6 @@ def _fewer_columns(config: Config) -> Iterator[tuple[Settings, str]]:
 
 
 def _served_less(config: Config) -> Iterator[tuple[Settings, str]]:
-    """One name instead of several."""
     if len(config.serve.aliases) > 1:
         name = config.serve.aliases[0]
         yield {"serve": {"aliases": [name]}}, f'only "{name}" is served'

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from daemon.memory.groups import V2, lines_of, number_in, own_groups
+from daemon.memory.groups import V1, V2, lines_of, number_in, own_groups
 
 NONE = 1 << 60
 """A limit of so many bytes or more is none: group v1 says "no limit" with 2^63 less a page."""
@@ -52,32 +52,24 @@ def _of_machine(root: Path) -> Iterator[MemoryBound]:
 
 def _of_groups(root: Path) -> Iterator[MemoryBound]:
     for group in own_groups(root, "memory"):
-        bound = _bound_v2(group.files) if group.kind == V2 else _bound_v1(group.files)
-        if bound is not None:
-            limit, used = bound
+        limits, usage, reclaimed = _FILES[group.kind]
+        numbers = [one for name in limits if (one := number_in(group.files / name)) is not None]
+        used, limit = number_in(group.files / usage), min(numbers, default=NONE)
+        if used is not None and limit < NONE:
+            known = _table(group.files / "memory.stat")
+            used = max(0, used - sum(known.get(name, 0) for name in reclaimed))
             yield MemoryBound(f"the control group {group.name}", max(0, limit - used), limit)
 
 
-def _bound_v2(group: Path) -> tuple[int, int] | None:
-    """(limit, used). Above memory.high a group is throttled so much that it stands still: a limit as well."""
-    limits = [one for name in ("memory.max", "memory.high") if (one := number_in(group / name)) is not None]
-    used = number_in(group / "memory.current")
-    if not limits or used is None or min(limits) >= NONE:
-        return None
-    known = _table(group / "memory.stat")
-    back = sum(known.get(name, 0) for name in ("inactive_file", "active_file", "slab_reclaimable"))
-    return min(limits), max(0, used - back)
-
-
-def _bound_v1(group: Path) -> tuple[int, int] | None:
-    limit, used = number_in(group / "memory.limit_in_bytes"), number_in(group / "memory.usage_in_bytes")
-    if limit is None or used is None or limit >= NONE:
-        return None
-    known = _table(group / "memory.stat")
-    back = sum(known.get(name, 0) for name in ("total_inactive_file", "total_active_file"))
-    return limit, max(0, used - back)
-
-
+_FILES = {
+    V2: (
+        ("memory.max", "memory.high"),  # above memory.high a group is throttled until it stands still
+        "memory.current",
+        ("inactive_file", "active_file", "slab_reclaimable"),
+    ),
+    V1: (("memory.limit_in_bytes",), "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")),
+}
+"""Files of a group by kind: its limits, what is used, and what of `memory.stat` the kernel can take back."""
 _OF_PROCESS = ((resource.RLIMIT_AS, "VmSize", "-v"), (resource.RLIMIT_DATA, "VmData", "-d"))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +47,7 @@ from learners.caps import CapsConfig
 from learners.distance import Dissim, DissimConfig, Lego, LegoConfig
 from learners.errors import ConfigError
 from learners.hedge import HedgeConfig
-from learners.keyed import CLOCK, KEY_ARRAYS, Keyed, KeyedConfig, repeated
+from learners.keyed import CLOCK, KEY_ARRAYS, Keyed, KeyedConfig
 from learners.lego_pairs import LegoPairs, LegoPairsConfig
 from learners.loreta import Loreta, LoretaConfig
 from learners.loreta_merge import OF_A_CORRECTION, correction_goes_on, corrections
@@ -83,7 +83,7 @@ from learners.oasis_sparse import OasisSparse, OasisSparseConfig, touched_bytes
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.pending import PAIRS, TAU, pending_bytes
 from learners.softmax import state_bytes
-from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
+from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.tether import TetherConfig, Tethered, untethered
 
 Settled: TypeAlias = Callable[[State], Arrays]
@@ -98,22 +98,18 @@ class Algorithm:
 
     settings: (keys of [learner], columns of the views, the diagonal of W_0 or None for that of I) -> the
     learner's own settings; raises ConfigError.
-    make: (settings, dim, sample) -> the learner before any event. sample: mapped objects of the warm-up, of
-    which it may learn scales and landmarks; None unless `needs_sample`.
-    restore: (arrays, settings) -> a learner that continues from a version's arrays, taking them over where
-    it can; raises StateError.
+    learner: its class, made of (dim, settings), and of a sample where `needs_sample`. Where settings are a
+    `TetherConfig`, `Tethered` takes its place.
     forms: what versions are served as.
     state_bytes: (keys of [learner], columns of the views, dim) -> the memory that the learner takes; raises
     ConfigError.
     followed: the arrays by whose bytes a copy that took its steps is known to be equal, as far as a state has
     them; () for all.
-    added_later: (settings, dim) -> the arrays that a state of an earlier release lacks, as they are before
-    any event.
     by_block: it learns a similarity for each view or kernel of one, and wants each of unit length.
     form_bytes: (keys of [learner], columns of the views, dim, items) -> the memory of a form unless psd is
     off, with what it keeps of so many items; None for those that are matrices, or refer to the state alone.
-    full_step: keys of [learner] -> the largest tau of an event of weight 1; None where an event's tau says
-    less of what it did than its weight.
+    up_to_C: whether C is the largest tau of an event of weight 1; else its tau says less of what it did than
+    its weight.
     merge: (what settles a state, settings) -> how states of several are merged; see `merge_of`.
     grows: arrays of the state that are as long as what was learned, see `BaseLearner.GROWS`.
     shared: arrays that no step changes and that models of all keys have one copy of: the first is the matrix
@@ -121,20 +117,34 @@ class Algorithm:
     """
 
     settings: Callable[..., Any]
-    make: Callable[[Any, int, Block | None], Learner]
-    restore: Callable[[Mapping[str, npt.NDArray[Any]], Any], Learner]
+    learner: type[Any]
     forms: FormKind
     state_bytes: Callable[[Any, Columns, int], int]
     followed: tuple[str, ...] = ()
-    added_later: Callable[[Any, int], Mapping[str, npt.NDArray[Any]]] = lambda _settings, _dim: {}
     needs_sample: bool = False
     by_block: bool = False
     form_bytes: Callable[[Any, Columns, int, int], int] | None = None
-    full_step: Callable[[Any], float] | None = None
+    up_to_C: bool = False
     merge: Callable[[Settled, Any], Any] = lambda settled, _settings: StateMerge(settled, OF_A_MATRIX)
     grows: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
     shared_bytes: Callable[[int], int] = lambda _dim: 0
+
+    def made_by(self, settings: Any) -> type[Any]:
+        """The class of the learner with these settings."""
+        return Tethered if isinstance(settings, TetherConfig) else self.learner
+
+    def make(self, settings: Any, dim: int, sample: Block | None) -> Learner:
+        """The learner before any event. sample: mapped objects of the warm-up, of which it may learn scales
+        and landmarks; None unless `needs_sample`."""
+        learner: Learner = self.made_by(settings)(dim, settings, *([sample] if self.needs_sample else []))
+        return learner
+
+    def restore(self, arrays: State, settings: Any) -> Learner:
+        """A learner that continues from a version's arrays, taking them over where it can. Raises
+        StateError."""
+        learner: Learner = self.made_by(settings).from_state(arrays, settings, copy=False)
+        return learner
 
     @property
     def averages(self) -> bool:
@@ -200,13 +210,8 @@ def by_key(one: Algorithm, keys: KeysConfig) -> Algorithm:
     return replace(
         one,
         settings=settings,
-        make=lambda settings, dim, _sample: Keyed(dim, settings),
-        restore=lambda arrays, settings: Keyed.from_state(arrays, settings, copy=False),
+        learner=Keyed,
         forms=KeyedForms(one.forms, begins_learned=bool(keys.start)),
-        added_later=lambda settings, dim: {
-            name: repeated(array, keys.slots)
-            for name, array in one.added_later(settings.make(dim).config, dim).items()
-        },
         state_bytes=lambda own, columns, dim: (
             one.shared_bytes(dim)
             + keys.slots * (one.state_bytes(own, columns, dim) - one.shared_bytes(dim) + SLOT_BYTES)
@@ -294,11 +299,6 @@ def same_names(settings: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def _aggressiveness(keys: Any) -> float:
-    """C, the upper bound of tau."""
-    return float(keys.C)
-
-
 def matrices(count: int) -> Callable[[Any, Columns, int], int]:
     """The bytes of so many float32 matrices [dim, dim], and of steps that wait for one of them."""
     return lambda _keys, _columns, dim: 4 * count * dim * dim + pending_bytes(dim)
@@ -309,73 +309,106 @@ def vectors(count: int) -> Callable[[Any, Columns, int], int]:
     return lambda _keys, _columns, dim: 8 * count * dim
 
 
-def _pulled(
-    own: Callable[..., Any], learner: type[Any]
-) -> tuple[Callable[..., Any], Callable[[Any], type[Any]]]:
-    """(settings, class) of a learner that can be pulled back towards its start, as `Algorithm` wants them."""
+def pulled(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Settings of a learner that can be pulled back towards its start."""
 
     def settings(keys: Any, columns: Columns, start: Float32s | None = None) -> Any:
         inner = own(keys, columns, start)
         radius = getattr(keys, "radius", 0.0)
         return TetherConfig(inner, keys.pull_every, keys.decay, radius) if keys.pull_every else inner
 
-    return settings, lambda settings: Tethered if isinstance(settings, TetherConfig) else learner
+    return settings
 
 
-def _of_a_matrix(
-    learner: type[Any],
-    config: type[Any],
-    full_step: Callable[[Any], float] | None = None,
-    distance: bool = False,
-) -> Algorithm:
+def omks_maps_settings(keys: Any, columns: Columns, start: Float32s | None = None) -> OmksMapsConfig:
+    """Settings of OMKS over maps: a matrix for each block of columns."""
+    return OmksMapsConfig(tuple(len(block) for block in columns.values()), keys.C, keys.hedge(), start)
+
+
+def correction_bytes(keys: Any, _columns: Columns, dim: int) -> int:
+    """A correction of low rank, and the matrix that models of all keys share."""
+    rank = int(keys.rank)
+    return 4 * dim * dim + 8 * dim * rank + 16 * rank**2
+
+
+def by_rules(*parts: Any) -> Callable[[Settled, Any], StateMerge]:
+    """Merging by the rules of the arrays, and what needs more than a rule, whatever the settings."""
+    return lambda settled, _settings: StateMerge(settled, *parts)
+
+
+def _of_a_matrix(learner: type[Any], config: type[Any], **others: Any) -> Algorithm:
     """A learner of one matrix W."""
-    settings, made_by = _pulled(same_names(config), learner)
-    return Algorithm(
-        settings=settings,
-        make=lambda settings, dim, _sample: made_by(settings)(dim, settings),
-        restore=lambda arrays, settings: made_by(settings).from_state(arrays, settings, copy=False),
-        forms=MatrixForms(distance=distance),
-        state_bytes=matrices(1),
-        followed=ONE_MATRIX,
-        added_later=lambda settings, dim: made_by(settings).added_later(settings, dim),
-        full_step=full_step,
-    )
+    forms = MatrixForms(distance=learner.DISTANCE)
+    return Algorithm(pulled(same_names(config)), learner, forms, matrices(1), followed=ONE_MATRIX, **others)
 
 
-def _diagonal(
-    learner: type[DiagonalLearner[Any]],
-    config: type[Any],
-    arrays: int,
-    full_step: Callable[[Any], float] | None = None,
-    *,
-    merge: Callable[[Settled, Any], StateMerge],
-) -> Algorithm:
+def _diagonal(learner: type[Any], config: type[Any], arrays: int, **others: Any) -> Algorithm:
     """A diagonal metric of so many arrays: SOML, served as the cosine plus what was learned; OASIS's."""
-    settings, made_by = _pulled(same_names(config), learner)
+    forms = UnstoredForms(lambda made, serving: untethered(made).form(serving.score != "raw"))
+    return Algorithm(pulled(same_names(config)), learner, forms, vectors(arrays), **others)
+
+
+def _over_supports(settings: Callable[..., OmksConfig]) -> Algorithm:
+    """OKS and OMKS over a support set."""
     return Algorithm(
-        settings=settings,
-        make=lambda settings, dim, _sample: made_by(settings)(dim, settings),
-        restore=lambda arrays, settings: made_by(settings).from_state(arrays, settings, copy=False),
-        forms=UnstoredForms(lambda made, serving: untethered(made).form(serving.score != "raw")),
-        state_bytes=vectors(arrays),
-        full_step=full_step,
-        merge=merge,
+        settings,
+        Omks,
+        SupportsForms(),
+        lambda keys, columns, dim: support_bytes(dim, settings(keys, columns)),
+        needs_sample=True,
+        by_block=True,
+        form_bytes=lambda keys, columns, dim, items: form_bytes(dim, settings(keys, columns), items),
+        up_to_C=True,
+        merge=lambda _settled, settings: merge_supports(settings),
     )
 
 
-def _loreta() -> Algorithm:
-    """A correction of low rank, of a matrix that models of all keys share."""
-
-    def correction_bytes(keys: Any, _columns: Columns, dim: int) -> int:
-        return 8 * dim * int(keys.rank) + 16 * int(keys.rank) ** 2
-
-    return Algorithm(
-        settings=same_names(LoretaConfig),
-        make=lambda settings, dim, _sample: Loreta(dim, settings),
-        restore=lambda arrays, settings: Loreta.from_state(arrays, settings, copy=False),
-        forms=LowRankForms(),
-        state_bytes=lambda keys, columns, dim: 4 * dim * dim + correction_bytes(keys, columns, dim),
-        full_step=_aggressiveness,
+ALGORITHMS: Mapping[str, Algorithm] = {
+    "oasis": _of_a_matrix(Oasis, OasisConfig, up_to_C=True),
+    "oasis-averaged": Algorithm(
+        lambda keys, _columns, start=None: OasisConfig(keys.C, keys.symmetric, start=start),
+        Averaged,
+        MatrixForms(follows=HELD),
+        matrices(2),
+        up_to_C=True,
+        merge=by_rules(OF_A_MATRIX | {"sums": MergeRule.OWN}, averaged_sums, averaged_goes_on),
+    ),
+    "oasis-diagonal": _diagonal(
+        OasisDiagonal, OasisDiagonalConfig, 1, up_to_C=True, merge=by_rules(OF_A_DIAGONAL)
+    ),
+    "oasis-sparse": Algorithm(
+        same_names(OasisSparseConfig),
+        OasisSparse,
+        TouchedForms(),
+        lambda keys, _columns, dim: touched_bytes(dim, keys.entries),
+        form_bytes=lambda keys, _columns, dim, _items: touched_bytes(dim, keys.entries),  # the transpose
+        followed=("dim", *OasisSparse.GROWS, "dropped"),
+        grows=OasisSparse.GROWS,
+        up_to_C=True,
+        merge=lambda _settled, settings: TouchedMerge(settings),
+    ),
+    "dissim-oasis": _of_a_matrix(Dissim, DissimConfig, up_to_C=True),
+    "lego": _of_a_matrix(Lego, LegoConfig),
+    "lego-pairs": _of_a_matrix(LegoPairs, LegoPairsConfig),
+    "soml-tg": _diagonal(
+        SomlTg, SomlTgConfig, 2, merge=by_rules(OF_TRUNCATED_GRADIENT, all_shrunk, all_shrunk_goes_on)
+    ),
+    "soml-da": _diagonal(
+        SomlDa, SomlDaConfig, 1, merge=by_rules(OF_DUAL_AVERAGING, last_violated, violated_goes_on)
+    ),
+    "oasis-softmax": Algorithm(
+        same_names(OasisSoftmaxConfig),
+        OasisSoftmax,
+        MatrixForms(familiar=lambda made: made.oasis.W),
+        lambda keys, columns, dim: state_bytes(keys.memory, dim) + matrices(1)(keys, columns, dim),
+        merge=by_rules(OF_A_MATRIX | OF_A_SOFTMAX, softmax_memory, softmax_goes_on),
+    ),
+    "loreta": Algorithm(
+        same_names(LoretaConfig),
+        Loreta,
+        LowRankForms(),
+        correction_bytes,
+        up_to_C=True,
         merge=lambda settled, settings: StateMerge(
             settled,
             OF_A_CORRECTION,
@@ -384,118 +417,20 @@ def _loreta() -> Algorithm:
         ),
         shared=Loreta.SHARED,
         shared_bytes=lambda dim: 4 * dim * dim,
-    )
-
-
-def _omks_maps() -> Algorithm:
-    """OMKS over maps: a matrix for each block of columns."""
-
-    def own(keys: Any, columns: Columns, start: Float32s | None) -> OmksMapsConfig:
-        return OmksMapsConfig(tuple(len(block) for block in columns.values()), keys.C, keys.hedge(), start)
-
-    settings, made_by = _pulled(own, OmksMaps)
-    return Algorithm(
-        settings=settings,
-        make=lambda settings, dim, _sample: made_by(settings)(dim, settings),
-        restore=lambda arrays, settings: made_by(settings).from_state(arrays, settings, copy=False),
-        forms=BlocksForms(),
-        added_later=lambda settings, dim: made_by(settings).added_later(settings, dim),
-        state_bytes=lambda _keys, columns, _dim: sum(
+    ),
+    "omks-maps": Algorithm(
+        pulled(omks_maps_settings),
+        OmksMaps,
+        BlocksForms(),
+        lambda _keys, columns, _dim: sum(
             4 * len(block) ** 2 + pending_bytes(len(block)) for block in columns.values()
         ),
         by_block=True,
-        full_step=_aggressiveness,
-        merge=lambda settled, settings: StateMerge(settled, of_maps(_inner(settings).hedge)),
-    )
-
-
-def _inner(settings: Any) -> Any:
-    """The settings of the learner itself, whether it is pulled back or not."""
-    return settings.learner if isinstance(settings, TetherConfig) else settings
-
-
-def _over_supports(settings: Callable[..., OmksConfig]) -> Algorithm:
-    """OKS and OMKS over a support set."""
-    return Algorithm(
-        settings=settings,
-        make=lambda settings, dim, sample: Omks(dim, settings, sample),
-        restore=lambda arrays, settings: Omks.from_state(arrays, settings, copy=False),
-        forms=SupportsForms(),
-        state_bytes=lambda keys, columns, dim: support_bytes(dim, settings(keys, columns)),
-        needs_sample=True,
-        by_block=True,
-        form_bytes=lambda keys, columns, dim, items: form_bytes(dim, settings(keys, columns), items),
-        full_step=_aggressiveness,
-        merge=lambda _settled, settings: merge_supports(settings),
-    )
-
-
-ALGORITHMS: Mapping[str, Algorithm] = {
-    "oasis": _of_a_matrix(Oasis, OasisConfig, _aggressiveness),
-    "oasis-averaged": Algorithm(
-        settings=lambda keys, _columns, start=None: OasisConfig(keys.C, keys.symmetric, start=start),
-        make=lambda settings, dim, _sample: Averaged(dim, settings),
-        restore=lambda arrays, settings: Averaged.from_state(arrays, settings, copy=False),
-        forms=MatrixForms(follows=HELD),
-        added_later=Averaged.added_later,
-        state_bytes=matrices(2),
-        full_step=_aggressiveness,
-        merge=lambda settled, _settings: StateMerge(
-            settled, OF_A_MATRIX | {"sums": MergeRule.OWN}, averaged_sums, averaged_goes_on
+        up_to_C=True,
+        merge=lambda settled, settings: StateMerge(
+            settled, of_maps(getattr(settings, "learner", settings).hedge)
         ),
     ),
-    "oasis-diagonal": _diagonal(
-        OasisDiagonal,
-        OasisDiagonalConfig,
-        1,
-        _aggressiveness,
-        merge=lambda settled, _settings: StateMerge(settled, OF_A_DIAGONAL),
-    ),
-    "oasis-sparse": Algorithm(
-        settings=same_names(OasisSparseConfig),
-        make=lambda settings, dim, _sample: OasisSparse(dim, settings),
-        restore=lambda arrays, settings: OasisSparse.from_state(arrays, settings, copy=False),
-        forms=TouchedForms(),
-        state_bytes=lambda keys, _columns, dim: touched_bytes(dim, keys.entries),
-        form_bytes=lambda keys, _columns, dim, _items: touched_bytes(dim, keys.entries),  # the transpose
-        followed=("dim", *OasisSparse.GROWS, "dropped"),
-        grows=OasisSparse.GROWS,
-        full_step=_aggressiveness,
-        merge=lambda _settled, settings: TouchedMerge(settings),
-    ),
-    "dissim-oasis": _of_a_matrix(Dissim, DissimConfig, _aggressiveness, distance=True),
-    "lego": _of_a_matrix(Lego, LegoConfig, distance=True),
-    "lego-pairs": _of_a_matrix(LegoPairs, LegoPairsConfig, distance=True),
-    "soml-tg": _diagonal(
-        SomlTg,
-        SomlTgConfig,
-        2,
-        merge=lambda settled, _settings: StateMerge(
-            settled, OF_TRUNCATED_GRADIENT, all_shrunk, all_shrunk_goes_on
-        ),
-    ),
-    "soml-da": _diagonal(
-        SomlDa,
-        SomlDaConfig,
-        1,
-        merge=lambda settled, _settings: StateMerge(
-            settled, OF_DUAL_AVERAGING, last_violated, violated_goes_on
-        ),
-    ),
-    "oasis-softmax": Algorithm(
-        settings=same_names(OasisSoftmaxConfig),
-        make=lambda settings, dim, _sample: OasisSoftmax(dim, settings),
-        restore=lambda arrays, settings: OasisSoftmax.from_state(arrays, settings, copy=False),
-        forms=MatrixForms(familiar=lambda made: made.oasis.W),
-        state_bytes=lambda keys, columns, dim: (
-            state_bytes(keys.memory, dim) + matrices(1)(keys, columns, dim)
-        ),
-        merge=lambda settled, _settings: StateMerge(
-            settled, OF_A_MATRIX | OF_A_SOFTMAX, softmax_memory, softmax_goes_on
-        ),
-    ),
-    "loreta": _loreta(),
-    "omks-maps": _omks_maps(),
     "oks": _over_supports(oks_settings),
     "omks": _over_supports(omks_settings),
 }
@@ -575,8 +510,7 @@ def digest_of(manifest: Manifest) -> str:
 
 def full_step(config: LearnerConfig) -> float | None:
     """The largest tau that an event of weight 1 can have, see `Algorithm`."""
-    algorithm = ALGORITHMS[config.algorithm]
-    return None if algorithm.full_step is None else algorithm.full_step(config)
+    return float(cast(Any, config).C) if ALGORITHMS[config.algorithm].up_to_C else None
 
 
 def map_of(version: Version) -> FittedSpaceMap:
@@ -608,7 +542,7 @@ def untrained(
 
 def restored(
     config: LearnerConfig,
-    arrays: Mapping[str, npt.NDArray[Any]],
+    arrays: State,
     columns: Columns = NO_VIEWS,
     keys: KeysConfig = ONE_MODEL,
     *,
@@ -649,7 +583,9 @@ def added_later(manifest: Manifest, dim: int, columns: Columns = NO_VIEWS) -> Ma
     event; none where the version does not tell its settings."""
     try:
         algorithm = algorithm_of(manifest.learner["name"], keys_of(manifest))
-        return algorithm.added_later(algorithm.settings(learner_config_of(manifest), columns), dim)
+        settings = algorithm.settings(learner_config_of(manifest), columns)
+        later: Arrays = algorithm.made_by(settings).added_later(settings, dim)
+        return later
     except (KeyError, ValueError):
         return {}
 

@@ -14,7 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from typing import Any, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,23 +26,19 @@ from learners.block import Float32s
 from learners.forms.blocks import BlocksForm
 from learners.forms.lowrank import LowRankBase, low_rank_form
 from learners.forms.quadratic import DiagonalForm, FoldingForm, Pieces, ServedForm, by_distance, whole
-from learners.forms.serving import (
-    DEFAULT_POWER,
-    FAMILIAR,
-    BackoffForm,
-    Beside,
-    ServingForm,
-    learned_of,
-)
+from learners.forms.serving import DEFAULT_POWER, FAMILIAR, BackoffForm, Beside, ServingForm, learned_of
 from learners.keyed import Keyed
 from learners.loreta import Loreta
 from learners.maps.base import OwnRanking
+from learners.merge import State
 from learners.multikernel import Omks
 from learners.multikernel.form import MOST_OBJECTS, AsLearned, SupportsForm
 from learners.oasis_sparse import OasisSparse
 from learners.omks_maps import OmksMaps
 from learners.psd import MAX_FULL_DIM
 from learners.tether import untethered
+
+Own: TypeAlias = OwnRanking | None
 
 _NUMBERS = ("power", "own_share", "familiar", "usual")
 _FAMILIARITY = "usual_familiarity"
@@ -158,7 +154,7 @@ class FormKind:
         learner: Learner,
         number: int,
         config: ServingConfig,
-        own: OwnRanking | None = None,
+        own: Own = None,
         choice: FormChoice | None = None,
     ) -> ServedForm:
         """The form of a learner at version `number`, 0 untrained; it may read the learner's arrays in place.
@@ -175,13 +171,11 @@ class FormKind:
             return self.trained(learner, number, scored, own)
         return self.chosen(learner, number, scored, own, choice)
 
-    def is_judged(self, config: ServingConfig, own: OwnRanking | None) -> bool:
+    def is_judged(self, config: ServingConfig, own: Own) -> bool:
         """Whether the form of each version is chosen by clicks."""
         return False
 
-    def trained(
-        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
-    ) -> ServedForm:
+    def trained(self, learner: Learner, number: int, config: ServingConfig, own: Own) -> ServedForm:
         """The form of what was learned, see `make`; config: `as_scored`."""
         raise NotImplementedError
 
@@ -191,9 +185,7 @@ class FormKind:
         """The form that was chosen, where `is_judged`; config: `as_scored`."""
         raise LookupError("no form of this kind is chosen")
 
-    def read(
-        self, arrays: Mapping[str, NDArray[Any]], learner: Learner, own: OwnRanking | None = None
-    ) -> ServedForm:
+    def read(self, arrays: State, learner: Learner, own: Own = None) -> ServedForm:
         """The form of a learner from what `arrays` gave of it. Raises StateError."""
         raise LookupError("no form of this kind is stored")
 
@@ -219,14 +211,12 @@ class AsLearnedForms(FormKind):
         """Itself."""
         return self
 
-    def trained(
-        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
-    ) -> ServedForm:
+    def trained(self, learner: Learner, number: int, config: ServingConfig, own: Own) -> ServedForm:
         """`as_learned` of the learner, in place where the form is made anew with each step."""
         return learner.as_learned(copy=self.follows != ANEW)
 
 
-def as_scored(config: ServingConfig, own: OwnRanking | None) -> ServingConfig:
+def as_scored(config: ServingConfig, own: Own) -> ServingConfig:
     """The settings with a score that is named: the learned cosine, but raw where the user's own ranking goes
     by lengths too."""
     if config.score != "auto":
@@ -235,19 +225,24 @@ def as_scored(config: ServingConfig, own: OwnRanking | None) -> ServingConfig:
     return config.model_copy(update={"score": "raw" if raw else "normalised"})
 
 
+AnyForm = TypeVar("AnyForm", ServingForm, BlocksForm, DiagonalForm)
+
+
+def with_distance(form: AnyForm, own: Own) -> AnyForm:
+    """The form as minus a distance where the own ranking goes by that and scores are raw."""
+    return replace(form, distance=own is not None and own.by_distance and not form.normalised)
+
+
 @dataclass(frozen=True, slots=True)
 class UnstoredForms(FormKind):
     """Forms that are made from the state in no time, and stored nowhere; `form_of` makes one."""
 
     form_of: Callable[[Any, ServingConfig], ServedForm]
 
-    def trained(
-        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
-    ) -> ServedForm:
+    def trained(self, learner: Learner, number: int, config: ServingConfig, own: Own) -> ServedForm:
         """See `form_of`."""
         form = self.form_of(learner, config)
-        distance = own is not None and own.by_distance and not form.normalised
-        return replace(form, distance=True) if distance and isinstance(form, DiagonalForm) else form
+        return with_distance(form, own) if isinstance(form, DiagonalForm) else form
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +251,7 @@ class TouchedForms(FormKind):
     itself where `psd` is off, which needs half the memory. Where the own ranking goes by distance they are
     normalised."""
 
-    def trained(
-        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
-    ) -> ServedForm:
+    def trained(self, learner: Learner, number: int, config: ServingConfig, own: Own) -> ServedForm:
         """See `OasisSparse.form`."""
         normalised = config.score != "raw" or (own is not None and own.by_distance)
         return cast(OasisSparse, learner).form(normalised, copy=False, symmetric=config.psd != "off")
@@ -289,13 +282,11 @@ class MatrixForms(FormKind):
         """See `has_matrix`."""
         return has_matrix(config, dim)
 
-    def trained(
-        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
-    ) -> ServedForm:
+    def trained(self, learner: Learner, number: int, config: ServingConfig, own: Own) -> ServedForm:
         """`make_form` of the learner's W."""
         return self._as_scored(make_form(cast(Any, learner).W, number, config, own), own)
 
-    def is_judged(self, config: ServingConfig, own: OwnRanking | None) -> bool:
+    def is_judged(self, config: ServingConfig, own: Own) -> bool:
         """Where the own ranking is known to give way to, and scores are normalised: beside others a share of
         it would mean another thing for every object."""
         normalised = as_scored(config, own).score == "normalised" and config.psd != "off"
@@ -328,9 +319,7 @@ class MatrixForms(FormKind):
         """The raw scores of what was learned, at power 1: the same matrix."""
         return self._as_scored(replace(learned, normalised=False), own)
 
-    def read(
-        self, arrays: Mapping[str, NDArray[Any]], learner: Learner, own: OwnRanking | None = None
-    ) -> ServedForm:
+    def read(self, arrays: State, learner: Learner, own: Own = None) -> ServedForm:
         """From the arrays kept beside the version. Raises StateError."""
         W = None if "matrix" in arrays else cast(Any, learner).W  # a copy where steps are pending
         form = self._as_scored(ServingForm.from_arrays(arrays, W), own)
@@ -343,12 +332,11 @@ class MatrixForms(FormKind):
         beside = {"own_share": form.share} if isinstance(form, BackoffForm) else {}
         return account(learned) | beside
 
-    def _as_scored(self, form: ServingForm, own: OwnRanking | None) -> ServingForm:
-        distance = self.distance or (own is not None and own.by_distance)
-        return replace(form, distance=distance and not form.normalised)
+    def _as_scored(self, form: ServingForm, own: Own) -> ServingForm:
+        return replace(form, distance=not form.normalised) if self.distance else with_distance(form, own)
 
 
-def make_form(W: Float32s, number: int, config: ServingConfig, own: OwnRanking | None = None) -> ServingForm:
+def make_form(W: Float32s, number: int, config: ServingConfig, own: Own = None) -> ServingForm:
     """The serving form of W, by `psd`: `full`, `lanczos`, `auto` (full up to `full_max_dim`) or `off`.
 
     Version 0 is untrained, W = I: its form is W itself. own: what `own_share` of is mixed into a full
@@ -404,13 +392,11 @@ class LowRankForms(FormKind):
         """See `has_matrix`."""
         return has_matrix(config, dim)
 
-    def trained(
-        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
-    ) -> ServedForm:
+    def trained(self, learner: Learner, number: int, config: ServingConfig, own: Own) -> ServedForm:
         """By `make_form` of the shared matrix, and `low_rank_form` of the rest."""
         made = cast(Loreta, learner)
         form = low_rank_form(_shared_base(made.start, config, own), made.U[: made.rank], made.V[: made.rank])
-        return replace(form, distance=own is not None and own.by_distance and not form.normalised)
+        return with_distance(form, own)
 
 
 BASES_KEPT = 4
@@ -418,7 +404,7 @@ _bases: OrderedDict[tuple[str, str, str], LowRankBase] = OrderedDict()
 _bases_lock = threading.Lock()
 
 
-def _shared_base(start: Float32s, config: ServingConfig, own: OwnRanking | None) -> LowRankBase:
+def _shared_base(start: Float32s, config: ServingConfig, own: Own) -> LowRankBase:
     """The form of a shared matrix by these settings; the newest few are kept."""
     beside = "" if own is None or not config.own_share else hashlib.sha256(own.metric.tobytes()).hexdigest()
     name = hashlib.sha256(start.tobytes()).hexdigest(), config.model_dump_json(), beside
@@ -442,9 +428,7 @@ class BlocksForms(FormKind):
     kept: bool = True
     follows: str = HELD
 
-    def trained(
-        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
-    ) -> ServedForm:
+    def trained(self, learner: Learner, number: int, config: ServingConfig, own: Own) -> ServedForm:
         """The form by `score`, `psd` and `power`; blocks are decomposed whole. Raises UserError where they
         cannot be.
         """
@@ -461,16 +445,11 @@ class BlocksForms(FormKind):
                 f"(at most {MAX_FULL_DIM})",
                 "give the view's kernels fewer components, or whiten the view",
             )
-        return self._as_scored(made.form(config.score != "raw", config.power if psd else None), own)
+        return with_distance(made.form(config.score != "raw", config.power if psd else None), own)
 
-    def read(
-        self, arrays: Mapping[str, NDArray[Any]], learner: Learner, own: OwnRanking | None = None
-    ) -> ServedForm:
+    def read(self, arrays: State, learner: Learner, own: Own = None) -> ServedForm:
         """From the arrays kept beside the version. Raises StateError."""
-        return self._as_scored(BlocksForm.from_arrays(arrays), own)
-
-    def _as_scored(self, form: BlocksForm, own: OwnRanking | None) -> BlocksForm:
-        return replace(form, distance=own is not None and own.by_distance and not form.normalised)
+        return with_distance(BlocksForm.from_arrays(arrays), own)
 
     def account(self, form: ServedForm) -> dict[str, Any]:
         """How many blocks there are."""
@@ -485,9 +464,7 @@ class SupportsForms(FormKind):
     kept: bool = True
     follows: str = HELD
 
-    def trained(
-        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
-    ) -> ServedForm:
+    def trained(self, learner: Learner, number: int, config: ServingConfig, own: Own) -> ServedForm:
         """The form by `score`, `psd` and `power`; "off" serves the similarity as it was learned.
         Raises UserError."""
         if config.psd == "lanczos":
@@ -503,9 +480,7 @@ class SupportsForms(FormKind):
             )
         return cast(Omks, learner).form(config.score != "raw", power)
 
-    def read(
-        self, arrays: Mapping[str, NDArray[Any]], learner: Learner, own: OwnRanking | None = None
-    ) -> ServedForm:
+    def read(self, arrays: State, learner: Learner, own: Own = None) -> ServedForm:
         """From the arrays kept beside the version. Raises StateError."""
         kind = AsLearned if "triplets" in arrays else SupportsForm
         return kind.from_arrays(arrays, cast(Omks, learner).config)
@@ -609,7 +584,7 @@ class KeyedForms(FormKind):
         learner: Learner,
         number: int,
         config: ServingConfig,
-        own: OwnRanking | None = None,
+        own: Own = None,
         choice: FormChoice | None = None,
     ) -> KeyedForm:
         """Version 0's form, and the means to make each key's; what all queries tell is no choice for one."""

@@ -15,7 +15,8 @@ what it has learned meanwhile, which the next merged version will hold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -35,6 +36,16 @@ ADOPT = "adopt"
 def address_of(root: str, shard: Shard) -> str:
     """Where the versions of a shard are, from the address of the merged ones."""
     return f"{root.rstrip('/')}/{FOLDER}/{shard.name}"
+
+
+@contextmanager
+def _readable(what: str) -> Iterator[None]:
+    """Raises UserError where a record is not as it is written."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        problem = f"{what} that cannot be read: {error!r}"
+        raise UserError(problem, "use the release that wrote it", EX_DATAERR) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,31 +71,15 @@ class ShardRecord:
     @classmethod
     def read(cls, record: Mapping[str, Any], whose: str) -> ShardRecord:
         """Inverse of `json`. Raises UserError."""
-        try:
-            return cls(
-                Shard(int(record["number"]), int(record["of"])),
-                int(record["base"]),
-                str(record["name"]),
-                int(record["counted"]),
-                dict(record["since"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(
-                f"{whose} has a record of its shard that cannot be read: {error!r}",
-                "use the release that wrote it",
-                EX_DATAERR,
-            ) from error
+        with _readable(f"{whose} has a record of its shard"):
+            shard = Shard(int(record["number"]), int(record["of"]))
+            base, counted = int(record["base"]), int(record["counted"])
+            return cls(shard, base, str(record["name"]), counted, dict(record["since"]))
 
     def json(self) -> dict[str, Any]:
         """As manifests and control entries have it."""
-        return {
-            "number": self.shard.number,
-            "of": self.shard.of,
-            "base": self.base,
-            "name": self.name,
-            "counted": self.counted,
-            "since": dict(self.since),
-        }
+        own = {"base": self.base, "name": self.name, "counted": self.counted, "since": dict(self.since)}
+        return {"number": self.shard.number, "of": self.shard.of, **own}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +131,9 @@ class MergeRecord:
     @classmethod
     def read(cls, entry: Mapping[str, Any], number: int) -> MergeRecord:
         """Inverse of `entry`. Raises UserError."""
-        try:
+        with _readable(f"version {number} has a record of a merge"):
             parts = tuple(MergedPart(**part) for part in entry["parts"])
             return cls(int(entry["of"]), parts, bool(entry["summed"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(
-                f"version {number} has a record of a merge that cannot be read: {error!r}",
-                "use the release that wrote it",
-                EX_DATAERR,
-            ) from error
 
     def entry(self) -> dict[str, Any]:
         """The control entry."""

@@ -28,13 +28,10 @@ from daemon.exits import EX_CONFIG, EX_DATAERR, EX_UNAVAILABLE, UserError
 def object_settings(address: str) -> ObjectSettings:
     """How the bucket of an address is reached, as [checkpoints] says."""
     section = settings_of(address)
-    folder = Path(section.cache) if section.cache else _user_cache()
+    user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    usual = user / "tripletd" / "states" if user.is_absolute() else None
+    folder = Path(section.cache) if section.cache else usual
     return ObjectSettings(section.endpoint, section.region, section.timeout, folder, section.cache_size)
-
-
-def _user_cache() -> Path | None:
-    user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(user, "tripletd", "states") if Path(user).is_absolute() else None
 
 
 def _bucket(scheme: str, place: str) -> BlobStore:
@@ -106,7 +103,6 @@ def open_for_reading(config: Config) -> tuple[VersionStore, Ledger]:
 
 
 def _split(address: str | Path) -> tuple[str, str]:
-    """Split an address into its scheme and the rest."""
     found = _SCHEME.fullmatch(str(address))
     return (found[1], found[2]) if found else ("file", str(address))
 

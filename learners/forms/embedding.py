@@ -52,7 +52,7 @@ from learners.forms.quadratic import (
     scaled_columns,
 )
 from learners.forms.serving import BackoffForm, ServingForm
-from learners.kernels.map_rows import unit_dense, unit_sparse
+from learners.maps.base import to_unit
 from learners.maps.linear import LinearSpace
 from learners.psd import MAX_FULL_DIM
 
@@ -187,13 +187,9 @@ class Embedding:
 
     def _lengthened(self, rows: Block) -> Block:
         """Rows of unit length where scores are normalised."""
-        if not self.form.normalised:
-            return _copied(rows)
         made = _copied(rows)
-        if isinstance(made, SparseBlock):
-            unit_sparse(made.dim, made.indptr, made.indices, made.values)
-        else:
-            unit_dense(made.values)
+        if self.form.normalised:
+            to_unit(made)
         return made
 
     def _apart(self, rows: Block, objects: Block, beside: tuple[Float32s, Float32s]) -> Block:
@@ -270,9 +266,8 @@ def _squares(rows: Block) -> NDArray[np.float64]:
 def _copied(rows: Block) -> Block:
     if isinstance(rows, DenseBlock):
         return DenseBlock(rows.values.copy())
-    start, stop = int(rows.indptr[0]), int(rows.indptr[-1])
-    values = rows.values[start:stop].copy()
-    return SparseBlock(rows.indptr - start, rows.indices[start:stop], values, rows.dim)
+    part = rows.entries
+    return SparseBlock(rows.indptr - part.start, rows.indices[part], rows.values[part].copy(), rows.dim)
 
 
 def _times_rows(rows: Block, by: Float32s) -> Block:

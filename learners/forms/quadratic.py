@@ -281,7 +281,7 @@ class DiagonalForm:
                 products[batch] = (scaled.values.astype(np.float64) * rows.values).sum(axis=1)
             else:
                 assert isinstance(scaled, SparseBlock)
-                of = rows.values[int(rows.indptr[0]) : int(rows.indptr[-1])].astype(np.float64)
+                of = rows.values[rows.entries].astype(np.float64)
                 products[batch] = np.bincount(_owners(scaled), scaled.values * of, len(rows))
         return np.maximum(products, 0).astype(np.float32)
 
@@ -320,7 +320,7 @@ def scaled_columns(block: Block, w: NDArray[Any]) -> Block:
     if isinstance(block, DenseBlock):
         return DenseBlock(block.values * w)
     block.check_indices()
-    part = slice(int(block.indptr[0]), int(block.indptr[-1]))
+    part = block.entries
     indices = block.indices[part]
     return SparseBlock(block.indptr - part.start, indices, block.values[part] * w[indices], block.dim)
 
@@ -353,7 +353,7 @@ class IdentityForm:
                 squares[batch] = np.einsum("nd,nd->n", part.values, part.values, dtype=np.float64)
             else:
                 part.check_indices()
-                own = slice(int(part.indptr[0]), int(part.indptr[-1]))
+                own = part.entries
                 owner = np.repeat(np.arange(len(part)), np.diff(part.indptr))
                 values = np.square(part.values[own], dtype=np.float64)
                 squares[batch] = np.bincount(owner, values, minlength=len(part))

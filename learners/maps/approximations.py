@@ -18,7 +18,6 @@ from scipy import sparse
 
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, as_block
 from learners.errors import BlockError, MapError
-from learners.kernels.kinds import MAP_KERNELS
 from learners.kernels.map_rows import (
     GAUSSIAN,
     INTERSECTION,
@@ -28,13 +27,16 @@ from learners.kernels.map_rows import (
     landmarks_sparse,
 )
 from learners.maps.base import (
+    BANDWIDTH,
+    SEED,
+    SIGMA,
+    Option,
+    Options,
+    Shapes,
     ViewMap,
-    fitted_array,
-    option_choice,
+    kernel_option,
     option_flag,
-    option_number,
     option_whole,
-    read_options,
     require_dense,
     require_sample,
     require_sparse,
@@ -97,15 +99,6 @@ def _positive(kind: str, distance: float) -> float:
     return float(distance)
 
 
-RFF_DEFAULTS: Mapping[str, Any] = {
-    "kernel": "gaussian",
-    "components": 256,
-    "sigma": 1.0,
-    "bandwidth": 0.0,
-    "seed": 0,
-}
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class RffMap(ViewMap):
     """x -> sqrt(2/D) cos(w_r^T x + b_r), b uniform in a turn (Rahimi and Recht, NIPS 2007; Gong and Lazebnik,
@@ -121,7 +114,14 @@ class RffMap(ViewMap):
     """
 
     kind: ClassVar[str] = "rff"
-    fitted: ClassVar[tuple[str, ...]] = ("frequencies", "offsets")
+    takes: ClassVar[Options] = {
+        "kernel": kernel_option(kind),
+        "components": Option(256, option_whole),
+        "sigma": SIGMA,
+        "bandwidth": BANDWIDTH,
+        "seed": SEED,
+    }
+    fitted: ClassVar[Shapes] = {"frequencies": ("dim_in", "components"), "offsets": ("components",)}
     frequencies: Float32s
     offsets: Float32s
     reads_sparse: bool
@@ -135,7 +135,7 @@ class RffMap(ViewMap):
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Draw the frequencies. Raises MapError when the bandwidth is to come from a sample without any."""
-        chosen = _checked_rff(read_options(cls.kind, options, RFF_DEFAULTS))
+        chosen = cls.chosen(options)
         sample = as_block(sample)
         if chosen["bandwidth"] == 0:
             rows = sample_rows(cls.kind, sample, MOST_ROWS, chosen["seed"])
@@ -151,18 +151,6 @@ class RffMap(ViewMap):
         offsets = draw.random(shape[1]).astype(np.float32)
         return cls(turns.astype(np.float32), offsets, isinstance(sample, SparseBlock), chosen)
 
-    @classmethod
-    def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The map of `spec` and its arrays."""
-        options = _checked_rff(dict(spec["options"]))
-        shape = (option_whole(cls.kind, spec, "dim_in"), int(options["components"]))
-        return cls(
-            fitted_array(cls.kind, arrays, "frequencies", shape),
-            fitted_array(cls.kind, arrays, "offsets", shape[1:]),
-            bool(spec["sparse"]),
-            options,
-        )
-
     def transform(self, block: Block) -> DenseBlock:
         """Features in new arrays."""
         block = as_block(block)
@@ -175,29 +163,6 @@ class RffMap(ViewMap):
             fourier_dense(values, self.frequencies, self.offsets, out)
         return DenseBlock(out)
 
-    def spec(self) -> dict[str, Any]:
-        """Dimension, kind of the rows it reads, and options with the bandwidth found."""
-        return {"dim_in": self.dim_in, "sparse": self.reads_sparse, "options": dict(self.options)}
-
-
-def _checked_rff(options: dict[str, Any]) -> dict[str, Any]:
-    option_choice("rff", options, "kernel", MAP_KERNELS["rff"])
-    option_whole("rff", options, "components")
-    option_whole("rff", options, "seed", least=0)
-    option_number("rff", options, "sigma")
-    option_number("rff", options, "bandwidth", positive=False)
-    return options
-
-
-NYSTROEM_DEFAULTS: Mapping[str, Any] = {
-    "kernel": "gaussian",
-    "laplacian": False,
-    "landmarks": 1000,
-    "components": 50,
-    "sigma": 1.0,
-    "bandwidth": 0.0,
-    "seed": 0,
-}
 
 NULL_SHARE = 1e-7
 """Eigenvalues below this share of the largest are rounding, and would be divided by."""
@@ -225,7 +190,17 @@ class NystroemMap(ViewMap):
     """
 
     kind: ClassVar[str] = "nystroem"
-    fitted: ClassVar[tuple[str, ...]] = ("landmarks", "projection")
+    takes: ClassVar[Options] = {
+        "kernel": kernel_option(kind),
+        "laplacian": Option(False, option_flag),
+        "landmarks": Option(1000, option_whole),
+        "components": Option(50, option_whole),
+        "sigma": SIGMA,
+        "bandwidth": BANDWIDTH,
+        "seed": SEED,
+    }
+    fitted: ClassVar[Shapes] = {"landmarks": ("dim_in", "landmarks"), "projection": ("landmarks", "dim")}
+    sizes = ("dim", "landmarks")
     landmarks: Float32s
     projection: Float32s
     reads_sparse: bool
@@ -239,7 +214,7 @@ class NystroemMap(ViewMap):
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Draw landmarks and decompose their kernel. Raises MapError on an unfit sample."""
-        chosen = _checked_nystroem(read_options(cls.kind, options, NYSTROEM_DEFAULTS))
+        chosen = cls.chosen(options)
         sample = as_block(sample)
         if chosen["kernel"] == "intersection":
             refuse_negative(cls.kind, sample)
@@ -257,17 +232,6 @@ class NystroemMap(ViewMap):
         K = plain.transform(DenseBlock(landmarks.T)).values.astype(np.float64)
         projection = (_laplacian if chosen["laplacian"] else _kernel)((K + K.T) / 2, chosen["components"])
         return cls(landmarks, projection, isinstance(sample, SparseBlock), chosen)
-
-    @classmethod
-    def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The map of `spec` and its arrays."""
-        dim_in, count, dim = (option_whole(cls.kind, spec, name) for name in ("dim_in", "landmarks", "dim"))
-        return cls(
-            fitted_array(cls.kind, arrays, "landmarks", (dim_in, count)),
-            fitted_array(cls.kind, arrays, "projection", (count, dim)),
-            bool(spec["sparse"]),
-            _checked_nystroem(dict(spec["options"])),
-        )
 
     def transform(self, block: Block) -> DenseBlock:
         """Mapped rows in new arrays. The exponential is the machine's: bits repeat on one machine."""
@@ -287,11 +251,6 @@ class NystroemMap(ViewMap):
     @cached_property
     def _squares(self) -> NDArray[np.float64]:
         return np.asarray(np.square(self.landmarks, dtype=np.float64).sum(axis=0))
-
-    def spec(self) -> dict[str, Any]:
-        """Dimensions, kind of the rows it reads, and options with the bandwidth found."""
-        sizes = {"dim_in": self.dim_in, "dim": self.dim, "landmarks": int(self.landmarks.shape[1])}
-        return {**sizes, "sparse": self.reads_sparse, "options": dict(self.options)}
 
 
 def _kernel(K: NDArray[np.float64], components: int) -> Float32s:
@@ -313,14 +272,3 @@ def _largest(K: NDArray[np.float64], count: int) -> tuple[NDArray[np.float64], N
     values, vectors = np.linalg.eigh(K)
     kept = np.flatnonzero(values > NULL_SHARE * values[-1])[::-1][:count]
     return values[kept], vectors[:, kept]
-
-
-def _checked_nystroem(options: dict[str, Any]) -> dict[str, Any]:
-    option_choice("nystroem", options, "kernel", MAP_KERNELS["nystroem"])
-    option_flag("nystroem", options, "laplacian")
-    for name in ("landmarks", "components"):
-        option_whole("nystroem", options, name)
-    option_whole("nystroem", options, "seed", least=0)
-    option_number("nystroem", options, "sigma")
-    option_number("nystroem", options, "bandwidth", positive=False)
-    return options

@@ -12,9 +12,11 @@ matter: see `first_diagonal`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any, ClassVar, Literal, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, as_block
 from learners.errors import MapError
 from learners.forms.quadratic import DiagonalForm
+from learners.kernels.kinds import MAP_KERNELS
 from learners.kernels.map_rows import cosine_dense, unit_dense, unit_sparse
 
 Similarity: TypeAlias = Literal["cosine", "inner_product", "euclidean"]
@@ -168,24 +171,42 @@ class ViewConfig:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a map. check: (kind, options, name), raises MapError where the option is out of bounds."""
+
+    default: Any
+    check: Callable[[str, Mapping[str, Any], str], object]
+
+
+Options: TypeAlias = Mapping[str, Option]
+Shapes: TypeAlias = Mapping[str, tuple[str | int, ...]]
+
+
 class ViewMap:
     """A fitted, frozen map of one view. Transforming has the same bits for every batch size. Rows are given
     as a block, or as anything that `as_block` reads.
 
-    kind: its name in a configuration. sparse: whether it gives CSR rows. fitted: names of its arrays, the
-    first of which has a row for each dimension that it reads. by_column: whether each column that it gives is
-    made of one that it reads, and lengths of rows alone.
+    kind: its name in a configuration. sparse: whether it gives CSR rows. takes: its options. fitted: its
+    arrays and their shapes, in numbers, names of sizes and options, or products of these ("a*b"); the first
+    has a row for each dimension that it reads. sizes: those that `spec` tells besides `dim_in`. by_column:
+    whether each column that it gives is made of one that it reads, and lengths of rows alone.
+
+    A map is a dataclass of its arrays, then as it has them its sizes, `sparse` or `reads_sparse` (whether it
+    reads CSR rows but gives none), and `options`: `spec` and `load` go by these fields.
     """
 
     __slots__ = ()
     kind: ClassVar[str]
     by_column: ClassVar[bool] = False
-    fitted: ClassVar[tuple[str, ...]] = ()
+    takes: ClassVar[Options] = {}
+    fitted: ClassVar[Shapes] = {}
+    sizes: ClassVar[tuple[str, ...]] = ()
 
     @property
     def dim_in(self) -> int:
         """Dimension of the vectors it reads."""
-        return len(getattr(self, self.fitted[0]))
+        return len(getattr(self, next(iter(self.fitted))))
 
     @property
     def dim(self) -> int:
@@ -205,7 +226,28 @@ class ViewMap:
     @classmethod
     def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The map of `spec` and `arrays`. Raises MapError naming what does not fit."""
-        raise NotImplementedError
+        names = [one.name for one in fields(cast(Any, cls))]
+        options = cls.checked(dict(spec["options"])) if "options" in names else {}
+        sizes = {name: option_whole(cls.kind, spec, name) for name in ("dim_in", *cls.sizes)}
+        known, kept = options | sizes, {"options": options, **sizes}
+        for name, shape in cls.fitted.items():
+            numbers = (math.prod(known.get(one, one) for one in _factors(side)) for side in shape)
+            kept[name] = fitted_array(cls.kind, arrays, name, tuple(numbers))
+        kept |= {name: bool(spec["sparse"]) for name in ("sparse", "reads_sparse") if name in names}
+        return cls(**{name: kept[name] for name in names})
+
+    @classmethod
+    def chosen(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options over their defaults. Raises MapError for an unknown one, or one out of bounds."""
+        defaults = {name: one.default for name, one in cls.takes.items()}
+        return cls.checked(read_options(cls.kind, options, defaults))
+
+    @classmethod
+    def checked(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """The options themselves. Raises MapError for one out of bounds."""
+        for name, one in cls.takes.items():
+            one.check(cls.kind, options, name)
+        return options
 
     def transform(self, block: Block) -> Block:
         """Map rows into new arrays. Malformed rows stay malformed, for the same reason."""
@@ -231,7 +273,23 @@ class ViewMap:
 
     def spec(self) -> dict[str, Any]:
         """JSON-able: what `load` needs besides the arrays."""
-        return {"dim_in": self.dim_in}
+        spec: dict[str, Any] = {name: self._size(name) for name in ("dim_in", *self.sizes)}
+        for one in fields(cast(Any, self)):
+            if one.name in ("sparse", "reads_sparse"):
+                spec["sparse"] = getattr(self, one.name)
+            elif one.name == "options":
+                spec["options"] = dict(getattr(self, one.name))
+        return spec
+
+    def _size(self, name: str) -> int:
+        for array, shape in self.fitted.items():
+            if name in shape:
+                return int(getattr(self, array).shape[shape.index(name)])
+        return int(getattr(self, name))
+
+
+def _factors(side: str | int) -> Sequence[Any]:
+    return side.split("*") if isinstance(side, str) else (side,)
 
 
 def require_dense(kind: str, rows: Any, dim: int | None = None) -> DenseBlock:
@@ -304,6 +362,16 @@ def option_choice(kind: str, options: Mapping[str, Any], name: str, choices: Seq
     return str(value)
 
 
+SIGMA = Option(1.0, option_number)
+BANDWIDTH = Option(0.0, partial(option_number, positive=False))
+SEED = Option(0, partial(option_whole, least=0))
+
+
+def kernel_option(kind: str) -> Option:
+    """The kernels of a map, the first by default."""
+    return Option(MAP_KERNELS[kind][0], partial(option_choice, choices=MAP_KERNELS[kind]))
+
+
 def require_sample(kind: str, sample: DenseBlock) -> NDArray[np.float64]:
     """The non-zero rows of a sample in float64 (a zero row is a missing view); raises MapError when none are
     left or a value is not finite."""
@@ -341,21 +409,15 @@ class IdentityMap(ViewMap):
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Take dimension and kind of the sample."""
-        read_options(cls.kind, options, {})
+        cls.chosen(options)
         sample = as_block(sample)
         return cls(sample.dim, isinstance(sample, SparseBlock))
 
-    @classmethod
-    def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The map of `spec`; it has no arrays."""
-        return cls(option_whole(cls.kind, spec, "dim_in"), bool(spec["sparse"]))
-
     def transform(self, block: Block) -> Block:
         """Copy the rows."""
-        if self.sparse:
-            rows = require_sparse(self.kind, block, self.dim_in)
-            return SparseBlock(rows.indptr, rows.indices, rows.values.copy(), rows.dim)
-        return DenseBlock(require_dense(self.kind, block, self.dim_in).values.copy())
+        require: Callable[..., Block] = require_sparse if self.sparse else require_dense
+        rows = require(self.kind, block, self.dim_in)
+        return rows.with_values(rows.values.copy())
 
     def metric(self) -> ViewMetric | None:
         """The identity."""
@@ -364,10 +426,6 @@ class IdentityMap(ViewMap):
     def linear(self) -> LinearRows | None:
         """The identity."""
         return LinearRows(np.ones(self.dim_in))
-
-    def spec(self) -> dict[str, Any]:
-        """Dimension and kind of the rows."""
-        return {"dim_in": self.dim_in, "sparse": self.sparse}
 
 
 def to_unit(block: Block) -> None:
@@ -415,13 +473,8 @@ class CosineMap(ViewMap):
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Take the dimension of the sample."""
-        read_options(cls.kind, options, {})
+        cls.chosen(options)
         return cls(require_dense(cls.kind, sample).dim)
-
-    @classmethod
-    def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The map of `spec`; it has no arrays."""
-        return cls(option_whole(cls.kind, spec, "dim_in"))
 
     def transform(self, block: Block) -> DenseBlock:
         """Mapped rows in new arrays."""

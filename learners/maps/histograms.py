@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from learners.block import MAX_DIM, Block, DenseBlock, Float32s, SparseBlock, as_block
 from learners.errors import BlockError, MapError
@@ -26,11 +25,12 @@ from learners.kernels.map_rows import (
 )
 from learners.maps.base import (
     IdentityMap,
+    Option,
+    Options,
+    Shapes,
     ViewMap,
     ViewMetric,
-    fitted_array,
     option_whole,
-    read_options,
     require_dense,
     require_sample,
     require_sparse,
@@ -59,9 +59,7 @@ class SqrtMap(IdentityMap):
         rows = IdentityMap.transform(self, block)
         values = np.empty_like(rows.values)
         roots(rows.values.reshape(-1), values.reshape(-1))
-        if isinstance(rows, SparseBlock):
-            return SparseBlock(rows.indptr, rows.indices, values, rows.dim)
-        return DenseBlock(values)
+        return rows.with_values(values)
 
     def metric(self) -> ViewMetric | None:
         """None: it is not linear."""
@@ -70,9 +68,7 @@ class SqrtMap(IdentityMap):
 
 def refuse_negative(kind: str, sample: Block) -> None:
     """Raises MapError when the sample of a map of histograms holds a value below 0."""
-    values = sample.values
-    if isinstance(sample, SparseBlock):
-        values = values[sample.indptr[0] : sample.indptr[-1]]
+    values = sample.values[sample.entries] if isinstance(sample, SparseBlock) else sample.values
     if (values < 0).any():
         raise MapError(f"the map {kind} is for histograms, the sample holds values below 0: use another map")
 
@@ -98,9 +94,6 @@ class SharesMap(IdentityMap):
         return None
 
 
-DEFAULTS: Mapping[str, Any] = {"levels": 8}
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class HikeMap(ViewMap):
     """Unary code of each column: the first round(x_j / step_j) of its B columns are sqrt(step_j), step_j =
@@ -113,7 +106,9 @@ class HikeMap(ViewMap):
     """
 
     kind: ClassVar[str] = "hike"
-    fitted: ClassVar[tuple[str, ...]] = ("step",)
+    takes: ClassVar[Options] = {"levels": Option(8, option_whole)}
+    fitted: ClassVar[Shapes] = {"step": ("dim_in",)}
+    sizes = ("levels",)
     step: Float32s
     levels: int
     sparse: bool = field()
@@ -126,7 +121,7 @@ class HikeMap(ViewMap):
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Take the range of each column. Raises MapError when a value is below 0 or none is above."""
-        levels = option_whole(cls.kind, read_options(cls.kind, options, DEFAULTS), "levels")
+        levels = int(cls.chosen(options)["levels"])
         sample = as_block(sample)
         _require_columns(sample.dim * levels)
         refuse_negative(cls.kind, sample)
@@ -142,13 +137,8 @@ class HikeMap(ViewMap):
             highest = require_sample(cls.kind, sample).max(axis=0)
         return cls((highest / levels).astype(np.float32), levels, isinstance(sample, SparseBlock))
 
-    @classmethod
-    def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The map of `spec` and its array."""
-        step = fitted_array(cls.kind, arrays, "step", (option_whole(cls.kind, spec, "dim_in"),))
-        levels = option_whole(cls.kind, spec, "levels")
-        _require_columns(len(step) * levels)
-        return cls(step, levels, bool(spec["sparse"]))
+    def __post_init__(self) -> None:
+        _require_columns(self.dim)
 
     def transform(self, block: Block) -> Block:
         """Codes in new arrays."""
@@ -165,10 +155,6 @@ class HikeMap(ViewMap):
         indices, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
         unary_sparse(entries, self.step, self.levels, indptr[:-1].copy(), indices, values)
         return SparseBlock(indptr, indices, values, self.dim)
-
-    def spec(self) -> dict[str, Any]:
-        """Dimension, levels and kind of the rows."""
-        return {"dim_in": self.dim_in, "levels": self.levels, "sparse": self.sparse}
 
 
 def _require_columns(columns: int) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from learners.block import Block, DenseBlock, Float32s, SparseBlock, as_block
+from learners.block import Block, Float32s, SparseBlock, as_block
 from learners.maps.base import LinearRows, to_unit
 from learners.maps.space import FittedSpaceMap, joined
 
@@ -101,10 +101,6 @@ def linear_space(fitted: FittedSpaceMap) -> LinearSpace | None:
 
 
 def _unit(rows: Block) -> Block:
-    copied: Block
-    if isinstance(rows, DenseBlock):
-        copied = DenseBlock(rows.values.copy())
-    else:
-        copied = SparseBlock(rows.indptr, rows.indices, rows.values.copy(), rows.dim)
+    copied = rows.with_values(rows.values.copy())
     to_unit(copied)
     return copied

@@ -19,14 +19,7 @@ from numpy.typing import NDArray
 from learners.block import Block, SparseBlock
 from learners.errors import MapError
 from learners.kernels.checks import NONE, fault_sparse
-from learners.maps.base import (
-    LinearRows,
-    ViewMap,
-    ViewMetric,
-    option_whole,
-    read_options,
-    require_sparse,
-)
+from learners.maps.base import LinearRows, Shapes, ViewMap, ViewMetric, option_whole, require_sparse
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,16 +30,16 @@ class OrderMap(ViewMap):
     kind: ClassVar[str] = "by_count"
     sparse: ClassVar[bool] = True
     by_column: ClassVar[bool] = True
-    fitted: ClassVar[tuple[str, ...]] = ("place",)
+    fitted: ClassVar[Shapes] = {"place": ("dim_in",)}
     place: NDArray[np.int32]
 
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Count the rows of the sample that have each column; malformed ones, and zeros, do not count. Raises
         MapError for a dense sample."""
-        read_options(cls.kind, options, {})
+        cls.chosen(options)
         rows = require_sparse(cls.kind, sample)
-        given = _entries(rows)
+        given = rows.entries
         counted = np.repeat(_sound(rows), np.diff(rows.indptr)) & (rows.values[given] != 0)
         counts = np.bincount(rows.indices[given][counted], minlength=rows.dim)
         place = np.empty(rows.dim, np.int32)
@@ -66,7 +59,7 @@ class OrderMap(ViewMap):
     def transform(self, block: Block) -> SparseBlock:
         """Rows in new arrays, their columns rising again."""
         rows = require_sparse(self.kind, block, self.dim_in)
-        given, lengths = _entries(rows), np.diff(rows.indptr)
+        given, lengths = rows.entries, np.diff(rows.indptr)
         sound = np.repeat(_sound(rows), lengths)
         indices = rows.indices[given].copy()
         indices[sound] = self.place[indices[sound]]
@@ -90,11 +83,6 @@ class OrderMap(ViewMap):
         columns = np.empty(self.dim_in, np.int64)
         columns[self.place] = np.arange(self.dim_in)
         return columns
-
-
-def _entries(rows: SparseBlock) -> slice:
-    """Where in its arrays the entries of a block lie."""
-    return slice(int(rows.indptr[0]), int(rows.indptr[-1]))
 
 
 def _sound(rows: SparseBlock) -> NDArray[np.bool_]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,12 +21,13 @@ from learners.errors import BlockError, MapError
 from learners.kernels.map_rows import project_dense, scale_sparse, standardise_dense
 from learners.maps.base import (
     LinearRows,
+    Option,
+    Options,
+    Shapes,
     ViewMap,
     ViewMetric,
-    fitted_array,
     option_number,
     option_whole,
-    read_options,
     require_dense,
     require_sample,
     require_sparse,
@@ -43,7 +45,7 @@ class StandardiseMap(ViewMap):
 
     kind: ClassVar[str] = "standardise"
     by_column: ClassVar[bool] = True
-    fitted: ClassVar[tuple[str, ...]] = ("mean", "scale")
+    fitted: ClassVar[Shapes] = {"mean": ("dim_in",), "scale": ("dim_in",)}
     mean: Float32s
     scale: Float32s
 
@@ -52,17 +54,9 @@ class StandardiseMap(ViewMap):
         """Mean and deviation of the non-zero rows of the sample."""
         from sklearn.preprocessing import StandardScaler
 
-        read_options(cls.kind, options, {})
+        cls.chosen(options)
         scaler = StandardScaler().fit(require_sample(cls.kind, require_dense(cls.kind, sample)))
         return cls(scaler.mean_.astype(np.float32), (1 / scaler.scale_).astype(np.float32))
-
-    @classmethod
-    def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The map of its arrays."""
-        dim = option_whole(cls.kind, spec, "dim_in")
-        return cls(
-            fitted_array(cls.kind, arrays, "mean", (dim,)), fitted_array(cls.kind, arrays, "scale", (dim,))
-        )
 
     def transform(self, block: Block) -> DenseBlock:
         """Standardised rows in new arrays."""
@@ -76,7 +70,12 @@ class StandardiseMap(ViewMap):
         return LinearRows(self.scale.astype(np.float64), self.mean.astype(np.float64))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+def _option_idf(kind: str, options: Mapping[str, Any], name: str) -> None:
+    if options[name] not in ("smooth", "plain"):
+        raise MapError(f'the option idf of the map {kind} must be "smooth" or "plain", not {options[name]!r}')
+
+
+@dataclass(frozen=True, eq=False)
 class TfidfMap(ViewMap):
     """x_j -> x_j idf_j / norm, n sample rows of which n_j hold term j.
 
@@ -89,16 +88,17 @@ class TfidfMap(ViewMap):
     kind: ClassVar[str] = "tfidf"
     by_column: ClassVar[bool] = True
     sparse: ClassVar[bool] = True
-    fitted: ClassVar[tuple[str, ...]] = ("idf",)
+    takes: ClassVar[Options] = {"idf": Option("smooth", _option_idf)}
+    fitted: ClassVar[Shapes] = {"idf": ("dim_in",)}
     idf: Float32s
-    plain: bool = False
+    options: Mapping[str, Any]
 
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Count the rows of the sample that hold each term."""
         from sklearn.feature_extraction.text import TfidfTransformer
 
-        plain = _is_plain(read_options(cls.kind, options, {"idf": SMOOTH}))
+        chosen = cls.chosen(options)
         rows = require_sparse(cls.kind, sample)
         if len(rows) == 0:
             raise MapError("the map tfidf needs at least one sample row")
@@ -109,23 +109,22 @@ class TfidfMap(ViewMap):
             raise MapError(f"the sample of the map tfidf cannot be used: {error}") from error
         if not np.isfinite(counts.data).all():
             raise MapError("the sample of the map tfidf holds values that are not finite: drop those rows")
-        if plain:
+        if chosen["idf"] == "plain":
             held = np.maximum(np.bincount(counts.indices, minlength=rows.dim), 1)
-            return cls(np.log(len(rows) / held).astype(np.float32), True)
-        return cls(TfidfTransformer(norm=None).fit(counts).idf_.astype(np.float32))
+            return cls(np.log(len(rows) / held).astype(np.float32), chosen)
+        return cls(TfidfTransformer(norm=None).fit(counts).idf_.astype(np.float32), chosen)
 
     @classmethod
     def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The map of its array."""
-        idf = fitted_array(cls.kind, arrays, "idf", (option_whole(cls.kind, spec, "dim_in"),))
-        return cls(idf, _is_plain(dict(spec.get("options", {}))))
+        """The map of its array. Older maps have no option."""
+        return super().load({"options": {"idf": "smooth"}, **spec}, arrays)
 
     def transform(self, block: Block) -> SparseBlock:
         """Weighted unit rows in new arrays."""
         rows = require_sparse(self.kind, block, self.dim_in)
-        values = np.empty(int(rows.indptr[-1] - rows.indptr[0]), np.float32)
+        indices = rows.indices[rows.entries]
+        values = np.empty(len(indices), np.float32)
         scale_sparse(rows.kernel_rows(), self.idf, values)
-        indices = rows.indices[rows.indptr[0] : rows.indptr[-1]]
         weighted = SparseBlock(rows.indptr - rows.indptr[0], indices, values, rows.dim)
         to_unit(weighted)
         return weighted
@@ -142,20 +141,11 @@ class TfidfMap(ViewMap):
 
     def spec(self) -> dict[str, Any]:
         """The map's dimension; its option where it is not the usual one, as older maps have none."""
-        return {"dim_in": self.dim_in, **({"options": {"idf": PLAIN}} if self.plain else {})}
+        spec = super().spec()
+        return spec if self.options["idf"] == "plain" else {"dim_in": spec["dim_in"]}
 
 
-SMOOTH, PLAIN = "smooth", "plain"
-
-
-def _is_plain(options: Mapping[str, Any]) -> bool:
-    idf = options.get("idf", SMOOTH)
-    if idf not in (SMOOTH, PLAIN):
-        raise MapError(f'the option idf of the map tfidf must be "{SMOOTH}" or "{PLAIN}", not {idf!r}')
-    return bool(idf == PLAIN)
-
-
-DEFAULTS: Mapping[str, Any] = {"components": 100, "epsilon": 0.3}
+COMPONENTS, EPSILON = 100, 0.3
 """More directions, the weak ones held down: against 60 with 1e-3, learning from clicks ended at .451 / .727
 instead of .431 / .710 (mAP / P@10, photos), .351 / .626 instead of .332 / .592 (their shape alone) and
 .691 / .956 instead of .636 / .945 (scikit-learn's digits). Full whitening lets noise weigh as much as signal.
@@ -177,7 +167,8 @@ class ProjectionMap(ViewMap):
     mean: float32 [d]; components: float32 [d, k]. A zero row stays zero: that view is missing.
     """
 
-    fitted: ClassVar[tuple[str, ...]] = ("mean", "components")
+    fitted: ClassVar[Shapes] = {"mean": ("dim_in",), "components": ("dim_in", "dim")}
+    sizes = ("dim",)
     mean: Float32s
     components: Float32s
     options: Mapping[str, Any]
@@ -187,20 +178,6 @@ class ProjectionMap(ViewMap):
         """Dimension of the vectors it gives: directions kept."""
         return int(self.components.shape[1])
 
-    @classmethod
-    def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The map of `spec` and its arrays."""
-        dim, kept = (option_whole(cls.kind, spec, name) for name in ("dim_in", "dim"))
-        mean = fitted_array(cls.kind, arrays, "mean", (dim,))
-        components = fitted_array(cls.kind, arrays, "components", (dim, kept))
-        return cls(mean, components, cls.checked(dict(spec["options"])))
-
-    @classmethod
-    def checked(cls, options: dict[str, Any]) -> dict[str, Any]:
-        """The options themselves. Raises MapError for one out of bounds."""
-        option_whole(cls.kind, options, "components")
-        return options
-
     def transform(self, block: Block) -> DenseBlock:
         """Projected rows in new arrays."""
         rows = require_dense(self.kind, block, self.dim_in).values
@@ -209,10 +186,6 @@ class ProjectionMap(ViewMap):
     def linear(self) -> LinearRows | None:
         """Its components, about the mean."""
         return LinearRows(self.components.astype(np.float64), self.mean.astype(np.float64))
-
-    def spec(self) -> dict[str, Any]:
-        """The map's dimensions and options."""
-        return {"dim_in": self.dim_in, "dim": self.dim, "options": dict(self.options)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -226,6 +199,10 @@ class WhitenMap(ProjectionMap):
     """
 
     kind: ClassVar[str] = "whiten"
+    takes: ClassVar[Options] = {
+        "components": Option(COMPONENTS, option_whole),
+        "epsilon": Option(EPSILON, partial(option_number, positive=False)),
+    }
 
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
@@ -233,7 +210,7 @@ class WhitenMap(ProjectionMap):
         from sklearn.decomposition import PCA
         from sklearn.preprocessing import StandardScaler
 
-        chosen = cls.checked(read_options(cls.kind, options, DEFAULTS))
+        chosen = cls.chosen(options)
         rows = require_sample(cls.kind, require_dense(cls.kind, sample))
         scaler = StandardScaler()
         standard = scaler.fit_transform(rows)
@@ -245,13 +222,6 @@ class WhitenMap(ProjectionMap):
         shrunk = np.sqrt(variance + chosen["epsilon"] * variance.mean())
         components = (pca.components_[kept] / shrunk[:, None] / scaler.scale_).T
         return cls(scaler.mean_.astype(np.float32), np.ascontiguousarray(components, np.float32), chosen)
-
-    @classmethod
-    def checked(cls, options: dict[str, Any]) -> dict[str, Any]:
-        """The options themselves. Raises MapError for one out of bounds."""
-        option_whole(cls.kind, options, "components")
-        option_number(cls.kind, options, "epsilon", positive=False)
-        return options
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -265,13 +235,14 @@ class PcaMap(ProjectionMap):
     """
 
     kind: ClassVar[str] = "pca"
+    takes: ClassVar[Options] = {"components": Option(COMPONENTS, option_whole)}
 
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Fit on the non-zero rows of the sample. Raises MapError when they do not vary."""
         from sklearn.decomposition import PCA
 
-        chosen = cls.checked(read_options(cls.kind, options, {"components": DEFAULTS["components"]}))
+        chosen = cls.chosen(options)
         rows = require_sample(cls.kind, require_dense(cls.kind, sample))
         _require_spread(cls.kind, rows - rows[0])
         asked = min(chosen["components"], *rows.shape)
@@ -318,10 +289,6 @@ def _solver(shape: tuple[int, ...], components: int) -> str:
     return "randomized" if 2 * components < min(shape) else "full"
 
 
-OWN_EPSILON = 1.0
-"""Of `PreconditionMap`: how much of the mean second moment every direction is given."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class PreconditionMap(ViewMap):
     """x -> D^(-1/2) V^T x: whitening about 0 that keeps every direction, so that x is what it was: x = V
@@ -340,7 +307,9 @@ class PreconditionMap(ViewMap):
     """
 
     kind: ClassVar[str] = "precondition"
-    fitted: ClassVar[tuple[str, ...]] = ("components", "weights")
+    takes: ClassVar[Options] = {"epsilon": Option(1.0, option_number)}
+    """How much of the mean second moment every direction is given."""
+    fitted: ClassVar[Shapes] = {"components": ("dim_in", "dim_in"), "weights": ("dim_in",)}
     components: Float32s
     weights: Float32s
     options: Mapping[str, Any]
@@ -348,26 +317,19 @@ class PreconditionMap(ViewMap):
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Fit on the non-zero rows of the sample. Raises MapError without any."""
-        chosen = read_options(cls.kind, options, {"epsilon": OWN_EPSILON})
-        epsilon = option_number(cls.kind, chosen, "epsilon")
+        chosen = cls.chosen(options)
         rows = require_sample(cls.kind, require_dense(cls.kind, sample))
         moments, vectors = _about_the_mean(rows)
         beside = max(float(np.mean(moments[1:] if len(moments) > 1 else moments)), NULL_SHARE * moments.max())
-        weights = (moments + epsilon * beside).astype(np.float32)
+        weights = (moments + float(chosen["epsilon"]) * beside).astype(np.float32)
         if not (np.isfinite(weights).all() and weights.min() > 0):
             raise MapError("the map precondition needs vectors that float32 can square: bring them to scale")
         components = vectors / np.sqrt(weights.astype(np.float64))
         return cls(np.ascontiguousarray(components, np.float32), weights, chosen)
 
-    @classmethod
-    def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The map of `spec` and its arrays."""
-        dim = option_whole(cls.kind, spec, "dim_in")
-        weights = fitted_array(cls.kind, arrays, "weights", (dim,))
-        if weights.min() <= 0:
+    def __post_init__(self) -> None:
+        if self.weights.min() <= 0:
             raise MapError("array weights of the map precondition must be above 0")
-        components = fitted_array(cls.kind, arrays, "components", (dim, dim))
-        return cls(components, weights, dict(spec["options"]))
 
     def transform(self, block: Block) -> DenseBlock:
         """Mapped rows in new arrays."""
@@ -381,10 +343,6 @@ class PreconditionMap(ViewMap):
     def linear(self) -> LinearRows | None:
         """The matrix V D^(-1/2)."""
         return LinearRows(self.components.astype(np.float64))
-
-    def spec(self) -> dict[str, Any]:
-        """The map's dimension and options."""
-        return {"dim_in": self.dim_in, "options": dict(self.options)}
 
 
 def _about_the_mean(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -10,7 +10,7 @@ eigenvectors.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,7 +19,6 @@ from scipy import sparse
 
 from learners.block import MAX_DIM, Block, DenseBlock, Float32s, SparseBlock, as_block
 from learners.errors import MapError
-from learners.kernels.kinds import MAP_KERNELS
 from learners.kernels.separable import (
     GAUSSIAN,
     INTERSECTION,
@@ -29,13 +28,16 @@ from learners.kernels.separable import (
 )
 from learners.maps.approximations import MOST_ENTRIES, NULL_SHARE, sample_rows
 from learners.maps.base import (
+    BANDWIDTH,
+    SEED,
+    SIGMA,
+    Option,
+    Options,
+    Shapes,
     ViewMap,
-    fitted_array,
-    option_choice,
+    kernel_option,
     option_flag,
-    option_number,
     option_whole,
-    read_options,
     require_dense,
     require_sample,
     require_sparse,
@@ -87,8 +89,13 @@ class EigenfunctionsMap(ViewMap):
     two. functions: float32 [m e, 50]. Dense in, dense out. A zero row stays zero: that view is missing.
     """
 
-    defaults: ClassVar[Mapping[str, Any]]
-    fitted: ClassVar[tuple[str, ...]] = ("mean", "directions", "bins", "functions")
+    fitted: ClassVar[Shapes] = {
+        "mean": ("dim_in",),
+        "directions": ("dim_in", "directions"),
+        "bins": ("directions", 2),
+        "functions": ("directions*functions", BINS),
+    }
+    sizes = ("directions",)
     mean: Float32s
     directions: Float32s
     bins: Float32s
@@ -103,7 +110,7 @@ class EigenfunctionsMap(ViewMap):
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Find the directions and decompose each. Raises MapError on rows that do not differ."""
-        chosen = cls._checked(read_options(cls.kind, options, cls.defaults))
+        chosen = cls.chosen(options)
         rows = require_sample(cls.kind, require_dense(cls.kind, sample))
         if not np.ptp(rows, axis=0).any():
             raise MapError(
@@ -136,32 +143,9 @@ class EigenfunctionsMap(ViewMap):
         """Of each bin, float64 [50]; they sum to 1."""
         return np.full(BINS, 1 / BINS)
 
-    @classmethod
-    def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The map of `spec` and its arrays."""
-        options = cls._checked(dict(spec["options"]))
-        dim, count = (option_whole(cls.kind, spec, name) for name in ("dim_in", "directions"))
-        shapes = ((dim,), (dim, count), (count, 2), (count * options["functions"], BINS))
-        named = zip(cls.fitted, shapes, strict=True)
-        mean, directions, bins, functions = (
-            fitted_array(cls.kind, arrays, name, shape) for name, shape in named
-        )
-        if not (bins[:, 1] > 0).all():
-            raise MapError(f"array bins of the map {cls.kind} must have distances above 0")
-        return cls(mean, directions, bins, functions, options)
-
-    @classmethod
-    def _checked(cls, options: dict[str, Any]) -> dict[str, Any]:
-        for name in ("directions", "functions"):
-            option_whole(cls.kind, options, name)
-        if options["functions"] >= BINS:
-            raise MapError(f"the option functions of {cls.kind} must be below {BINS}")
-        option_number(cls.kind, options, "sigma")
-        option_number(cls.kind, options, "bandwidth", positive=False)
-        option_flag(cls.kind, options, "weighted")
-        if "seed" in options:
-            option_whole(cls.kind, options, "seed", least=0)
-        return options
+    def __post_init__(self) -> None:
+        if not (self.bins[:, 1] > 0).all():
+            raise MapError(f"array bins of the map {self.kind} must have distances above 0")
 
     def transform(self, block: Block) -> DenseBlock:
         """Functions in new arrays."""
@@ -170,13 +154,10 @@ class EigenfunctionsMap(ViewMap):
         interpolate_dense(rows, self.mean, self.directions, self.bins, self.functions, out)
         return DenseBlock(out)
 
-    def spec(self) -> dict[str, Any]:
-        """The map's dimensions and options."""
-        return {
-            "dim_in": self.dim_in,
-            "directions": int(self.directions.shape[1]),
-            "options": dict(self.options),
-        }
+
+def _option_functions(kind: str, options: Mapping[str, Any], name: str) -> None:
+    if option_whole(kind, options, name) >= BINS:
+        raise MapError(f"the option {name} of {kind} must be below {BINS}")
 
 
 class PcaLapMap(EigenfunctionsMap):
@@ -185,12 +166,12 @@ class PcaLapMap(EigenfunctionsMap):
 
     __slots__ = ()
     kind: ClassVar[str] = "pcalap"
-    defaults: ClassVar[Mapping[str, Any]] = {
-        "directions": 50,
-        "functions": 2,
-        "sigma": 1.0,
-        "bandwidth": 0.0,
-        "weighted": False,
+    takes: ClassVar[Options] = {
+        "directions": Option(50, option_whole),
+        "functions": Option(2, _option_functions),
+        "sigma": SIGMA,
+        "bandwidth": BANDWIDTH,
+        "weighted": Option(False, option_flag),
     }
 
     @classmethod
@@ -220,14 +201,7 @@ class RpLapMap(EigenfunctionsMap):
 
     __slots__ = ()
     kind: ClassVar[str] = "rplap"
-    defaults: ClassVar[Mapping[str, Any]] = {
-        "directions": 1000,
-        "functions": 2,
-        "sigma": 1.0,
-        "bandwidth": 0.0,
-        "weighted": False,
-        "seed": 0,
-    }
+    takes: ClassVar[Options] = {**PcaLapMap.takes, "directions": Option(1000, option_whole), "seed": SEED}
 
     @classmethod
     def _directions(cls, centred: NDArray[np.float64], options: Mapping[str, Any]) -> NDArray[np.float64]:
@@ -266,16 +240,6 @@ def line_width(line: NDArray[np.float64]) -> float:
     return width if width > least else deviation if deviation > least else 1.0
 
 
-ADDKPCA_DEFAULTS: Mapping[str, Any] = {
-    "kernel": "intersection",
-    "landmarks": 128,
-    "functions": 2,
-    "sigma": 1.0,
-    "bandwidth": 0.0,
-    "seed": 0,
-}
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class AddKpcaMap(ViewMap):
     """x_j -> k(x_j, landmarks_j) U Lambda^(-1/2) of each column j, K_j = U Lambda U^T the kernel of its
@@ -293,28 +257,38 @@ class AddKpcaMap(ViewMap):
     """
 
     kind: ClassVar[str] = "addkpca"
-    fitted: ClassVar[tuple[str, ...]] = ("landmarks", "projection", "rates")
+    takes: ClassVar[Options] = {
+        "kernel": kernel_option(kind),
+        "landmarks": Option(128, option_whole),
+        "functions": Option(2, option_whole),
+        "sigma": SIGMA,
+        "bandwidth": BANDWIDTH,
+        "seed": SEED,
+    }
+    fitted: ClassVar[Shapes] = {
+        "landmarks": ("dim_in", "landmarks"),
+        "projection": ("dim_in*functions", "landmarks"),
+        "rates": ("dim_in",),
+    }
     landmarks: Float32s
     projection: Float32s
     rates: Float32s
-    reads_sparse: bool
-    options: Mapping[str, Any]
+    sparse: bool = field()
+    options: Mapping[str, Any] = field()
+
+    def __post_init__(self) -> None:
+        _require_size(self.dim_in, self.options)
 
     @property
     def dim(self) -> int:
         """Dimension of the vectors it gives: functions of each column."""
         return len(self.projection)
 
-    @property
-    def sparse(self) -> bool:
-        """Whether it reads, and gives, CSR rows."""
-        return self.reads_sparse
-
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Draw the landmarks of each column and decompose their kernels. Raises MapError on an unfit
         sample."""
-        chosen = _checked_addkpca(read_options(cls.kind, options, ADDKPCA_DEFAULTS))
+        chosen = cls.chosen(options)
         sample = as_block(sample)
         _require_size(sample.dim, chosen)
         if chosen["kernel"] == "intersection":
@@ -354,24 +328,11 @@ class AddKpcaMap(ViewMap):
             chosen,
         )
 
-    @classmethod
-    def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The map of `spec` and its arrays."""
-        options, dim = _checked_addkpca(dict(spec["options"])), option_whole(cls.kind, spec, "dim_in")
-        _require_size(dim, options)
-        return cls(
-            fitted_array(cls.kind, arrays, "landmarks", (dim, options["landmarks"])),
-            fitted_array(cls.kind, arrays, "projection", (dim * options["functions"], options["landmarks"])),
-            fitted_array(cls.kind, arrays, "rates", (dim,)),
-            bool(spec["sparse"]),
-            options,
-        )
-
     def transform(self, block: Block) -> Block:
         """Mapped rows in new arrays. The Gaussian's exponential is the machine's: bits repeat on one
         machine."""
         block = as_block(block)
-        if not self.reads_sparse:
+        if not self.sparse:
             rows = require_dense(self.kind, block, self.dim_in).values
             out = np.empty((len(rows), self.dim), np.float32)
             which = INTERSECTION if self.options["kernel"] == "intersection" else GAUSSIAN
@@ -382,10 +343,6 @@ class AddKpcaMap(ViewMap):
         indices, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
         additive_sparse(given.kernel_rows(), self.rates, self.landmarks, self.projection, indices, values)
         return SparseBlock(indptr, indices, values, self.dim)
-
-    def spec(self) -> dict[str, Any]:
-        """Dimension, kind of the rows it reads, and options."""
-        return {"dim_in": self.dim_in, "sparse": self.reads_sparse, "options": dict(self.options)}
 
 
 def _values(columns: Any, column: int, nonzero: bool) -> NDArray[np.float64]:
@@ -418,13 +375,3 @@ def _require_size(dim: int, options: Mapping[str, Any]) -> None:
             f"the map addkpca keeps {options['landmarks']} landmarks of each column, {dim} columns are too "
             "many: give it fewer"
         )
-
-
-def _checked_addkpca(options: dict[str, Any]) -> dict[str, Any]:
-    option_choice("addkpca", options, "kernel", MAP_KERNELS["addkpca"])
-    for name in ("landmarks", "functions"):
-        option_whole("addkpca", options, name)
-    option_whole("addkpca", options, "seed", least=0)
-    option_number("addkpca", options, "sigma")
-    option_number("addkpca", options, "bandwidth", positive=False)
-    return options

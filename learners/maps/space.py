@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
@@ -355,10 +356,8 @@ class SpaceMap:
                 raise MapError(
                     f"view {name}: not in the sample, which has: {', '.join(sorted(sample)) or 'no views'}"
                 )
-            try:
+            with _of_view(name):
                 fitted[name] = fit_map(config, sample[name])
-            except MapError as error:
-                raise MapError(f"view {name}: {error}") from error
         if not self.similarity:
             return FittedSpaceMap(fitted, self.unit, self.by_block, self.effective)
         joins = self.similarity == "cosine" and not self.by_block
@@ -409,7 +408,8 @@ def _sizes(fitted: ViewMap, sample: Block) -> tuple[float, float]:
     known = fitted.metric()
     if known is None or (known.rows == "unit" and (known.weights == 1).all()):
         return 1.0, 1.0
-    mapped = fitted.transform(sample.take(_at_equal_distances(len(sample))))
+    spread = np.linspace(0, max(0, len(sample) - 1), min(len(sample), SCALE_ROWS)).astype(np.int64)
+    mapped = fitted.transform(sample.take(np.unique(spread)))
     if isinstance(mapped, DenseBlock):
         squares = np.square(mapped.values, dtype=np.float64)
     else:
@@ -423,10 +423,6 @@ def _sizes(fitted: ViewMap, sample: Block) -> tuple[float, float]:
 
 SCALE_ROWS = 5_000
 """Rows by which lengths are judged: a mean needs no more."""
-
-
-def _at_equal_distances(count: int) -> NDArray[np.int64]:
-    return np.unique(np.linspace(0, max(0, count - 1), min(count, SCALE_ROWS)).astype(np.int64))
 
 
 @dataclass(frozen=True)
@@ -520,7 +516,11 @@ class FittedSpaceMap:
         fit its map.
         """
         given = _by_name(self.views, views)
-        present = {name: self._read(name, given[name]) for name in self.views if name in given}
+        present = {}
+        for name in self.views:
+            if name in given:
+                with _of_view(name):
+                    present[name] = _block(given[name])
         lengths = {len(block) for block in present.values()}
         if len(lengths) != 1:
             problem = (
@@ -534,17 +534,9 @@ class FittedSpaceMap:
             to_unit(rows)
         return rows
 
-    def _read(self, name: str, rows: Any) -> Block:
-        try:
-            return _block(rows)
-        except MapError as error:
-            raise MapError(f"view {name}: {error}") from error
-
     def _map(self, name: str, block: Block) -> Block:
-        try:
+        with _of_view(name):
             mapped = self.views[name].transform(block)
-        except MapError as error:
-            raise MapError(f"view {name}: {error}") from error
         several = len(block_widths(self.views[name])) > 1  # brought to unit length one by one already
         if self.unit and not self.effective and not (self.by_block and several):
             to_unit(mapped)
@@ -569,7 +561,6 @@ class FittedSpaceMap:
         return self._spec() | {"format": QUERIES_FORMAT, "queries": queries_spec(self.queries)}
 
     def _spec(self) -> dict[str, Any]:
-        """Of objects alone."""
         views = [{"name": name, "kind": view.kind, **view.spec()} for name, view in self.views.items()]
         plan = {"format": FORMAT, "unit": self.unit, "views": views}
         plan |= {name: True for name in PLANS if getattr(self, name)}
@@ -586,7 +577,10 @@ class FittedSpaceMap:
                 raise MapError(
                     f"the map has format {spec['format']}, this program reads {FORMAT} to {QUERIES_FORMAT}"
                 )
-            views = {str(view["name"]): _load_view(view, arrays) for view in spec["views"]}
+            views = {}
+            for view in spec["views"]:
+                with _of_view(view["name"]):
+                    views[str(view["name"])] = load_map(view, own_arrays(str(view["name"]), arrays))
             plan: dict[str, Any] = {name: bool(spec.get(name, False)) for name in PLANS}
             if spec["format"] == OWN_FORMAT or "similarity" in spec:
                 plan |= _own_of(spec, views)
@@ -611,8 +605,10 @@ def _own_of(spec: Mapping[str, Any], views: Mapping[str, ViewMap]) -> dict[str, 
     return {"similarity": spec["similarity"], **own, "self_score": self_score}
 
 
-def _load_view(view: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ViewMap:
+@contextmanager
+def _of_view(name: str) -> Iterator[None]:
+    """Errors of a map name the view."""
     try:
-        return load_map(view, own_arrays(str(view["name"]), arrays))
+        yield
     except MapError as error:
-        raise MapError(f"view {view['name']}: {error}") from error
+        raise MapError(f"view {name}: {error}") from error
