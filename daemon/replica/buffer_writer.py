@@ -204,9 +204,9 @@ class Swapper:
         if self._stepping:
             _timed(seconds, "follow", lambda: side.follow_from(state))
 
-    def _call(self, reason: str, hook: Callable[[Any], Any] | None, view: Any) -> Any:
+    def _call(self, reason: str, hook: Callable[[Any], Any], view: Any) -> Any:
         try:
-            return None if hook is None else hook(view)
+            return hook(view)
         except Exception as error:
             log.exception("a version cannot be made ready", version=view.model.version, phase=reason)
             raise VersionRejected(
