@@ -395,7 +395,6 @@ class Ledger:
 
 
 def _last_said(key: str) -> int | None:
-    """The number of the last entry that a key stands for."""
     entry = ledger_number(key)
     return folded_number(key) if entry is None else entry
 

@@ -326,7 +326,6 @@ def _parse(version: int, at: RecordFields) -> Manifest:
 
 
 def _positions(at: RecordFields) -> dict[int, PartitionPosition]:
-    """`positions` with partition numbers as integers again."""
     out = {}
     for name, record in at.mapping("positions").items():
         inside = at.inside(f"positions.{name}", record, ("next_offset", "last_digest"))

@@ -246,9 +246,8 @@ def check_name(name: str) -> str:
 
 def check_key(key: str) -> str:
     """`key` when every `/`-separated part is a plain name; raises BadKey."""
-    for part in key.split("/"):
-        if not _NAME.fullmatch(part):
-            raise BadKey(repr(key), "is not a relative path of plain names")
+    if not all(map(_NAME.fullmatch, key.split("/"))):
+        raise BadKey(repr(key), "is not a relative path of plain names")
     return key
 
 

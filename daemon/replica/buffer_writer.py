@@ -195,7 +195,6 @@ class Swapper:
         return state.manifest, seconds
 
     def _form(self, state: LoadedState, side: ModelBuffer, seconds: dict[str, float]) -> None:
-        """A version's own form, and what is prepared of it."""
         self._generation += 1
         form = _timed(seconds, "form", lambda: load_form(self._source, state, side.buffers))
         view = side.take_version(state, form, self._source.space.map_id, self._generation)
