@@ -256,9 +256,9 @@ def next_state_key(store: BlobStore, epoch: Epoch) -> str:
     Raises Superseded when another writer has taken one of them: its claim may be pruned long since.
     """
     while taken := [number for number in numbers(store) if number >= epoch.next_number]:
-        if taken[0] > epoch.next_number:
+        if taken[0] > epoch.next_number or not _is_own(store, epoch.next_number, epoch):
             raise _superseded(store, taken[0])
-        _skip_own(store, epoch)
+        epoch.next_number += 1  # this writer took it in a put whose outcome it could not know
     # The random part keeps a retry, or two writers racing for version 0, from meeting in one file.
     return f"{folder(epoch.next_number)}state-{epoch.number}-{os.urandom(4).hex()}.safetensors"
 
@@ -340,13 +340,6 @@ def _manifest(meta: VersionMeta, kind: Literal["version", "claim"], epoch: Epoch
         line=epoch.line,
         created=datetime.now(UTC).isoformat(timespec="milliseconds"),
     )
-
-
-def _skip_own(store: BlobStore, epoch: Epoch) -> None:
-    """Step over a number that this writer took in a put whose outcome it could not know."""
-    if not _is_own(store, epoch.next_number, epoch):
-        raise _superseded(store, epoch.next_number)
-    epoch.next_number += 1
 
 
 def _is_own(store: BlobStore, number: int, epoch: Epoch) -> bool:

@@ -195,7 +195,6 @@ def _size(spec: ArraySpec) -> int:
 
 
 def _bytes_of(array: np.ndarray, spec: ArraySpec) -> memoryview:
-    """The bytes of a destination, to be written."""
     fits = array.shape == spec.shape and array.dtype.str == DTYPES[spec.dtype]
     if not (fits and array.flags.c_contiguous and array.flags.writeable):
         raise ValueError(f"the destination of array {spec.name!r} is not a {spec.dtype} of {spec.shape}")

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from checkpoints.manifest import RecordFields, seal, unseal
-from checkpoints.store import Damaged, FutureFormat
+from checkpoints.manifest import RecordFields, open_sealed, seal
 
 FORMAT = 1
 KINDS = ("KEEP", "PROMOTE", "ROLLBACK", "STOP", "RESUME")
@@ -56,30 +55,20 @@ class LedgerEntry:
 
     def record(self) -> dict[str, Any]:
         """Its fields as JSON has them."""
-        return {
-            "n": self.n,
-            "kind": self.kind,
-            "version": self.version,
-            "alias": self.alias,
-            "by": self.by,
-            "reason": self.reason,
-            "measures": self.measures,
-            "at": self.at,
-        }
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @staticmethod
     def from_json(data: bytes, place: str) -> LedgerEntry:
         """Strict inverse of `to_json`; raises Damaged or FutureFormat naming `place`."""
-        record = unseal(data, place)
-        if record.get("format") != FORMAT or isinstance(record.get("format"), bool):
-            raise FutureFormat(place, record.get("format"), f"ledger format {FORMAT}")
-        del record["format"]
-        return LedgerEntry.of_record(record, place)
+        return LedgerEntry._read(open_sealed(data, place, (FORMAT,), "ledger format")[1])
 
     @staticmethod
     def of_record(record: dict[str, Any], place: str) -> LedgerEntry:
         """Strict inverse of `record`; raises Damaged naming `place`."""
-        at = RecordFields(record, place)
+        return LedgerEntry._read(RecordFields(record, place))
+
+    @staticmethod
+    def _read(at: RecordFields) -> LedgerEntry:
         entry = LedgerEntry(
             n=at.integer("n", low=1),
             kind=at.text("kind"),
@@ -92,7 +81,7 @@ class LedgerEntry:
         )
         at.nothing_left()
         if entry.kind not in KINDS:
-            raise Damaged("malformed", place, f"field kind: {entry.kind!r} is not one of {', '.join(KINDS)}")
+            at.refuse("kind", f"{entry.kind!r} is not one of {', '.join(KINDS)}")
         return entry
 
 

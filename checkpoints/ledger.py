@@ -6,18 +6,17 @@ Old entries live on, thinned, in sealed snapshots: every entry up to a number, i
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from checkpoints.entries import KINDS, LedgerEntry
-from checkpoints.manifest import RecordFields, seal, unseal
+from checkpoints.manifest import open_sealed, seal
 from checkpoints.store import (
     LEDGER,
     BadKey,
@@ -31,13 +30,16 @@ from checkpoints.store import (
     ledger_key,
     ledger_number,
     listed,
+    numbered,
 )
 
 FORMAT = 1
 """Of sealed snapshots, and of the marks that write a lost entry off."""
 REMEDY = "the one before it and the entries after that are read instead; restore it from a copy"
-_FOLDED = re.compile(r"ledger/folded-([0-9]{10})\.json")
-_LOST = re.compile(r"ledger/lost-([0-9]{10})\.json")
+folded_number = numbered(r"ledger/folded-([0-9]{10})\.json")
+"""Inverse of `folded_key`."""
+lost_number = numbered(r"ledger/lost-([0-9]{10})\.json")
+"""Inverse of `lost_key`."""
 
 
 def folded_key(through: int) -> str:
@@ -45,29 +47,9 @@ def folded_key(through: int) -> str:
     return f"{LEDGER}folded-{through:010d}.json"
 
 
-def folded_number(key: str) -> int | None:
-    """Inverse of `folded_key`, None for other keys."""
-    match = _FOLDED.fullmatch(key)
-    return int(match.group(1)) if match else None
-
-
 def lost_key(n: int) -> str:
     """Where the mark lives that writes off what begins with entry `n`."""
     return f"{LEDGER}lost-{n:010d}.json"
-
-
-def lost_number(key: str) -> int | None:
-    """Inverse of `lost_key`, None for other keys."""
-    match = _LOST.fullmatch(key)
-    return int(match.group(1)) if match else None
-
-
-@dataclass(frozen=True, slots=True)
-class FoldedRecords:
-    """A snapshot as it stands in its file: entries up to number `through`, ascending, each as JSON fields."""
-
-    through: int
-    entries: Sequence[dict[str, Any]]
 
 
 def folded_bytes(through: int, entries: Iterable[dict[str, Any]]) -> bytes:
@@ -75,28 +57,34 @@ def folded_bytes(through: int, entries: Iterable[dict[str, Any]]) -> bytes:
     return seal({"format": FORMAT, "through": through, "entries": list(entries)})
 
 
-def read_folded(store: BlobStore, through: int) -> FoldedRecords:
-    """The snapshot up to `through`. Raises Damaged or FutureFormat; KeyMissing where there is none (now)."""
+def read_folded(store: BlobStore, through: int) -> list[dict[str, Any]]:
+    """The entries of the snapshot up to number `through`, ascending, each as JSON fields.
+
+    Raises Damaged or FutureFormat; KeyMissing where there is none (now).
+    """
     key = folded_key(through)
+    with _remedied(REMEDY):
+        _, at = open_sealed(store.get(key), key, (FORMAT,), "ledger snapshot format")
+        if (stated := at.integer("through", low=1)) != through:
+            raise Damaged("mismatch", key, f"says it is of the entries up to {stated}")
+        entries = at.sequence("entries")
+        at.nothing_left()
+        if not all(isinstance(entry, dict) for entry in entries):
+            raise Damaged("malformed", key, "holds what is no entry")
+    return entries
+
+
+@contextmanager
+def _remedied(remedy: str) -> Iterator[None]:
+    """What is damaged, or no plain file, is Damaged with this remedy."""
     try:
-        record = unseal(store.get(key), key)
+        yield
     except BadKey as error:
-        raise Damaged("mismatch", error.place, error.problem, REMEDY) from error
+        raise Damaged("mismatch", error.place, error.problem, remedy) from error
     except FutureFormat:
         raise
     except Damaged as error:
-        raise Damaged(error.kind, error.place, error.problem, REMEDY) from error
-    if record.get("format") != FORMAT or isinstance(record.get("format"), bool):
-        raise FutureFormat(key, record.get("format"), f"ledger snapshot format {FORMAT}")
-    at = RecordFields(record, key)
-    at.integer("format")
-    if at.integer("through", low=1) != through:
-        raise Damaged("mismatch", key, f"says it is of the entries up to {record['through']}", REMEDY)
-    entries = at.sequence("entries")
-    at.nothing_left()
-    if not all(isinstance(entry, dict) for entry in entries):
-        raise Damaged("malformed", key, "holds what is no entry", REMEDY)
-    return FoldedRecords(through, entries)
+        raise Damaged(error.kind, error.place, error.problem, remedy) from error
 
 
 def lost_bytes(n: int, through: int, by: str, reason: str, at: str) -> bytes:
@@ -108,8 +96,7 @@ def written_off_through(store: BlobStore, n: int) -> int | None:
     """The last number of what the mark `n` writes off; None without one. A damaged mark is none."""
     key = lost_key(n)
     try:
-        at = RecordFields(unseal(store.get(key), key), key)
-        return at.integer("through", low=n) if at.integer("format") == FORMAT else None
+        return open_sealed(store.get(key), key, (FORMAT,), "ledger mark")[1].integer("through", low=n)
     except (KeyMissing, BadKey, Damaged):
         return None
 
@@ -363,7 +350,7 @@ class Ledger:
                 break
             try:
                 found = read_folded(self._store, through)
-                entries = tuple(LedgerEntry.of_record(one, folded_key(through)) for one in found.entries)
+                entries = tuple(LedgerEntry.of_record(one, folded_key(through)) for one in found)
             except (KeyMissing, Damaged):
                 self._spoilt.add(through)
                 continue
@@ -397,23 +384,17 @@ class Ledger:
         if number not in self._known:
             key = ledger_key(number)
             try:
-                entry = LedgerEntry.from_json(self._store.get(key), key)
+                with _remedied(LOST):
+                    entry = LedgerEntry.from_json(self._store.get(key), key)
+                    if entry.n != number:
+                        raise Damaged("mismatch", key, f"says it is entry {entry.n}")
             except KeyMissing:
                 raise _gap(number, number) from None
-            except BadKey as error:
-                raise Damaged("mismatch", error.place, error.problem, LOST) from error
-            except FutureFormat:
-                raise
-            except Damaged as error:
-                raise Damaged(error.kind, error.place, error.problem, LOST) from error
-            if entry.n != number:
-                raise Damaged("mismatch", key, f"says it is entry {entry.n}", LOST)
             self._known[number] = entry
         return self._known[number]
 
 
 def _last_said(key: str) -> int | None:
-    """The number of the last entry that a key stands for."""
     entry = ledger_number(key)
     return folded_number(key) if entry is None else entry
 

@@ -149,7 +149,7 @@ class Fs:
 
 
 CHUNK = 4 << 20
-
+TEMP = "tmp"
 
 _STANDS = "the last good version stands, writing is tried again"
 _GONE = (
@@ -177,6 +177,30 @@ def write_failed(place: str, error: OSError) -> WriteFailed:
     """`error` as WriteFailed with what stands and what to do about it."""
     remedy = _REMEDIES.get(error.errno or 0, f"free space or repair the disk; {_STANDS}")
     return WriteFailed(place, f"cannot be written: {error.strerror or error}", remedy)
+
+
+@contextlib.contextmanager
+def _writing(place: Path, failed: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """An OSError inside is WriteFailed of `place`, after `failed` was called."""
+    try:
+        yield
+    except OSError as error:
+        failed()
+        raise write_failed(str(place), error) from error
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """An OSError inside is Damaged: `path` cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        raise Damaged(
+            "unreadable",
+            str(path),
+            f"cannot be read: {error.strerror or error}",
+            "check the disk and the permissions of the checkpoint folder",
+        ) from error
 
 
 def open_temp(fs: Fs, folder: Path) -> tuple[int, Path]:
@@ -242,18 +266,13 @@ class LocalStaged:
         self._root = root
         self._size = 0
         self._fd = -1
-        try:
-            self._fd, self._temp = _open_temp_again(fs, root / "tmp")
-        except OSError as error:
-            raise write_failed(str(root / "tmp"), error) from error
+        with _writing(root / TEMP):
+            self._fd, self._temp = _open_temp_again(fs, root / TEMP)
 
     def resize(self, size: int) -> None:
         """See `checkpoints.store.Staged`. Aborts on WriteFailed."""
-        try:
+        with _writing(self._temp, self.abort):
             self._fs.files.allocate(self._fd, size)
-        except OSError as error:
-            self.abort()
-            raise write_failed(str(self._temp), error) from error
         self._size = size
 
     def warm(self, stop: Callable[[], bool]) -> None:
@@ -263,22 +282,16 @@ class LocalStaged:
         """
         buffer = memoryview(bytearray(min(CHUNK, max(self._size, 1))))
         at = 0
-        try:
+        with _writing(self._temp, self.abort):
             while at < self._size and not stop():
                 at += self._fs.files.read(self._fd, at, buffer) or self._size
-        except OSError as error:
-            self.abort()
-            raise write_failed(str(self._temp), error) from error
 
     def write_at(self, offset: int, data: Buffer) -> None:
         """Put `data` at `offset` in the page cache. Aborts on WriteFailed."""
         view = memoryview(data).cast("B")
         self._size = max(self._size, offset + len(view))
-        try:
+        with _writing(self._temp, self.abort):
             self._fs.files.write(self._fd, offset, view)
-        except OSError as error:
-            self.abort()
-            raise write_failed(str(self._temp), error) from error
 
     def commit(
         self,
@@ -334,19 +347,6 @@ class LocalStaged:
         return digest.hexdigest()
 
 
-TEMP = "tmp"
-
-
-def unreadable(path: Path, error: OSError) -> Damaged:
-    """`error` while reading `path` as Damaged."""
-    return Damaged(
-        "unreadable",
-        str(path),
-        f"cannot be read: {error.strerror or error}",
-        "check the disk and the permissions of the checkpoint folder",
-    )
-
-
 class LocalStore:
     """Objects as files under `root` (created when missing, mode 0700; files 0600).
 
@@ -357,11 +357,9 @@ class LocalStore:
         self.root = Path(root)
         self._fs = fs or Fs()
         self._in_doubt: set[str] = set()  # keys whose last line may have reached the disk in part
-        try:
+        with _writing(self.root):
             self._make_root()
             self._fs.folders.make(self.root / TEMP)
-        except OSError as error:
-            raise write_failed(str(self.root), error) from error
         self.sweep()
 
     def put_new(self, key: str, chunks: Iterable[Buffer], durable: bool = True) -> PutResult:
@@ -388,32 +386,28 @@ class LocalStore:
     def open(self, key: str) -> BinaryIO:
         """See `checkpoints.store.BlobStore`. BadKey for links and whatever is not a regular file."""
         path = self._path(key)
-        try:
-            return os.fdopen(self._fs.files.open(path), "rb", buffering=0)
-        except (FileNotFoundError, NotADirectoryError):
-            raise KeyMissing(str(path), "there is no such file") from None
-        except OSError as error:
-            if error.errno in (errno.ELOOP, errno.EACCES, None):
-                raise BadKey(str(path), "is not a regular file that can be read") from error
-            raise unreadable(path, error) from error
+        with _reading(path):
+            try:
+                return os.fdopen(self._fs.files.open(path), "rb", buffering=0)
+            except (FileNotFoundError, NotADirectoryError):
+                raise KeyMissing(str(path), "there is no such file") from None
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.EACCES, None):
+                    raise BadKey(str(path), "is not a regular file that can be read") from error
+                raise
 
     def get(self, key: str) -> bytes:
         """See `checkpoints.store.BlobStore`."""
-        with self.open(key) as stream:
-            try:
-                return stream.read()
-            except OSError as error:
-                raise unreadable(self.root / key, error) from error
+        with self.open(key) as stream, _reading(self.root / key):
+            return stream.read()
 
     def list(self, prefix: str = "") -> list[str]:
         """See `checkpoints.store.BlobStore`. Links are listed, and refused when opened."""
         start = prefix.rpartition("/")[0]
         if start:
             self._checked(f"{start}/any")
-        try:
+        with _reading(self.root / start):
             return sorted(key for key in self._walk(start) if key.startswith(prefix))
-        except OSError as error:
-            raise unreadable(self.root / start, error) from error
 
     def delete(self, key: str, durable: bool = True) -> None:
         """See `checkpoints.store.BlobStore`. A folder goes with its last file."""
@@ -433,7 +427,7 @@ class LocalStore:
     def append_line(self, key: str, line: bytes) -> None:
         """See `checkpoints.store.BlobStore`."""
         path = self._path(key)
-        try:
+        with _writing(path):
             for folder in reversed(Path(key).parents[:-1]):
                 self._fs.folders.make(self.root / folder)
             fd = self._fs.files.open_append(path)
@@ -448,8 +442,6 @@ class LocalStore:
             finally:
                 self._fs.files.close(fd)
             self._fs.folders.sync(path.parent)
-        except OSError as error:
-            raise write_failed(str(path), error) from error
 
     def is_there(self) -> bool:
         """Whether there is a folder at its place now: it may have been deleted, or not be mounted."""
@@ -485,12 +477,9 @@ class LocalStore:
         if key == TEMP or key.startswith(TEMP + "/"):
             raise BadKey(key, "is where temporary files live")
         for folder in (self.root / part for part in Path(key).parents[:-1]):
-            try:
-                linked = self._fs.folders.is_link(folder)
-            except OSError as error:
-                raise unreadable(folder, error) from error
-            if linked:
-                raise BadKey(str(folder), "is a symbolic link")
+            with _reading(folder):
+                if self._fs.folders.is_link(folder):
+                    raise BadKey(str(folder), "is a symbolic link")
         return key
 
     def _path(self, key: str) -> Path:

@@ -13,16 +13,13 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal, NoReturn, TypeVar
 
 from checkpoints.store import BadKey, Damaged, FutureFormat, check_name
 
 T = TypeVar("T")
-_HEX = re.compile(r"[0-9a-f]{64}")
-_FAST_HEX = re.compile(r"[0-9a-f]{32}")
-_LINE = re.compile(r"[0-9a-f]{16}|")
 
 
 class RecordFields:
@@ -53,11 +50,13 @@ class RecordFields:
             self.refuse(name, f"{value} is below {low}")
         return value
 
-    def text(self, name: str) -> str:
-        """Read a string."""
+    def text(self, name: str, form: str = "", what: str = "") -> str:
+        """A string, all of it of the regular expression `form` where that is given: `what`, for messages."""
         value = self._take(name)
         if not isinstance(value, str):
             self.refuse(name, f"{value!r} is not a string")
+        if form and not re.fullmatch(form, value):
+            self.refuse(name, f"{value!r} is not {what}")
         return value
 
     def mapping(self, name: str) -> dict[str, Any]:
@@ -97,26 +96,7 @@ class RecordFields:
 
 def digest(at: RecordFields, name: str) -> str:
     """64 lower-case hex digits."""
-    value = at.text(name)
-    if not _HEX.fullmatch(value):
-        at.refuse(name, f"{value!r} is not a sha256")
-    return value
-
-
-def fast_digest(at: RecordFields, name: str) -> str:
-    """32 lower-case hex digits."""
-    value = at.text(name)
-    if not _FAST_HEX.fullmatch(value):
-        at.refuse(name, f"{value!r} is not an xxh3_128")
-    return value
-
-
-def line_id(at: RecordFields, name: str) -> str:
-    """16 lower-case hex digits, or nothing where the line is not known."""
-    value = at.text(name)
-    if not _LINE.fullmatch(value):
-        at.refuse(name, f"{value!r} is not the id of a line")
-    return value
+    return at.text(name, "[0-9a-f]{64}", "a sha256")
 
 
 def file_name(at: RecordFields, name: str) -> str:
@@ -176,12 +156,27 @@ def unseal(data: bytes, place: str) -> dict[str, Any]:
     return record
 
 
+def open_sealed(data: bytes, place: str, known: tuple[int, ...], what: str) -> tuple[int, RecordFields]:
+    """The format of a sealed record, one of those `known`, and its other fields.
+
+    what: of what formats, for messages. Raises Damaged, or FutureFormat.
+    """
+    record = unseal(data, place)
+    version = record.pop("format", None)
+    if type(version) is not int or version not in known:
+        formats = f"{what} {known[0]}" if len(known) == 1 else f"{what}s {known[0]} to {known[-1]}"
+        raise FutureFormat(place, version, formats)
+    return version, RecordFields(record, place)
+
+
 FORMAT = 2
 WITHOUT_LINE = 1
 """The format before versions had a line."""
 OF_A_SHARD = 3
 """The format of versions that learn a part of the partitions, from a merged version on; others stay at
 FORMAT."""
+
+_FAST_DIGEST = "[0-9a-f]{32}", "an xxh3_128"
 
 ScheduleEntry = tuple[int, int, int] | dict[str, Any]
 
@@ -242,6 +237,14 @@ class VersionMeta:
     shard: dict[str, Any] = field(default_factory=dict)
 
 
+_IN_ORDER = (
+    *("format", "kind", "number", "parent", "epoch", "writer", "line", "created", "learner", "space", "map"),
+    *("catalog_digest", "seed", "positions", "stream", "schedule", "counters", "watermark", "files"),
+    *("arrays", "state_hash", "runtime", "shard"),
+)
+"""The fields of a manifest as they stand in its file."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Manifest(VersionMeta):
     """One numbered version (or a writer's claim of a number): `VersionMeta` plus how it is stored.
@@ -269,59 +272,27 @@ class Manifest(VersionMeta):
 
     def to_json(self) -> bytes:
         """Sealed JSON of this manifest. ValueError for values that JSON cannot carry."""
-        return seal(
-            {
-                "format": OF_A_SHARD if self.shard else self.format,
-                "kind": self.kind,
-                "number": self.number,
-                "parent": self.parent,
-                "epoch": self.epoch,
-                "writer": self.writer,
-                **({} if self.format == WITHOUT_LINE else {"line": self.line}),
-                "created": self.created,
-                "learner": self.learner,
-                "space": self.space,
-                "map": self.map,
-                "catalog_digest": self.catalog_digest,
-                "seed": self.seed,
-                "positions": {
-                    str(partition): {"next_offset": at.next_offset, "last_digest": at.last_digest}
-                    for partition, at in sorted(self.positions.items())
-                },
-                "stream": self.stream,
-                "schedule": [entry if isinstance(entry, dict) else list(entry) for entry in self.schedule],
-                "counters": self.counters,
-                "watermark": self.watermark,
-                "files": [{"name": f.name, "size": f.size, "sha256": f.sha256} for f in self.files],
-                "arrays": [
-                    {"name": a.name, "dtype": a.dtype, "shape": list(a.shape), "digest": a.digest}
-                    for a in self.arrays
-                ],
-                "state_hash": self.state_hash,
-                "runtime": self.runtime,
-                **({"shard": self.shard} if self.shard else {}),
-            }
-        )
+        left_out = {"line": self.format == WITHOUT_LINE, "shard": not self.shard}
+        record = {name: getattr(self, name) for name in _IN_ORDER if not left_out.get(name)}
+        record["format"] = OF_A_SHARD if self.shard else self.format
+        record["positions"] = {str(p): asdict(at) for p, at in sorted(self.positions.items())}
+        record |= {name: [asdict(one) for one in record[name]] for name in ("files", "arrays")}
+        return seal(record)
 
     @staticmethod
     def from_json(data: bytes, place: str) -> Manifest:
         """Strict inverse of `to_json`. Raises FutureFormat, or Damaged naming place and field."""
-        record = unseal(data, place)
-        known = (WITHOUT_LINE, FORMAT, OF_A_SHARD)
-        if record.get("format") not in known or isinstance(record.get("format"), bool):
-            raise FutureFormat(place, record.get("format"), f"manifest formats {known[0]} to {known[-1]}")
-        return _parse(RecordFields(record, place))
+        return _parse(*open_sealed(data, place, (WITHOUT_LINE, FORMAT, OF_A_SHARD), "manifest format"))
 
 
-def _parse(at: RecordFields) -> Manifest:
+def _parse(version: int, at: RecordFields) -> Manifest:
     """Manifest from checked fields; every field is required, none may be left over."""
     kind = at.text("kind")
     if kind not in ("version", "claim"):
-        raise Damaged("malformed", at.place, f"field kind: {kind!r} is neither 'version' nor 'claim'")
-    version = at.integer("format")
+        at.refuse("kind", f"{kind!r} is neither 'version' nor 'claim'")
     manifest = Manifest(
         format=version,
-        line="" if version == WITHOUT_LINE else line_id(at, "line"),
+        line="" if version == WITHOUT_LINE else at.text("line", "[0-9a-f]{16}|", "the id of a line"),
         kind="version" if kind == "version" else "claim",
         number=at.integer("number"),
         parent=at.optional("parent", at.integer),
@@ -343,7 +314,7 @@ def _parse(at: RecordFields) -> Manifest:
             for f in at.records("files", ("name", "size", "sha256"))
         ),
         arrays=tuple(
-            ArraySpec(a.text("name"), a.text("dtype"), shape(a, "shape"), fast_digest(a, "digest"))
+            ArraySpec(a.text("name"), a.text("dtype"), shape(a, "shape"), a.text("digest", *_FAST_DIGEST))
             for a in at.records("arrays", ("name", "dtype", "shape", "digest"))
         ),
         state_hash=at.text("state_hash"),
@@ -355,12 +326,11 @@ def _parse(at: RecordFields) -> Manifest:
 
 
 def _positions(at: RecordFields) -> dict[int, PartitionPosition]:
-    """`positions` with partition numbers as integers again."""
     out = {}
     for name, record in at.mapping("positions").items():
         inside = at.inside(f"positions.{name}", record, ("next_offset", "last_digest"))
         if not name.isdecimal():
-            raise Damaged("malformed", at.place, f"field positions: {name!r} is not a partition number")
+            at.refuse("positions", f"{name!r} is not a partition number")
         out[int(name)] = PartitionPosition(
             inside.integer("next_offset"), inside.optional("last_digest", partial(digest, inside))
         )
@@ -371,15 +341,7 @@ def _schedule_entry(at: RecordFields, index: int, entry: object) -> ScheduleEntr
     """A run [partition, from, to] with from < to, or a control object."""
     if isinstance(entry, dict) and isinstance(entry.get("control"), str):
         return entry
-    if (
-        isinstance(entry, list)
-        and len(entry) == 3
-        and all(type(part) is int and part >= 0 for part in entry)
-        and entry[1] < entry[2]
-    ):
-        return entry[0], entry[1], entry[2]
-    raise Damaged(
-        "malformed",
-        at.place,
-        f"field schedule[{index}]: neither [partition, from, to], from < to, nor a control entry",
-    )
+    whole = isinstance(entry, list) and all(type(part) is int and part >= 0 for part in entry)
+    if not (isinstance(entry, list) and whole and len(entry) == 3 and entry[1] < entry[2]):
+        at.refuse(f"schedule[{index}]", "neither [partition, from, to], from < to, nor a control entry")
+    return entry[0], entry[1], entry[2]

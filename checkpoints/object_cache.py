@@ -127,7 +127,6 @@ def _fill(fd: int, size: int, sha256: str, pieces: Iterable[bytes], place: str) 
 
 
 def _drop_part(part: Path) -> None:
-    """Remove a part that no process holds."""
     fd = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

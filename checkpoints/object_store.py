@@ -26,7 +26,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -304,13 +304,8 @@ class ObjectStore:
 
     def _put(self, path: str, data: bytes, mode: Any) -> None:
         """One put. Raises _Taken, _Changed, WriteFailed."""
-        api = self._api
-
-        def put() -> object:
-            return api.put(self._client, path, data, mode=mode, use_multipart=False)
-
         try:
-            self._asked(path, put)
+            self._asked(path, lambda: self._api.put(self._client, path, data, mode=mode, use_multipart=False))
         except KeyMissing as error:  # of a conditional put on what is gone
             raise _Changed(self._told(path), "is gone") from error
         except Unreachable as error:
@@ -515,7 +510,7 @@ def _client(_process: int, bucket: str, settings: ObjectSettings) -> tuple[Any, 
         },
     }
     try:
-        return obstore, _OPEN[scheme](name, settings, options)
+        return obstore, _open(scheme, name, settings, options)
     except (obstore.exceptions.BaseError, ValueError, KeyError, TypeError) as error:
         raise Unreachable(bucket, _why(error), "correct what the environment says of this cloud") from error
 
@@ -525,9 +520,13 @@ def _endpoint(settings: ObjectSettings) -> str:
     return settings.endpoint or next(filter(None, named), "")
 
 
-def _open_s3(name: str, settings: ObjectSettings, options: dict[str, Any]) -> Any:
-    from obstore.store import S3Store
+def _open(scheme: str, name: str, settings: ObjectSettings, options: dict[str, Any]) -> Any:
+    from obstore.store import AzureStore, GCSStore, S3Store
 
+    if scheme != "s3":
+        opened: tuple[Any, str] = {"gs": (GCSStore, "base_url"), "az": (AzureStore, "endpoint")}[scheme]
+        kind, named = opened
+        return kind(name, config={named: settings.endpoint} if settings.endpoint else {}, **options)
     region = settings.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     config: dict[str, Any] = {"region": region or "us-east-1"}
     if endpoint := _endpoint(settings):
@@ -535,24 +534,3 @@ def _open_s3(name: str, settings: ObjectSettings, options: dict[str, Any]) -> An
     if (keys := profile_keys()) is not None:
         config["credential_provider"] = keys
     return S3Store(name, **config, **options)
-
-
-def _open_gs(name: str, settings: ObjectSettings, options: dict[str, Any]) -> Any:
-    from obstore.store import GCSStore
-
-    config = {"base_url": settings.endpoint} if settings.endpoint else {}
-    return GCSStore(name, config=config, **options)  # type: ignore[arg-type]
-
-
-def _open_az(name: str, settings: ObjectSettings, options: dict[str, Any]) -> Any:
-    from obstore.store import AzureStore
-
-    config = {"endpoint": settings.endpoint} if settings.endpoint else {}
-    return AzureStore(name, config=config, **options)  # type: ignore[arg-type]
-
-
-_OPEN: Mapping[str, Callable[[str, ObjectSettings, dict[str, Any]], Any]] = {
-    "s3": _open_s3,
-    "gs": _open_gs,
-    "az": _open_az,
-}

@@ -10,14 +10,22 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from checkpoints.manifest import TRAILER_BYTES
-from checkpoints.store import HISTORY, BlobStore, CheckpointError, Damaged, KeyExists, KeyMissing, listed
+from checkpoints.store import (
+    HISTORY,
+    BlobStore,
+    CheckpointError,
+    Damaged,
+    KeyExists,
+    KeyMissing,
+    listed,
+    numbered,
+)
 from checkpoints.thinning import by_age, seconds
 
 FORMAT = 1
@@ -32,8 +40,8 @@ PART = 20_000
 """Lines thinned at a time: what a fold holds in memory does not grow with the history."""
 FIELDS = ("number", "parent", "created", "epoch", "counters", "schedule", "runtime")
 """What a snapshot keeps of a manifest."""
-_FOLDED = re.compile(r"history/folded-([0-9]{10})\.json")
-_TAIL = re.compile(r"history/tail-([0-9]{10})\.jsonl")
+_folded_number = numbered(r"history/folded-([0-9]{10})\.json")
+_tail_number = numbered(r"history/tail-([0-9]{10})\.jsonl")
 
 Line = dict[str, Any]
 
@@ -68,7 +76,7 @@ def lines_of(store: BlobStore) -> Iterator[Line]:
 
     Torn lines are left out. Raises Damaged where a file cannot be read.
     """
-    for k in sorted(_numbers(store, _FOLDED), reverse=True):
+    for k in sorted(_numbers(store, _folded_number), reverse=True):
         head = _whole(store, k)
         if head is not None:
             yield from _folded_lines(store, k)
@@ -76,7 +84,7 @@ def lines_of(store: BlobStore) -> Iterator[Line]:
             break
     else:
         k = 0
-    for tail in [0, *_numbers(store, _TAIL)]:
+    for tail in [0, *_numbers(store, _tail_number)]:
         if tail >= k:
             yield from _tail_lines(store, tail)
 
@@ -120,10 +128,10 @@ def fold_history(
     if _whole(store, k + 1) is None or (k and _whole(store, k) is None):
         return k + 1
     fence()
-    for number in _numbers(store, _FOLDED):
+    for number in _numbers(store, _folded_number):
         if number < k:
             store.delete(folded_key(number), durable=False)
-    for number in [0, *_numbers(store, _TAIL)]:
+    for number in [0, *_numbers(store, _tail_number)]:
         if number < k - 1:
             store.delete(tail_key(number), durable=False)
     return k + 1
@@ -269,10 +277,5 @@ def _size(store: BlobStore, key: str) -> int:
         return 0
 
 
-def _folded_number(key: str) -> int | None:
-    match = _FOLDED.fullmatch(key)
-    return int(match[1]) if match else None
-
-
-def _numbers(store: BlobStore, name: re.Pattern[str]) -> list[int]:
-    return sorted(int(match[1]) for key in store.list(FOLDER) if (match := name.fullmatch(key)))
+def _numbers(store: BlobStore, number_of: Callable[[str], int | None]) -> list[int]:
+    return sorted(n for n in map(number_of, store.list(FOLDER)) if n is not None)

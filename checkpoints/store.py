@@ -232,10 +232,6 @@ class StagingStore(Protocol):
 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_FOLDER = re.compile(r"versions/([0-9]{10})/[^/]+")
-_MANIFEST = re.compile(r"versions/([0-9]{10})/manifest\.json")
-_IN_THE_WAY = re.compile(r"versions/([0-9]{10})")
-_LEDGER = re.compile(r"ledger/([0-9]{10})\.json")
 VERSIONS = "versions/"
 LEDGER = "ledger/"
 HISTORY = "history.jsonl"
@@ -250,9 +246,8 @@ def check_name(name: str) -> str:
 
 def check_key(key: str) -> str:
     """`key` when every `/`-separated part is a plain name; raises BadKey."""
-    for part in key.split("/"):
-        if not _NAME.fullmatch(part):
-            raise BadKey(repr(key), "is not a relative path of plain names")
+    if not all(map(_NAME.fullmatch, key.split("/"))):
+        raise BadKey(repr(key), "is not a relative path of plain names")
     return key
 
 
@@ -261,27 +256,9 @@ def folder(number: int) -> str:
     return f"{VERSIONS}{number:010d}/"
 
 
-def folder_number(key: str) -> int | None:
-    """The version in whose folder `key` lies, None for other keys."""
-    match = _FOLDER.fullmatch(key)
-    return int(match.group(1)) if match else None
-
-
 def manifest_key(number: int) -> str:
     """Where the manifest of version `number` lives."""
     return folder(number) + "manifest.json"
-
-
-def manifest_number(key: str) -> int | None:
-    """Inverse of `manifest_key`, None for other keys."""
-    match = _MANIFEST.fullmatch(key)
-    return int(match.group(1)) if match else None
-
-
-def number_in_the_way(key: str) -> int | None:
-    """The version where whose folder belongs an object stands instead, None for other keys."""
-    match = _IN_THE_WAY.fullmatch(key)
-    return int(match.group(1)) if match else None
 
 
 def ledger_key(n: int) -> str:
@@ -289,10 +266,20 @@ def ledger_key(n: int) -> str:
     return f"{LEDGER}{n:010d}.json"
 
 
-def ledger_number(key: str) -> int | None:
-    """Inverse of `ledger_key`, None for other keys."""
-    match = _LEDGER.fullmatch(key)
-    return int(match.group(1)) if match else None
+def numbered(pattern: str) -> Callable[[str], int | None]:
+    """What reads the number, the only group of `pattern`, out of a key; None for keys of another form."""
+    form = re.compile(pattern)
+    return lambda key: int(match[1]) if (match := form.fullmatch(key)) else None
+
+
+folder_number = numbered(r"versions/([0-9]{10})/[^/]+")
+"""The version in whose folder a key lies."""
+manifest_number = numbered(r"versions/([0-9]{10})/manifest\.json")
+"""Inverse of `manifest_key`."""
+number_in_the_way = numbered(r"versions/([0-9]{10})")
+"""The version where whose folder belongs an object stands instead."""
+ledger_number = numbered(r"ledger/([0-9]{10})\.json")
+"""Inverse of `ledger_key`."""
 
 
 def is_there(store: BlobStore, key: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -125,10 +126,7 @@ def _of_best(entries: Sequence[LedgerEntry]) -> set[int]:
     A judgment that names what the next ones are compared with stands for those before it: of these, only that
     of the best version now.
     """
-    resumed = max(
-        (e.n for e in entries if e.kind == "RESUME" and not is_pause(e)),
-        default=0,
-    )
+    resumed = max((e.n for e in entries if e.kind == "RESUME" and not is_pause(e)), default=0)
     best_moves = [e for e in entries if e.kind in MOVES and e.alias == BEST]
     before = [e for e in best_moves if e.n < resumed]
     since = [e for e in best_moves if e.n > resumed]
@@ -174,5 +172,4 @@ def _note(in_force: Mapping[str, list[LedgerEntry]], found: dict[int, set[str]])
 def _with_keys(entry: LedgerEntry, keys: set[str]) -> LedgerEntry:
     """The entry with the lines of these keys alone: a later entry repeats what it says of other keys."""
     left = {key: line for key, line in entry.measures[KEYS].items() if key in keys}
-    fields = {name: getattr(entry, name) for name in entry.__dataclass_fields__}
-    return LedgerEntry(**(fields | {"measures": {**entry.measures, KEYS: left}}))
+    return replace(entry, measures={**entry.measures, KEYS: left})

@@ -28,22 +28,12 @@ from checkpoints.commit import (
     read_manifests,
 )
 from checkpoints.encoding import ArrayDigests, Destination, encode, fresh, load_arrays
-from checkpoints.manifest import (
-    ArraySpec,
-    Manifest,
-    RecordFields,
-    VersionMeta,
-    digest,
-    file_name,
-    seal,
-    unseal,
-)
+from checkpoints.manifest import ArraySpec, Manifest, VersionMeta, digest, file_name, open_sealed, seal
 from checkpoints.store import (
     BadKey,
     BlobStore,
     CheckpointError,
     Damaged,
-    FutureFormat,
     KeyMissing,
     OnDamage,
     check_name,
@@ -52,90 +42,6 @@ from checkpoints.store import (
 )
 
 FORMAT = 1
-
-
-def attach(
-    store: BlobStore, number: int, name: str, arrays: Mapping[str, np.ndarray], meta: dict[str, Any]
-) -> None:
-    """Put the arrays, then `<name>.json`, which commits them. KeyExists when `name` is attached."""
-    record_key = _record_key(number, name)
-    data_name = f"{name}-{os.urandom(4).hex()}.safetensors"
-    put = store.put_new(folder(number) + data_name, encode(arrays).parts())
-    try:
-        store.put_new(
-            record_key,
-            [
-                seal(
-                    {
-                        "format": FORMAT,
-                        "number": number,
-                        "name": name,
-                        "file": data_name,
-                        "size": put.size,
-                        "sha256_of_file": put.sha256,
-                        "meta": meta,
-                    }
-                )
-            ],
-        )
-    except (CheckpointError, ValueError):
-        discard(store, folder(number) + data_name)
-        raise
-
-
-def attached(
-    store: BlobStore, number: int, name: str, destination: Destination = fresh
-) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-    """(arrays, meta) as attached, every byte verified; None without `<name>.json`. Raises Damaged.
-
-    destination: as for `load_arrays`.
-    """
-    record = _record(store, number, name)
-    if record is None:
-        return None
-    return load_arrays(store, record.data_key, record.size, record.sha256, destination), record.meta
-
-
-def attached_meta(store: BlobStore, number: int, name: str) -> dict[str, Any] | None:
-    """The meta of what is attached, without its arrays; None without `<name>.json`. Raises Damaged."""
-    record = _record(store, number, name)
-    return None if record is None else record.meta
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """The fields of `<name>.json`."""
-
-    data_key: str
-    size: int
-    sha256: str
-    meta: dict[str, Any]
-
-
-def _record(store: BlobStore, number: int, name: str) -> _Record | None:
-    key = _record_key(number, name)
-    try:
-        record = unseal(store.get(key), key)
-    except KeyMissing:
-        return None
-    if record.get("format") != FORMAT or isinstance(record.get("format"), bool):
-        raise FutureFormat(key, record.get("format"), f"derived format {FORMAT}")
-    at = RecordFields(record, key)
-    at.integer("format")
-    if at.integer("number") != number or at.text("name") != name:
-        raise Damaged("mismatch", key, "belongs to another version or name")
-    data_key = folder(number) + file_name(at, "file")
-    found = _Record(data_key, at.integer("size"), digest(at, "sha256_of_file"), at.mapping("meta"))
-    at.nothing_left()
-    return found
-
-
-def _record_key(number: int, name: str) -> str:
-    if check_name(name) == "manifest" or name.startswith("state-"):
-        raise BadKey(repr(name), "is kept for the version itself")
-    return f"{folder(number)}{name}.json"
-
-
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -252,9 +158,20 @@ class VersionStore:
         return commit(self.store, epoch, meta, StateFile(key, put, digests.specs()))
 
     def attach(self, number: int, name: str, arrays: Arrays, meta: dict[str, Any]) -> None:
-        """Add derived arrays to a version, create-only. KeyExists when attached, Damaged without it."""
+        """Add derived arrays to a version, create-only: the arrays, then `<name>.json`, which commits them.
+
+        KeyExists when attached, Damaged without the version.
+        """
         self.manifest(number)
-        attach(self.store, number, name, arrays, meta)
+        record_key = _record_key(number, name)
+        data_name = f"{name}-{os.urandom(4).hex()}.safetensors"
+        put = self.store.put_new(folder(number) + data_name, encode(arrays).parts())
+        record = {"format": FORMAT, "number": number, "name": name, "file": data_name, "size": put.size}
+        try:
+            self.store.put_new(record_key, [seal(record | {"sha256_of_file": put.sha256, "meta": meta})])
+        except (CheckpointError, ValueError):
+            discard(self.store, folder(number) + data_name)
+            raise
 
     def attached(
         self, number: int, name: str, destination: Destination = fresh
@@ -263,11 +180,36 @@ class VersionStore:
 
         destination: as in `load`.
         """
-        return attached(self.store, number, name, destination)
+        record = self._attached_record(number, name)
+        if record is None:
+            return None
+        key, size, sha256, meta = record
+        return load_arrays(self.store, key, size, sha256, destination), meta
 
     def attached_meta(self, number: int, name: str) -> dict[str, Any] | None:
         """The meta of what is attached, without its arrays; None when not attached. Raises Damaged."""
-        return attached_meta(self.store, number, name)
+        record = self._attached_record(number, name)
+        return None if record is None else record[-1]
+
+    def _attached_record(self, number: int, name: str) -> tuple[str, int, str, dict[str, Any]] | None:
+        """The key, size, sha256 and meta of what is attached; None without `<name>.json`. Raises Damaged."""
+        key = _record_key(number, name)
+        try:
+            _, at = open_sealed(self.store.get(key), key, (FORMAT,), "derived format")
+        except KeyMissing:
+            return None
+        if at.integer("number") != number or at.text("name") != name:
+            raise Damaged("mismatch", key, "belongs to another version or name")
+        data_key = folder(number) + file_name(at, "file")
+        found = data_key, at.integer("size"), digest(at, "sha256_of_file"), at.mapping("meta")
+        at.nothing_left()
+        return found
+
+
+def _record_key(number: int, name: str) -> str:
+    if check_name(name) == "manifest" or name.startswith("state-"):
+        raise BadKey(repr(name), "is kept for the version itself")
+    return f"{folder(number)}{name}.json"
 
 
 GONE, LACKS = "gone", "lacks"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from streams.source import UNKNOWN, HeldBack, RecordBatch, Source, TopicIdentity
+from streams.source import HeldBack, Source
 
 _NAME = re.compile(r"(\d{1,4})-of-(\d{1,4})", re.ASCII)
 
@@ -55,22 +55,8 @@ class ShardSource:
 
     def __init__(self, source: Source, shard: Shard) -> None:
         self._source, self._shard = source, shard
-
-    def identity(self) -> TopicIdentity:
-        """See `Source`."""
-        return self._source.identity()
-
-    def assign(self, positions: Mapping[int, int], known: Mapping[int, str] = UNKNOWN) -> None:
-        """See `Source`."""
-        self._source.assign(positions, known)
-
-    def poll(self, max_records: int, timeout_s: float) -> RecordBatch | None:
-        """See `Source`."""
-        return self._source.poll(max_records, timeout_s)
-
-    def reached(self) -> dict[int, int]:
-        """See `Source`."""
-        return self._source.reached()
+        self.identity, self.assign, self.poll = source.identity, source.assign, source.poll
+        self.reached, self.close = source.reached, source.close
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """See `Source`; of the shard's partitions, as all that follows."""
@@ -94,7 +80,3 @@ class ShardSource:
     def note(self) -> str:
         """Always ""."""
         return ""
-
-    def close(self) -> None:
-        """See `Source`."""
-        self._source.close()

@@ -40,6 +40,13 @@ _IMPRESSION_FIELDS = _IMPRESSION_REQUIRED | {"prop", "src", "sp"}
 _DRAFT_REQUIRED = frozenset(("models", "teams"))
 _DRAFT_FIELDS = _DRAFT_REQUIRED | {"explored"}
 _OBJECT_FIELDS = frozenset(("id", "x", "views"))
+_OF_VERSION: Mapping[int, tuple[str, ...]] = {
+    KEYED_VERSION: ("key",),
+    DRAFTED_VERSION: ("draft", "key"),
+    KIND_VERSION: ("kind", "draft", "key"),
+    TRAINED_VERSION: ("trained", "draft", "key"),
+}
+"""The field that each later version requires, and those that it may have besides."""
 
 
 def _refuse_extension(code: int, data: bytes) -> object:
@@ -132,14 +139,9 @@ def _check_head(
 ) -> None:
     """Version first (a later version has other fields), then fields, id, time and key."""
     version = check_version(fields, versions)
-    if version == KEYED_VERSION:
-        required, known = required | {"key"}, known | {"key"}
-    elif version == DRAFTED_VERSION:
-        required, known = required | {"draft"}, known | {"draft", "key"}
-    elif version == KIND_VERSION:
-        required, known = required | {"kind"}, known | {"kind", "draft", "key"}
-    elif version == TRAINED_VERSION:
-        required, known = required | {"trained"}, known | {"trained", "draft", "key"}
+    if version != FORMAT_VERSION:
+        wanted, *also = _OF_VERSION[version]
+        required, known = required | {wanted}, known | {wanted, *also}
     if not required <= fields.keys():
         raise Poison(poison.MISSING_FIELD, f"{', '.join(sorted(required - fields.keys()))} missing")
     if len(fields) > len(required) and not known.issuperset(fields):
@@ -157,9 +159,8 @@ def check_version(fields: Mapping[str, Any], known: tuple[int, ...] = (FORMAT_VE
         reason = poison.WRONG_TYPE if "v" in fields else poison.MISSING_FIELD
         raise Poison(reason, "v is not a whole number" if "v" in fields else "v is missing")
     if version not in known:
-        raise Poison(
-            poison.UNSUPPORTED_VERSION, f"this release reads version {' and '.join(map(str, known))}"
-        )
+        readable = " and ".join(map(str, known))
+        raise Poison(poison.UNSUPPORTED_VERSION, f"this release reads version {readable}")
     return version
 
 

@@ -158,10 +158,7 @@ class Housekeeper(BackgroundThread):
     ) -> None:
         super().__init__()
         self._watch, self._first = watch, first
-        self._source = source
-        self._tidy = tidy
-        self._pulse = pulse
-        self._clock = clock
+        self._source, self._tidy, self._pulse, self._clock = source, tidy, pulse, clock
         self._lock = threading.Condition()
         self._version: Manifest | None = None
         self._tidying = self._hurried = self._closing = False

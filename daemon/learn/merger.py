@@ -249,7 +249,6 @@ class Merger:
         return not unlike
 
     def _since(self, manifest: Manifest) -> Mapping[str, int | float]:
-        """The shard's counters where the merged version stands."""
         mine = record_of(manifest)
         part = news_of(self._base.manifest, mine, manifest.line)
         return mine.since if part is None else part.counters
@@ -346,9 +345,8 @@ class Merger:
             self._doubted = True
             self.metrics.failures.inc()
             shard = record_of(manifest).shard.name
-            log.warning(
-                "not merged now; it is tried again", shard=shard, version=manifest.name, why=str(error)
-            )
+            about = {"shard": shard, "version": manifest.name, "why": str(error)}
+            log.warning("not merged now; it is tried again", **about)
 
     def _merged(self, brought: Mapping[int, Brought], firsts: Mapping[int, MergedPart]) -> Merged:
         """The next version, which holds this and what the one before held."""

@@ -45,12 +45,8 @@ class StreamReadiness:
         clock: Callable[[], float],
         topic: str = "",
     ) -> None:
-        self._topic = topic
-        self._reader = reader
-        self._housekeeper = housekeeper
-        self.learned_up_to = learned_up_to
-        self._clock = clock
-        self._began = clock()
+        self._topic, self._reader, self._housekeeper = topic, reader, housekeeper
+        self.learned_up_to, self._clock, self._began = learned_up_to, clock, clock()
         self._idle_since: float | None = None  # since when the loop has had nothing to learn
         self._waiting_since: float | None = None  # since when, meanwhile, records have been seen to wait
 
@@ -116,7 +112,6 @@ class StreamReadiness:
         return transactions.trouble(self._topic, self.learned_up_to(), now, STALL_SECONDS)
 
     def _waiting(self) -> int:
-        """Records of the last answer that are not learned."""
         seen, learned = self.seen, self.learned_up_to()
         if seen is None:
             return 0
@@ -142,11 +137,8 @@ class Observer:
         arrays: Callable[[], Arrays],
         clock: Callable[[], float],
     ) -> None:
-        self._metrics = metrics
-        self._runtime = runtime
-        self.readiness = readiness
-        self._arrays = arrays
-        self._clock = clock
+        self._metrics, self._runtime, self.readiness = metrics, runtime, readiness
+        self._arrays, self._clock = arrays, clock
         self._newest: dict[int, int] = {}
         self._before = 0  # newest event time, ms, in the version that the run began from
         self._shown: LogBounds | None = None
@@ -257,15 +249,8 @@ class Observer:
         self._dead_unsaid += len(letters)
         if self._clock() - self._dead_at < DEAD_LINE_EVERY_S:
             return
-        newest = letters[-1]
-        log.warning(
-            "dead letters",
-            count=self._dead_unsaid,
-            partition=newest.partition,
-            offset=newest.offset,
-            reason=newest.reason,
-            detail=newest.detail,
-        )
+        newest = {name: getattr(letters[-1], name) for name in ("partition", "offset", "reason", "detail")}
+        log.warning("dead letters", count=self._dead_unsaid, **newest)
         self._dead_at, self._dead_unsaid = self._clock(), 0
 
     def _weight_norm(self) -> None:

@@ -14,11 +14,10 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
 
 import structlog
 
-from checkpoints import BlobStore, Epoch, Manifest, VersionStore
+from checkpoints import BlobStore, Epoch, LocalStore, Manifest, VersionStore
 from checkpoints.commit import WriterLock, check_next, check_writer
 from checkpoints.manifest import TRAILER_BYTES, VersionMeta
 from checkpoints.publisher import AsyncPublisher, Failed, Published
@@ -199,25 +198,16 @@ _LOOK_SECONDS = 0.1
 log = structlog.get_logger("tripletd.learn")
 
 
-@runtime_checkable
-class LockingStore(Protocol):
-    """A store whose writer can hold off others on the same host."""
-
-    def writer_lock(self) -> WriterLock:
-        """Its lock, not taken yet."""
-        ...
-
-
 def take_place(
     stack: ExitStack, store: BlobStore, place: str, take_over: bool, stopping: Callable[[float], bool]
 ) -> WriterLock | None:
-    """The lock of the folder `place`, released by `stack`; None for a store without one.
+    """The lock of the folder `place`, released by `stack`; None for a store elsewhere, which has none.
 
     With `take_over` it is taken once the other process is gone, and by no third one before.
     `stopping(seconds)` waits; True ends the attempt. Raises UserError (75: another start may succeed) while
     another learner on this host has it.
     """
-    if not isinstance(store, LockingStore):
+    if not isinstance(store, LocalStore):
         return None
     lock = store.writer_lock()
     stack.callback(lock.release)
@@ -245,14 +235,6 @@ def _refused(place: str, holder: int | None) -> UserError:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """A version that was written, and the last bytes of its manifest, which are those of no other."""
-
-    manifest: Manifest
-    seal: bytes
-
-
 class PlaceWatch:
     """Looks, once a second, whether the folder is still this learner's, and holds what was written to it.
 
@@ -266,7 +248,8 @@ class PlaceWatch:
         seal = _seal_of(fence.versions.store, base.number)
         newest = next((number for number, _ in fence.versions.listing.newest_first()), None)
         is_newest = base.number == newest  # an older one may be pruned
-        self._kept: tuple[_Written, ...] = (_Written(base, seal),) if seal and is_newest else ()
+        self._kept: tuple[tuple[Manifest, bytes], ...] = ((base, seal),) if seal and is_newest else ()
+        """Versions that were written, and the last bytes of their manifests, which are those of no other."""
         self.lost: Manifest | None = None
         """The newest version, while the folder does not have all that was written to it last."""
         self.is_away = False
@@ -289,8 +272,8 @@ class PlaceWatch:
 
     def published(self, version: Manifest) -> None:
         """A version is durable. The one before it is looked for, too: pruning spares the newest two."""
-        before = tuple(one for one in self._kept[-1:] if one.manifest.writer == version.writer)
-        self._kept = (*before, _Written(version, version.to_json()[-TRAILER_BYTES:]))
+        before = (one for one in self._kept[-1:] if one[0].writer == version.writer)
+        self._kept = (*before, (version, version.to_json()[-TRAILER_BYTES:]))
 
     def begun(self) -> None:
         """The next version begins a new line: nothing is looked for before it is durable."""
@@ -318,15 +301,15 @@ class PlaceWatch:
 
     def _look_for_newest(self) -> None:
         kept = self._kept
-        found = [_seal_of(self.fence.versions.store, one.manifest.number) for one in kept]
+        found = [_seal_of(self.fence.versions.store, manifest.number) for manifest, _ in kept]
         if None in found:
             return
-        if all(seal == one.seal for seal, one in zip(found, kept, strict=True)):
+        if found == [seal for _, seal in kept]:
             if self.lost is not None:
                 self.lost = None
                 log.info("the checkpoint folder has all its versions again")
         elif self.lost is None and kept is self._kept:
-            self.lost = kept[-1].manifest
+            self.lost = kept[-1][0]
             self.losses[LACKS] += 1
             log.error(
                 "the checkpoint folder was emptied, or an older copy was put in its place: it lacks "

@@ -195,7 +195,6 @@ class Swapper:
         return state.manifest, seconds
 
     def _form(self, state: LoadedState, side: ModelBuffer, seconds: dict[str, float]) -> None:
-        """A version's own form, and what is prepared of it."""
         self._generation += 1
         form = _timed(seconds, "form", lambda: load_form(self._source, state, side.buffers))
         view = side.take_version(state, form, self._source.space.map_id, self._generation)
@@ -204,9 +203,9 @@ class Swapper:
         if self._stepping:
             _timed(seconds, "follow", lambda: side.follow_from(state))
 
-    def _call(self, reason: str, hook: Callable[[Any], Any] | None, view: Any) -> Any:
+    def _call(self, reason: str, hook: Callable[[Any], Any], view: Any) -> Any:
         try:
-            return None if hook is None else hook(view)
+            return hook(view)
         except Exception as error:
             log.exception("a version cannot be made ready", version=view.model.version, phase=reason)
             raise VersionRejected(

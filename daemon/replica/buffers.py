@@ -23,7 +23,7 @@ from daemon.replica.loading import Arrays, BufferArrays, LoadedState, VersionRej
 from daemon.replica.view import ModelId, View
 from daemon.versions.contents import watermark_of
 from learners.base import Learner
-from learners.block import Block, DenseBlock, SparseBlock
+from learners.block import DenseBlock, SparseBlock
 from learners.errors import LearnerError
 from learners.forms.quadratic import ServedForm
 from learners.keyed import Keyed
@@ -59,7 +59,7 @@ class ModelBuffer:
     def follow_from(self, state: LoadedState) -> None:
         """From now on the version taken is followed by steps: its form keeps up. Raises VersionRejected."""
         assert self.view is not None
-        self._learn_from(state)
+        self.learner, self.remake = state.learner, state.remake
         try:
             form = self.carry.follow(self.view.form, state.learner, self.buffers)
         except (LearnerError, ValueError, np.linalg.LinAlgError) as error:
@@ -72,8 +72,7 @@ class ModelBuffer:
         """
         assert other.view is not None
         self.carry.bring(other.view.form, self.buffers)
-        self._learn_from(state)
-        self.generation = other.generation
+        self.learner, self.remake, self.generation = state.learner, state.remake, other.generation
         self.mirror(other)
         assert self.view is not None
         self.view = replace(self.view, model=model_of(state), queries=state.queries)
@@ -83,9 +82,6 @@ class ModelBuffer:
         assert self.view is not None
         self.view = replace(self.view, model=model)
         self.mirror(self)
-
-    def _learn_from(self, state: LoadedState) -> None:
-        self.learner, self.remake = state.learner, state.remake
 
     def copy_of(self, other: ModelBuffer) -> None:
         """Become equal to another side, which is only read."""
@@ -168,13 +164,8 @@ def touched(batch: Steps, size: int, dense: bool = False) -> int:
     if batch.project:
         return batch.dim**2 + 1
     if isinstance(batch.query, SparseBlock) and isinstance(batch.error, SparseBlock):
-        return SCATTERED * int(_lengths(batch.query) @ _lengths(batch.error))
+        return SCATTERED * int(np.diff(batch.query.indptr) @ np.diff(batch.error.indptr))
     return len(batch) * batch.dim**2
-
-
-def _lengths(block: Block) -> np.ndarray:
-    assert isinstance(block, SparseBlock)
-    return np.diff(block.indptr)
 
 
 T = TypeVar("T")

@@ -177,7 +177,8 @@ class WriterLine:
     """Call `begin` for each loaded version, then `hear` with every segment in the order of the log.
 
     joined: segments are being taken. lost: only a version can help. Neither: the version's cut is looked for,
-    and segments are passed by. compares: the replica's W is to be the writer's, to the bit; where others'
+    and segments are passed by. records: the writer's that were taken. whole: what was taken ends between two
+    records. compares: the replica's W is to be the writer's, to the bit; where others'
     steps are taken as well it never is, and nothing is compared.
     """
 
@@ -187,8 +188,8 @@ class WriterLine:
     def __init__(self, compares: bool = True) -> None:
         self._compares = compares
         self.joined = self.lost = False
-        self._version = self._base_records = self._records = self._shown = -1
-        self._whole = True  # what was taken ends between two records
+        self._version = self._base_records = self.records = self._shown = -1
+        self.whole = True
         self._author = ""
         self._writers: deque[str] = deque(maxlen=WRITERS_KEPT)
         self._at = Cut(ChainPosition(-1, -1, -1, ""), b"", 0)
@@ -199,8 +200,8 @@ class WriterLine:
 
         The offset to read on from where its cut was passed by already; None: look for it, by `hear`.
         """
-        self._version, self._base_records, self._records, self._author = version, records, records, writer
-        self.joined, self.lost, self._whole = False, False, True
+        self._version, self._base_records, self.records, self._author = version, records, records, writer
+        self.joined, self.lost, self.whole = False, False, True
         self._remember(writer)
         cuts = [cut for (_, at), cut in self._cuts.items() if at == records and self._begins_here(cut)]
         if not cuts:
@@ -229,14 +230,14 @@ class WriterLine:
 
     def at_cut(self, digest: str) -> None:
         """The replica's own W at the cut that it was just given to apply."""
-        key = (self._at.place.writer, self._records)
+        key = (self._at.place.writer, self.records)
         self._cuts[key] = replace(self._cuts[key], digest=digest)
 
     def mark_shown(self) -> None:
         """What was taken is in answers now: where the log is read again, or was written again by a writer
         that began from an earlier state, those records are no news.
         """
-        self._shown = max(self._shown, self._records)
+        self._shown = max(self._shown, self.records)
 
     def _look_for_the_cut(self, segment: Segment, cut: tuple[int, Cut] | None) -> SegmentMeaning:
         if self.lost:
@@ -259,7 +260,7 @@ class WriterLine:
         if segment.place.epoch <= self._at.place.epoch or body.writer not in self._writers:
             return None
         mine = self._cuts.get((self._at.place.writer, body.records))
-        here = self._whole and self._records == body.records
+        here = self.whole and self.records == body.records
         if here and body.number == self._version:
             self._join(cut[1])
             return None
@@ -273,17 +274,17 @@ class WriterLine:
             return self.lose("break")
         if isinstance(body, Base):
             return self._compare(body)
-        if body.first != self._records:
+        if body.first != self.records:
             return self.lose("gap")
         if body.last > body.first:
-            self._whole = True
+            self.whole = True
         elif len(body) or body.project:
-            self._whole = False
-        self._records = body.last
+            self.whole = False
+        self.records = body.last
         if body.cut and not self._compares:
             self._join_successor()
         again = max(self._shown - body.first, 0)
-        return Apply(body, body.last, self._whole, body.cut and self._compares, again)
+        return Apply(body, body.last, self.whole, body.cut and self._compares, again)
 
     def _join_successor(self) -> None:
         """Where a later writer is known to have begun here, it is followed: what the one before wrote after
@@ -293,7 +294,7 @@ class WriterLine:
             cut
             for cut in self._cuts.values()
             if cut.origin is not None
-            and (cut.origin.writer, cut.origin.records) == (at.writer, self._records)
+            and (cut.origin.writer, cut.origin.records) == (at.writer, self.records)
             and cut.place.epoch > at.epoch
         ]
         if later:
@@ -327,16 +328,6 @@ class WriterLine:
     def _remember(self, writer: str) -> None:
         if writer not in self._writers:
             self._writers.append(writer)
-
-    @property
-    def records(self) -> int:
-        """The writer's records that were taken."""
-        return self._records
-
-    @property
-    def whole(self) -> bool:
-        """Whether what was taken ends between two records."""
-        return self._whole
 
     def lose(self, reason: str, reload: int | None = None) -> Lost:
         """Left, as where the replica failed to apply the steps or the log could not be read further."""

@@ -88,8 +88,7 @@ class VersionCache:
         except VersionRejected as refused:
             raise NotServing(f"version {number} cannot be opened: {refused}") from refused
         view = slot.side.take_version(state, form, self._source.space.map_id, 0)
-        prepared = None if self._hooks.prepare is None else self._hooks.prepare(view)
-        slot.side.view, slot.number = replace(view, prepared=prepared), number
+        slot.side.view, slot.number = replace(view, prepared=self._hooks.prepare(view)), number
         return slot
 
     def _free(self) -> _Slot:

@@ -24,10 +24,6 @@ ChoiceAt: TypeAlias = Callable[[int], FormChoice | None]
 """Number of a version -> what was chosen for its form, and for what was learned behind it."""
 
 
-def nothing_chosen(number: int) -> None:
-    """The choice of forms when all are as configured."""
-
-
 class FormUpdater:
     """Forms of a learner that steps in the arrays of `Buffers`, as they are between two that are made."""
 
@@ -36,7 +32,7 @@ class FormUpdater:
         kind: FormKind,
         serving: ServingConfig,
         own: OwnRanking | None = None,
-        choice_at: ChoiceAt = nothing_chosen,
+        choice_at: ChoiceAt = lambda number: None,
     ) -> None:
         """own: the user's own ranking, which the untrained version answers with."""
         self._kind, self._serving, self._own = kind, as_scored(serving, own), own

@@ -110,13 +110,8 @@ class RejectedVersions:
         if (number, refused.reason) not in self._logged:
             self._logged.add((number, refused.reason))
             self.counts[refused.reason] += 1
-            log.error(
-                "a version is refused",
-                alias=self.alias,
-                version=number,
-                reason=refused.reason,
-                why=str(refused),
-            )
+            about = {"alias": self.alias, "version": number, "reason": refused.reason}
+            log.error("a version is refused", **about, why=str(refused))
 
 
 Arrays = dict[str, NDArray[Any]]

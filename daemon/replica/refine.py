@@ -115,10 +115,10 @@ class Refiner(BackgroundThread):
             view, generation = side.view, side.generation
             if view is None:
                 return None
-            if self._spare is None:
-                return self._prepare_only(view, generation) if asked else None
-            if view.model.total == view.formed and not asked:
+            if not asked and (self._spare is None or view.model.total == view.formed):
                 return None
+            if self._spare is None:
+                return RefineResult(generation, None, view.formed, self._hooks.prepare(view), None)
             assert side.learner is not None
             assert side.remake is not None
             self._copy = copied(side.learner, self._spare, side.remake, self._copy)
@@ -126,10 +126,6 @@ class Refiner(BackgroundThread):
             queries = self._queries
             sample = None if queries is None or view.rescored else FoldedSample(queries, view.fold(queries))
         return self._computed(view, generation, self._copy, carry, sample)
-
-    def _prepare_only(self, view: View, generation: int) -> RefineResult:
-        prepared = None if self._hooks.prepare is None else self._hooks.prepare(view)
-        return RefineResult(generation, None, view.formed, prepared, None)
 
     def _computed(
         self, view: View, generation: int, learner: Learner, carry: FormUpdater, sample: FoldedSample | None
@@ -140,7 +136,7 @@ class Refiner(BackgroundThread):
         known = view.prepared if view.formed == model.total else None  # only the items have changed
         exact = View(model, view.map_id, form, model.total, known)
         found = self._gauge.measure(exact, generation, sample)
-        prepared = None if self._hooks.prepare is None else self._hooks.prepare(exact)
+        prepared = self._hooks.prepare(exact)
         carried = carry.to_install(form, learner)
         error = None
         if found is not None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import structlog
@@ -37,10 +38,11 @@ from streams.source import Quiet
 
 
 class StatusTracker:
-    """A `ReplicaStatus` that is replaced as a whole, so that a reader never sees half of a change."""
+    """A `ReplicaStatus` that is replaced as a whole, so that a reader never sees half of a change. One thread
+    writes it.
+    """
 
     def __init__(self, alias: str) -> None:
-        self._lock = threading.Lock()
         self._fallbacks: Counter[str] = Counter()
         self._swaps: Counter[str] = Counter()
         self._status = ReplicaStatus(alias, None, None, "no version was looked for yet", "versions")
@@ -52,51 +54,38 @@ class StatusTracker:
 
     def served(self, model: ModelId, result: str, seconds: Mapping[str, float] | None = None) -> None:
         """A model answers from now on; `seconds` by phase where a whole version was swapped in."""
-        with self._lock:
-            self._swaps[result] += 1
-            seconds_by_phase = self._status.swap_seconds if seconds is None else dict(seconds)
-            self._status = replace(
-                self._status,
-                model=model,
-                since=time.time(),
-                swaps=dict(self._swaps),
-                swap_seconds=seconds_by_phase,
-            )
+        self._swaps[result] += 1
+        phases = {} if seconds is None else {"swap_seconds": dict(seconds)}
+        self._set(model=model, since=time.time(), swaps=dict(self._swaps), **phases)
 
     def set_why_not_newer(self, why: str, refusals: Mapping[str, int]) -> None:
         """Why nothing newer is served, "" when there is nothing; versions refused so far, by reason."""
-        with self._lock:
-            self._status = replace(self._status, why_not_newer=why, refusals=dict(refusals))
+        self._set(why_not_newer=why, refusals=dict(refusals))
 
     def behind(self, since: float | None) -> None:
         """Since when something newer has been there than what answers, seconds since the epoch."""
-        if since != self._status.behind_since:
-            with self._lock:
-                self._status = replace(self._status, behind_since=since)
+        self._set(behind_since=since)
 
     def folder(self, how: str, losses: Mapping[str, int]) -> None:
         """How the checkpoint folder is lost, "" while it is not, and how often it was, by how."""
-        if (how, losses) != (self._status.folder, self._status.folder_losses):
-            with self._lock:
-                self._status = replace(self._status, folder=how, folder_losses=dict(losses))
+        self._set(folder=how, folder_losses=dict(losses))
 
     def fell_back(self, reason: str) -> None:
         """The step log was lost."""
-        with self._lock:
-            self._fallbacks[reason] += 1
-            self._status = replace(self._status, fallbacks=dict(self._fallbacks))
+        self._fallbacks[reason] += 1
+        self._set(fallbacks=dict(self._fallbacks))
 
     def stands(self, joined: bool, stuck: tuple[str, ...]) -> None:
         """Whether steps are being followed, and which readers do not leave."""
-        following = "steps" if joined else "versions"
-        if (following, stuck) != (self._status.following, self._status.stuck):
-            with self._lock:
-                self._status = replace(self._status, following=following, stuck=stuck)
+        self._set(following="steps" if joined else "versions", stuck=stuck)
 
     def measured(self, refined: CarryError) -> None:
         """What carrying the form over had cost."""
-        with self._lock:
-            self._status = replace(self._status, carried=refined)
+        self._set(carried=refined)
+
+    def _set(self, **changes: Any) -> None:
+        if any(getattr(self._status, name) != value for name, value in changes.items()):
+            self._status = replace(self._status, **changes)
 
 
 TURN_S, IDLE_TURN_S = 0.05, 0.2
@@ -176,7 +165,7 @@ class Follower(BackgroundThread):
                 self._recover()
                 self._stopping.wait(AFTER_BUG_S)
         if self._stepper is not None:
-            self._stepper.close()
+            self._stepper.listener.close()
 
     def shown(self, model: ModelId, result: str, times: Times) -> None:
         """Steps or a label have become what answers."""
@@ -361,12 +350,6 @@ def manifest_of(versions: VersionStore, number: int) -> Manifest | None:
         return None
 
 
-def _line_of(versions: VersionStore, number: int, line: str) -> str:
-    """The line of a version that has just become durable; as before where that cannot be read."""
-    manifest = manifest_of(versions, number)
-    return line if manifest is None else manifest.line
-
-
 CLOSE_S = 10.0
 FOLLOWING, HOOKS = FollowSettings(), Hooks()
 
@@ -419,8 +402,8 @@ class Replica:
         if steps is not None:
             listener = StepLogReader(alias, steps)
             shown, on_steps = self._follower.shown, self._refiner.on_steps
-            line_of = partial(_line_of, source.versions)
-            self._follower.follow(StepApplier(writer, listener, shown, on_steps, line_of))
+            manifest = partial(manifest_of, source.versions)
+            self._follower.follow(StepApplier(writer, listener, shown, on_steps, manifest))
         self.threads: tuple[BackgroundThread, ...] = (self._follower, self._refiner)
 
     def start(self) -> None:
@@ -450,8 +433,6 @@ class Replica:
         end_all(self.threads, lambda _: CLOSE_S)
 
     def _tell(self, model: ModelId, result: str, times: NDArray[np.int64], events: int | None = None) -> None:
-        if self._hooks.flipped is None:
-            return
         try:
             self._hooks.flipped(Flip(self._alias, model, result, times, events))
         except Exception:

@@ -90,9 +90,9 @@ class Hooks:
     `prepare` or `warm` refuses the version.
     """
 
-    prepare: Callable[[View], Any] | None = None
-    warm: Callable[[View], None] | None = None
-    flipped: Callable[[Flip], None] | None = None
+    prepare: Callable[[View], Any] = lambda view: None
+    warm: Callable[[View], None] = lambda view: None
+    flipped: Callable[[Flip], None] = lambda flip: None
     sample: Callable[[int], Block | None] | None = None
     on_ledger: Callable[[Sequence[LedgerEntry]], None] | None = None
 

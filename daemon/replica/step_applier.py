@@ -215,10 +215,10 @@ class StepApplier:
         listener: StepLogReader,
         on_flip: OnFlip,
         on_steps: Callable[[Block], None],
-        line_of: Callable[[int, str], str] = lambda version, line: line,
+        manifest_of: Callable[[int], Manifest | None] = lambda number: None,
     ) -> None:
-        """line_of: (a version that the log names, the line so far) -> its line of history."""
-        self._line, self._line_of = "", line_of
+        """manifest_of: of a version that the log names, None where it cannot be read."""
+        self._line, self._manifest_of = "", manifest_of
         self._writer, self.listener, self._on_flip, self._on_steps = writer, listener, on_flip, on_steps
         self._version = self._base_records = self._total = 0
         self._watermark: int | None = None
@@ -289,7 +289,8 @@ class StepApplier:
                 lost = self._take(meaning)
             elif isinstance(meaning, Relabel):
                 self._version, self._base_records = meaning.number, meaning.records
-                self._line = self._line_of(meaning.number, self._line)
+                if (manifest := self._manifest_of(meaning.number)) is not None:
+                    self._line = manifest.line
                 self._pending.relabelled = True
             elif isinstance(meaning, Lost):
                 lost = meaning
@@ -357,10 +358,6 @@ class StepApplier:
         """What was taken last is part of a record, or does not fit: nobody sees it."""
         self._writer.spoil()
         self._pending = _Pending([])
-
-    def close(self) -> None:
-        """Let go of the log."""
-        self.listener.close()
 
 
 def learner_steps(body: Taken) -> Steps:

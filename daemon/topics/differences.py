@@ -53,9 +53,7 @@ def copy_differences(brokers: int, replicas: int, in_sync: int) -> list[SettingD
     if in_sync < replicas:
         why = "a broker is away or behind; look at the cluster"
         found.append(
-            SettingDifference(
-                "in-sync replicas", str(in_sync), str(replicas), why, unsafe=False, can_alter=False
-            )
+            SettingDifference("in-sync replicas", str(in_sync), str(replicas), why, False, can_alter=False)
         )
     return found
 

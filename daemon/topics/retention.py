@@ -29,20 +29,9 @@ def retain_topics(
     whatever the limits say. `retention_bytes` is for each topic. Never raises for a stream that
     cannot be reached: `warn` is called, and the next call makes up for it.
     """
-    age, size = limits.retention, limits.retention_bytes
-    removed: dict[str, int] = {}
-    if (age is None and size is None) or address.scheme == "kafka":
-        return removed
-    for topic in (address, address.holdout, address.dead):
-        try:
-            counts = retain(topic, age, size, before=learned if topic == address else None)
-        except TopicMissing:  # no holdout, or no dead letter yet
-            continue
-        except StreamError as error:
-            warn(f"retention of {topic.topic}: {error}")
-            continue
-        removed[topic.topic] = sum(counts.values())
-    return removed
+    topics = (address, address.holdout, address.dead)
+    removed = {one.topic: _retain(one, limits, learned if one == address else None, warn) for one in topics}
+    return {topic: count for topic, count in removed.items() if count is not None}
 
 
 def retain_steps(address: Address, limits: StepsConfig, floor: int, warn: Warn) -> int:
@@ -50,16 +39,26 @@ def retain_steps(address: Address, limits: StepsConfig, floor: int, warn: Warn) 
 
     None from offset `floor` on goes, whatever the limits say. Never raises, as `retain_topics`.
     """
-    age, size = limits.retention, limits.retention_bytes
-    if (age is None and size is None) or address.scheme == "kafka":
-        return 0
+    return _retain(address.steps, limits, {0: floor}, warn) or 0
+
+
+def _retain(
+    topic: Address, limits: StreamConfig | StepsConfig, before: Mapping[int, int] | None, warn: Warn
+) -> int | None:
+    """What was removed of one topic; None where nothing is to be, there is no such topic, or it fails."""
+    if _keeps_all(topic, limits):
+        return None
     try:
-        return sum(retain(address.steps, age, size, before={0: floor}).values())
-    except TopicMissing:
-        return 0
+        return sum(retain(topic, limits.retention, limits.retention_bytes, before=before).values())
+    except TopicMissing:  # no holdout, or no dead letter yet
+        return None
     except StreamError as error:
-        warn(f"retention of {address.steps.topic}: {error}")
-        return 0
+        warn(f"retention of {topic.topic}: {error}")
+        return None
+
+
+def _keeps_all(topic: Address, limits: StreamConfig | StepsConfig) -> bool:
+    return (limits.retention is None and limits.retention_bytes is None) or topic.scheme == "kafka"
 
 
 def learned_twice(versions: VersionStore, newest: Manifest) -> dict[int, int]:
@@ -92,13 +91,12 @@ def retain_after_feed(config: Config, address: Address, warn: Warn) -> dict[str,
 
     Without a version of this topic there, all training records stay, and `warn` is called.
     """
-    limits = config.stream
-    if (limits.retention is None and limits.retention_bytes is None) or address.scheme == "kafka":
+    if _keeps_all(address, config.stream):
         return {}
     learned = _learned(config, address)
     if learned is None:
         warn(f"retention: no version in {config.checkpoints.path} is of this stream; training records stay")
-    return retain_topics(address, limits, learned or {}, warn)
+    return retain_topics(address, config.stream, learned or {}, warn)
 
 
 def _is_of(manifest: Manifest, address: Address) -> bool:

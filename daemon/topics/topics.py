@@ -19,7 +19,7 @@ from daemon.topics.differences import (
 )
 from streams.errors import StreamRefused, TopicMissing
 from streams.kafka.preflight import preflight
-from streams.kafka.topics import cluster_of
+from streams.kafka.topics import cluster_of, copies_on, inspect_topic, safe_settings, wanted_settings
 from streams.open import TopicLimits, create_topic, open_source
 from streams.partitions import behind_transactions
 from streams.source import Address, HeldBack, KafkaSettings
@@ -110,8 +110,6 @@ def look_at_topics(config: Config) -> list[TopicLook]:
     """Every topic of the stream; raises StreamRefused or StreamUnavailable."""
     wanted = topics_of(config)
     if wanted[0].address.scheme == "kafka":
-        from streams.kafka.preflight import preflight
-
         with suppress(TopicMissing):
             preflight(wanted[0].address)
     return [look_at(one, config) for one in wanted]
@@ -145,8 +143,6 @@ def _embedded(address: Address) -> TopicLook:
 
 
 def _on_broker(wanted: Wanted) -> TopicLook:
-    from streams.kafka.topics import inspect_topic, wanted_settings
-
     address, limits = wanted.address, wanted.limits
     state = inspect_topic(address)
     kept = (limits.max_age_s, limits.max_bytes, limits.compacted)
@@ -195,30 +191,22 @@ def create_missing(config: Config, replicas: int | None, dry_run: bool) -> tuple
 
 
 def _planned(before: list[TopicLook], wanted: list[Wanted]) -> list[TopicLook]:
-    """The topics as they are, the missing ones with what they would be made with."""
     address = wanted[0].address
     if address.scheme != "kafka":
         plans = {one.address.topic: TopicPlan(one.partitions) for one in wanted}
     else:
-        from streams.kafka.topics import cluster_of, copies_on
-
         copies = wanted[0].limits.replicas or copies_on(cluster_of(address)[1])
         plans = {one.address.topic: _plan(one, copies) for one in wanted}
     return [one if one.exists else replace(one, plan=plans[one.topic]) for one in before]
 
 
 def _plan(one: Wanted, copies: int) -> TopicPlan:
-    from streams.kafka.topics import safe_settings
-
     limits, dead = one.limits, one.address.topic.endswith(".dead")
     kept = (limits.max_age_s, limits.max_bytes, one.partitions)
     return TopicPlan(one.partitions, copies, safe_settings(dead, copies, *kept, compacted=limits.compacted))
 
 
 def _look_ahead(config: Config, replicas: int | None) -> None:
-    from streams.kafka.preflight import preflight
-    from streams.kafka.topics import cluster_of
-
     address = config.stream.to_address()
     preflight(address, "create")
     if replicas is not None and replicas > (brokers := cluster_of(address)[1]):
@@ -294,7 +282,6 @@ def _topic(
 
 
 def _bounds(look: TopicLook) -> str:
-    """The offsets of each partition, as [earliest, end)."""
     if len(look.bounds) > _MOST_PARTITIONS:
         return f"{len(look.bounds)} partitions"
     return ", ".join(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
 
 import msgpack
 
@@ -54,7 +54,7 @@ class HeaderFields:
         """A whole number within 0..high."""
         value = self._take(name, int)
         if not 0 <= value <= high:
-            raise BadSegment(OUT_OF_RANGE, f"{self._where}.{name} is {value}, not within 0..{high}")
+            self._refuse(name, f"is {value}, not within 0..{high}")
         return int(value)
 
     def optional_number(self, name: str) -> int | None:
@@ -69,23 +69,21 @@ class HeaderFields:
         """One of a few texts."""
         value = self._take(name, str)
         if value not in known:
-            raise BadSegment(
-                OUT_OF_RANGE, f"{self._where}.{name} is {value!r}, not one of {', '.join(known)}"
-            )
+            self._refuse(name, f"is {value!r}, not one of {', '.join(known)}")
         return str(value)
 
     def hex_digest(self, name: str) -> str:
         """32 lower-case hex digits."""
         value = self._take(name, str)
         if len(value) != DIGEST_CHARS or not set(value) <= set("0123456789abcdef"):
-            raise BadSegment(OUT_OF_RANGE, f"{self._where}.{name} is not {DIGEST_CHARS} hex digits")
+            self._refuse(name, f"is not {DIGEST_CHARS} hex digits")
         return str(value)
 
     def hash(self, name: str) -> bytes:
         """A value of the chain."""
         value = self._take(name, bytes)
         if len(value) != CHAIN_BYTES:
-            raise BadSegment(OUT_OF_RANGE, f"{self._where}.{name} is not {CHAIN_BYTES} bytes")
+            self._refuse(name, f"is not {CHAIN_BYTES} bytes")
         return bytes(value)
 
     def data(self, name: str) -> bytes:
@@ -95,19 +93,19 @@ class HeaderFields:
     def nothing_left(self) -> None:
         """Raise BadSegment for a field that the format does not have."""
         if self._left:
-            raise BadSegment(
-                MALFORMED, f"{self._where} has unknown fields: {', '.join(map(repr, self._left))}"
-            )
+            unknown = ", ".join(map(repr, self._left))
+            raise BadSegment(MALFORMED, f"{self._where} has unknown fields: {unknown}")
 
     def _take(self, name: str, kind: type) -> Any:
         if name not in self._left:
-            raise BadSegment(MALFORMED, f"{self._where}.{name} is missing")
+            self._refuse(name, "is missing", MALFORMED)
         value = self._left.pop(name)
         if type(value) is not kind:
-            raise BadSegment(
-                MALFORMED, f"{self._where}.{name} is a {type(value).__name__}, not {kind.__name__}"
-            )
+            self._refuse(name, f"is a {type(value).__name__}, not {kind.__name__}", MALFORMED)
         return value
+
+    def _refuse(self, name: str, problem: str, reason: str = OUT_OF_RANGE) -> NoReturn:
+        raise BadSegment(reason, f"{self._where}.{name} {problem}")
 
 
 FORMAT_VERSIONS = (1, 2, 3)
@@ -154,9 +152,8 @@ def encode_segment(place: ChainPosition, body: Body, before: bytes, max_record_b
     room = max_record_bytes - len(head) - ROOM
     parts = max(1, -(-len(payload) // max(1, room)))
     if len(payload) > MAX_SEGMENT_BYTES or parts > MAX_PARTS or room < 1:
-        raise BadSegment(
-            TOO_LARGE, f"{len(payload)} bytes of steps do not fit {MAX_PARTS} records of {max_record_bytes}"
-        )
+        problem = f"{len(payload)} bytes of steps do not fit {MAX_PARTS} records of {max_record_bytes}"
+        raise BadSegment(TOO_LARGE, problem)
     after = link(before, head, payload)
     records = []
     for part in range(parts):
@@ -220,11 +217,9 @@ def _describe(body: Body) -> dict[str, Any]:
     if isinstance(body, Break):
         return {"kind": "break", "records": body.records, "reason": body.reason}
     triplets = isinstance(body, Triplets)
-    layout, body_fields = (
-        numbers.layout_of(body),
-        {"first": body.first, "last": body.last, "wm": body.watermark},
-    )
-    fields = {"kind": "triplets" if triplets else "steps", **body_fields, "cut": body.cut}
+    layout, kind = numbers.layout_of(body), "triplets" if triplets else "steps"
+    at = {"first": body.first, "last": body.last, "wm": body.watermark}
+    fields = {"kind": kind, **at, "cut": body.cut}
     fields |= {"weights": bool(layout.scalar)} if triplets else {"project": body.project}
     fields |= {"events": layout.events, "steps": layout.steps, "form": layout.form, "dim": layout.dim}
     if layout.form == numbers.CSR:
@@ -303,11 +298,4 @@ class Joiner:
 
 
 def _together(first: SegmentPart, part: SegmentPart) -> bool:
-    """Whether two records are parts of one segment."""
-    return (first.version, first.parts, first.before, first.after, first.head) == (
-        part.version,
-        part.parts,
-        part.before,
-        part.after,
-        part.head,
-    )
+    return first == replace(part, part=first.part, data=first.data)

@@ -231,11 +231,8 @@ def pack(body: Taken) -> bytes:
             arrays.append((block.values, "<f4"))
         else:
             part = slice(int(block.indptr[0]), int(block.indptr[-1]))
-            arrays += [
-                (np.diff(block.indptr), "<i4"),
-                (block.indices[part], "<i4"),
-                (block.values[part], "<f4"),
-            ]
+            arrays += [(np.diff(block.indptr), "<i4"), (block.indices[part], "<i4")]
+            arrays.append((block.values[part], "<f4"))
     return b"".join([np.ascontiguousarray(array, dtype).data for array, dtype in arrays if array.size])
 
 
@@ -254,9 +251,8 @@ def unpack(layout: PayloadLayout, payload: bytes) -> Unpacked:
     it, numbers ascending, no key without a text, everything finite, indices strictly increasing within
     0..dim - 1."""
     if len(payload) != layout.size:
-        raise BadSegment(
-            OUT_OF_RANGE, f"a payload of {len(payload)} bytes where the header says {layout.size}"
-        )
+        problem = f"a payload of {len(payload)} bytes where the header says {layout.size}"
+        raise BadSegment(OUT_OF_RANGE, problem)
     cursor = _Cursor(payload)
     timestamps = cursor.take(layout.events, "<i8")
     numbers = cursor.take(layout.steps, layout.scalar) if layout.scalar else None

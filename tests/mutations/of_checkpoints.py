@@ -30,7 +30,7 @@ WRITING = (
     _m("commit.number-stays", "def commit(store", "epoch.next_number += 1", "epoch.next_number += 2", VERSIONS),
     _m("commit.other-writer-passes", "def check_writer(", "if number >= after and not _is_own(", "if number > after and not _is_own(", VERSIONS + " daemon/learn/test_fence.py checkpoints/test_retention.py"),
     _m("commit.own-is-strange", "def _is_own(", ".writer == epoch.writer", ".writer != epoch.writer", VERSIONS),
-    _m("commit.takes-strange-number", "def _skip_own(", "if not _is_own(store, epoch.next_number, epoch):", "if False:", VERSIONS),
+    _m("commit.takes-strange-number", "def next_state_key(", "or not _is_own(store, epoch.next_number, epoch):", ":", VERSIONS),
     _m("staging.no-fsync-of-file", "digest = sha256 or self._hash(on_chunk)", "self._fs.files.fsync(self._fd)", "pass", DURABLE),
     _m("staging.no-sync-of-folders", "digest = sha256 or self._hash(on_chunk)", "self._fs.folders.sync(folder)", "pass", DURABLE),
     _m("staging.link-before-fsync", "digest = sha256 or self._hash(on_chunk)", "if durable:\n                self._fs.files.fsync(self._fd)\n            for folder in parents[1:]:\n                self._fs.folders.make(folder)\n            self._fs.folders.link(self._temp, target)", "for folder in parents[1:]:\n                self._fs.folders.make(folder)\n            self._fs.folders.link(self._temp, target)\n            if durable:\n                self._fs.files.fsync(self._fd)", DURABLE),

@@ -102,8 +102,8 @@ STEP_LOG = (
     _m("line.twice", "def hear(self", "if place.seq <= at.place.seq:", "if place.seq < at.place.seq:", LINE),
     _m("line.digest", "def _compare(self", "self._relabel(base) if mine.digest == base.digest else", "self._relabel(base) if True else", LINE),
     _m("line.older-writer", "def _another_writer(", "segment.place.epoch <= self._at.place.epoch or", "", LINE),
-    _m("line.records", "return self._compare(body)", "if body.first != self._records:", "if body.first < self._records:", LINE),
-    _m("line.whole", "if body.last > body.first:", "self._whole = False", "self._whole = True", LINE),
+    _m("line.records", "return self._compare(body)", "if body.first != self.records:", "if body.first < self.records:", LINE),
+    _m("line.whole", "if body.last > body.first:", "self.whole = False", "self.whole = True", LINE),
     _m("line.highest-epoch", "def begin(self, version: int", "key=lambda cut: cut.place.epoch", "key=lambda cut: -cut.place.epoch", LINE),
 )
 

@@ -148,35 +148,26 @@ def replay(
     links = line(versions, from_version, to_version)
     _check_one_log(links, from_version)
     check_kept(links, source.bounds(), from_version)
-    whole = _Replay(
-        versions, Runs(source), catalog, target=target, links=links, on_progress=on_progress, lines=lines
-    )
+    whole = _Replay(versions, Runs(source), catalog, target, links, on_progress, lines)
     return whole.run(from_version, verify)
 
 
+@dataclass
 class _Replay:
     """One replay along the links of a line."""
 
-    def __init__(
-        self,
-        versions: VersionStore,
-        runs: Runs,
-        catalog: Catalog | None,
-        *,
-        target: Manifest,
-        links: Sequence[Link],
-        on_progress: Progressed,
-        lines: Lines | None = None,
-    ) -> None:
-        self._versions = versions
-        self._runs = runs
-        self._catalog = catalog
-        self._target = target
-        self._links, self._lines = links, lines
-        self._on_progress = on_progress
-        self._total = sum(e[2] - e[1] for link in links for e in link.schedule if not isinstance(e, dict))
-        self._records = 0
-        self._others = _other_runtime(links)
+    versions: VersionStore
+    runs: Runs
+    catalog: Catalog | None
+    target: Manifest
+    links: Sequence[Link]
+    on_progress: Progressed
+    lines: Lines | None
+
+    def __post_init__(self) -> None:
+        runs = (e for link in self.links for e in link.schedule if not isinstance(e, dict))
+        self._total, self._records = sum(end - start for _, start, end in runs), 0
+        self._others = _other_runtime(self.links)
         self._tolerance = TOLERANCE if self._others else None
 
     def run(self, from_version: int, verify: bool) -> ReplayResult:
@@ -184,7 +175,7 @@ class _Replay:
         rerun, since = self._start(from_version), from_version
         segment: list[ScheduleEntry] = []  # from `since` on
         found = None
-        for link in self._links:
+        for link in self.links:
             segment += link.schedule
             try:
                 for entry in link.schedule:
@@ -201,14 +192,14 @@ class _Replay:
                 rerun.stands_at(link.manifest)
         digest = "" if found is not None else state_hash(rerun.state.arrays())
         within = self._tolerance if verify else None
-        return ReplayResult(digest, self._target.state_hash, self._records, self._others, within, found)
+        return ReplayResult(digest, self.target.state_hash, self._records, self._others, within, found)
 
     def _start(self, number: int) -> Rerun:
-        return Rerun(self._versions.load(number), self._target, self._catalog, self._runs, self._lines)
+        return Rerun(self.versions.load(number), self.target, self.catalog, self.runs, self.lines)
 
     def _count(self, records: int) -> None:
         self._records += records
-        self._on_progress(self._records, self._total)
+        self.on_progress(self._records, self._total)
 
     def _compare(
         self, rerun: Rerun, manifest: Manifest, since: int, segment: Sequence[ScheduleEntry]
@@ -238,9 +229,9 @@ class _Replay:
 
     def _place(self, rerun: Rerun, manifest: Manifest) -> ArrayPlace | None:
         try:
-            recorded = self._versions.load(manifest.number).arrays
+            recorded = self.versions.load(manifest.number).arrays
         except CheckpointError as error:
-            if manifest.number == self._target.number:
+            if manifest.number == self.target.number:
                 raise
             return ArrayPlace(f"version {manifest.number}", None, 0, f"damaged: {error}", "a state", 0)
         return first_difference(recorded, rerun.state.arrays(), self._tolerance)

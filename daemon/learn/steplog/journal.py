@@ -112,13 +112,10 @@ class Journal:
     ) -> None:
         self.lost = QUEUE
         self.whole = True  # nothing is being left out
-        self._base = base
+        self._base, self._records = base, base.records
         self._dim, self._steps_of = dim, taken
-        self._max_record_bytes = max_record_bytes
-        self._allowance = allowance
-        self._place = place
-        self._chain = GENESIS
-        self._records = base.records
+        self._max_record_bytes, self._allowance = max_record_bytes, allowance
+        self._place, self._chain = place, GENESIS
         self._cuts: dict[int, bytes] = {}
         self._pending: list[Taken] = []
         self._pending_bytes = 0

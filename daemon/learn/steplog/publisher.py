@@ -19,7 +19,7 @@ from daemon.learn.resume.origin import RunOrigin
 from daemon.learn.state import Snapshot
 from daemon.learn.step import StepResult
 from daemon.learn.steplog.journal import ByteAllowance, Floor, Journal, Written
-from daemon.learn.steplog.segments import AppliedBatch, Captured, Durable, Item
+from daemon.learn.steplog.segments import AppliedBatch, Captured, Durable, Item, triplet_bytes
 from daemon.retries import RETRY_SECONDS
 from daemon.runtime.watchdog import BackgroundThread
 from daemon.telemetry import LearnMetrics
@@ -63,7 +63,7 @@ class Inbox:
         self._news.set()
 
     def _offer_batch(self, item: AppliedBatch) -> None:
-        size = _batch_bytes(item)
+        size = 0 if item.triplets is None else triplet_bytes(item.triplets)
         if self._batches and (self._bytes + size > self._max_bytes or self._batches >= MAX_BATCHES):
             self.left_out += 1
             return
@@ -86,13 +86,6 @@ class Inbox:
     def wake(self) -> None:
         """Make `wait` return."""
         self._news.set()
-
-
-def _batch_bytes(batch: AppliedBatch) -> int:
-    if batch.triplets is None:
-        return 0
-    triplets = batch.triplets
-    return triplets.query.nbytes + triplets.clicked.nbytes + triplets.skipped.nbytes
 
 
 class StepPublisher(BackgroundThread):
@@ -121,12 +114,8 @@ class StepPublisher(BackgroundThread):
         clock: Callable[[], float],
     ) -> None:
         super().__init__()
-        self._inbox = inbox
-        self._open_sink = open_sink
-        self._make_journal = make_journal
-        self._every_s = every_s
-        self._metrics = metrics
-        self._clock = clock
+        self._inbox, self._open_sink, self._make_journal = inbox, open_sink, make_journal
+        self._every_s, self._metrics, self._clock = every_s, metrics, clock
         self._closing = threading.Event()
         self._sink: Sink | None = None
         self._journal: Journal | None = None

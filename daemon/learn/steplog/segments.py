@@ -104,7 +104,6 @@ def merged(parts: Sequence[Taken]) -> Taken:
 
 
 def _steps_of(bodies: Sequence[Taken]) -> Steps:
-    """The steps of several bodies, all of one kind, as one."""
     last = bodies[-1]
     if isinstance(last, RankOneSteps):
         rank_one = [one for one in bodies if isinstance(one, RankOneSteps)]
@@ -159,7 +158,11 @@ def _pieces(taken: Sequence[Steps]) -> Iterator[Steps]:
 def _bytes(steps: Steps) -> int:
     if isinstance(steps, StepBatch):
         return steps.query.nbytes + steps.error.nbytes
-    batch = steps.batch
+    return triplet_bytes(steps.batch)
+
+
+def triplet_bytes(batch: TripletBatch) -> int:
+    """Bytes of its vectors."""
     return batch.query.nbytes + batch.clicked.nbytes + batch.skipped.nbytes
 
 
