@@ -42,8 +42,7 @@ def bias(
         str | None, typer.Option("--format", metavar="NAME", help="As of `feed`; else by the first line.")
     ] = None,
     mapping: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="What columns mean, as of `feed`: a name or a file."),
+        str | None, typer.Option(metavar="NAME", help="What columns mean, as of `feed`: a name or a file.")
     ] = None,
     shuffled: Annotated[
         list[str] | None,

@@ -12,15 +12,7 @@ from typing import Annotated
 
 import typer
 
-from daemon.commands.common import (
-    ConfigOption,
-    JsonOption,
-    SetOption,
-    flag,
-    load,
-    start_role,
-    write_json,
-)
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, flag, load, start_role, write_json
 from daemon.exits import EX_OK, EX_USAGE, UserError
 
 try:

@@ -6,7 +6,10 @@ and writes them as text again where it is shown.
 
 from __future__ import annotations
 
+import os
 import re
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -94,7 +97,7 @@ def size_text(count: int | None) -> str:
 class Section(BaseModel):
     """A frozen table of the file; unknown keys and wrong types are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     @field_validator("*")
     @classmethod
@@ -106,6 +109,11 @@ class Section(BaseModel):
             if isinstance(one, str) and "://" in one and holds_password(one):
                 raise ValueError("an address holds no password, secrets have keys of their own; %40 is an @")
         return value
+
+
+def table(section: type[Section], description: str) -> Any:
+    """The field of a table in a table, by default with the defaults of its keys."""
+    return Field(default_factory=lambda: section.model_validate({}), description=description)
 
 
 def _seconds(value: Any) -> float:
@@ -237,6 +245,8 @@ def masked(text: str) -> str:
     return text if end < 0 or not (begin or ":" in text[:end]) else f"{text[:begin]}***{text[end:]}"
 
 
+SCHEMES = ("s3", "gs", "az")
+"""Of addresses in object stores: Amazon S3 and all that speaks its protocol, Google Cloud Storage, Azure."""
 POSTGRES = ("postgresql://", "postgres://")
 TOPICS = ("kafka:", "log:", "memory:")
 LIVE = (*POSTGRES, *TOPICS)
@@ -256,7 +266,32 @@ def _objects(place: str) -> str:
     return place
 
 
-ObjectsSetting = Annotated[str, AfterValidator(_objects)]
-StreamAddress = Annotated[str, Field(min_length=1), AfterValidator(_training_topic)]
+@dataclass(frozen=True, slots=True)
+class PathIn:
+    """Marks a key whose text holds a path: a group of `pattern`, and none where that does not match."""
+
+    pattern: str = "(.+)"
+
+    def of(self, text: str, base: Path) -> str:
+        """The text with its path absolute; `base`: what a relative one is relative to."""
+        match = re.match(self.pattern, text, re.DOTALL)
+        if match is None or match.lastindex is None:
+            return text
+        begin, end = match.span(match.lastindex)
+        return f"{text[:begin]}{os.path.normpath(base / text[begin:end])}{text[end:]}"
+
+
+_LOG = r"log:([^#]+)"
+_SOURCE = rf"{_LOG}|(?!{'|'.join(TOPICS)})(.+)"
+_ELSEWHERE = "|".join((*POSTGRES, *(f"{scheme}://" for scheme in SCHEMES)))
+PathSetting = Annotated[str, PathIn()]
+FolderSetting = Annotated[str, PathIn("(?!.*://)(.+)")]
+"""A folder, or the address of another store."""
+MappingSetting = Annotated[str, PathIn(r"(.+\.toml)\Z")]
+"""A file, or the name of a mapping that comes along."""
+SourcesSetting = Annotated[Names, PathIn(_SOURCE)]
+IdsSetting = Annotated[str, PathIn(f"(?!{_ELSEWHERE})(?:{_SOURCE})")]
+ObjectsSetting = Annotated[IdsSetting, AfterValidator(_objects)]
+StreamAddress = Annotated[str, Field(min_length=1), AfterValidator(_training_topic), PathIn(_LOG)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
-JudgmentsSetting = Annotated[str, AfterValidator(_judgments)]
+JudgmentsSetting = Annotated[str, AfterValidator(_judgments), PathIn("[^:]*:(.+)")]
