@@ -85,24 +85,22 @@ def env_layer(environ: Mapping[str, str]) -> Flat:
     The secret of a key may also come from a file: TRIPLETD_SECTION__KEY_FILE holds its path.
     """
     layer: Flat = {}
-    for name, text in environ.items():
-        if name.startswith(ENV_PREFIX) and "__" in name:
-            path = _key_of(name)
-            if secret := _secret_of(path):
-                refuse_both(name, environ)
-                path, text = secret, read_secret(name, text)
-            layer[path] = coerce(path, text)
+    for name, path, secret, text in _variables(environ):
+        if secret is not None:
+            refuse_both(name, environ)
+        layer[secret or path] = coerce(path, text) if secret is None else read_secret(name, text)
     return layer
 
 
-def _key_of(variable: str) -> tuple[str, ...]:
-    return _spelt(tuple(variable[len(ENV_PREFIX) :].lower().split("__")))
-
-
-def _secret_of(path: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The secret whose file a variable of this name holds; None where it is the value itself."""
-    plain = (*path[:-1], path[-1].removesuffix(FILE_SUFFIX))
-    return plain if plain != path and is_secret(plain) else None
+def _variables(
+    environ: Mapping[str, str],
+) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...] | None, str]]:
+    """(name, key, the secret whose file it names or None, text) of each variable that is ours."""
+    for name, text in environ.items():
+        if name.startswith(ENV_PREFIX) and "__" in name:
+            path = _spelt(tuple(name[len(ENV_PREFIX) :].lower().split("__")))
+            plain = (*path[:-1], path[-1].removesuffix(FILE_SUFFIX))
+            yield name, path, plain if plain != path and is_secret(plain) else None, text
 
 
 def _holding(
@@ -112,8 +110,7 @@ def _holding(
     holding: dict[Path, list[str]] = {}
     if path is not None:
         holding[path] = [".".join(key) for key, value in layer.items() if is_secret(key) and value]
-    for name, text in environ.items():
-        secret = _secret_of(_key_of(name)) if name.startswith(ENV_PREFIX) and "__" in name else None
+    for _, _, secret, text in _variables(environ):
         if secret is not None:
             holding.setdefault(Path(text), []).append(".".join(secret))
     if config.stream.kafka.ssl_keyfile:
@@ -166,8 +163,7 @@ def coerce(path: tuple[str, ...], text: str) -> Any:
     """A value written as text (environment, --set) in its key's type; left as text when it does not fit, and
     where the key has a reader of texts of its own (durations, sizes, lists).
     """
-    found = field_of(path)
-    field = None if found is None else found[0].model_fields[found[1]]
+    field = field_of(path)
     if field is None or any(isinstance(one, BeforeValidator) for one in field.metadata):
         return text
     try:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -28,6 +29,7 @@ from streams.errors import AddressError
 from streams.limits import MAX_VALUE_BYTES
 from streams.source import parse_address
 
+Number = TypeVar("Number", int, float)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _BYTES = {
     "B": 1,
@@ -116,28 +118,18 @@ def table(section: type[Section], description: str) -> Any:
     return Field(default_factory=lambda: section.model_validate({}), description=description)
 
 
-def _seconds(value: Any) -> float:
-    if not isinstance(value, str):
-        raise ValueError(f"expected {DURATION_HELP}")
-    return parse_duration(value)
+def _read_by(parse: Callable[[str], Number], expected: str, above_zero: str = "") -> Callable[[Any], Number]:
+    """The validator of what is written as a text; above_zero: what it is called where it may not be 0."""
 
+    def read(value: Any) -> Number:
+        if not isinstance(value, str):
+            raise ValueError(f"expected {expected}")
+        number = parse(value)
+        if above_zero and number <= 0:
+            raise ValueError(f"expected {above_zero} above zero")
+        return number
 
-def _bytes(value: Any) -> int:
-    if not isinstance(value, str):
-        raise ValueError(f"expected {SIZE_HELP}")
-    return parse_size(value)
-
-
-def _duration_above_zero(seconds: float) -> float:
-    if seconds <= 0:
-        raise ValueError("expected a duration above zero")
-    return seconds
-
-
-def _size_above_zero(count: int) -> int:
-    if count <= 0:
-        raise ValueError("expected a size above zero")
-    return count
+    return read
 
 
 def _fits_the_wire(count: int) -> int:
@@ -193,19 +185,17 @@ def _split_numbers(value: Any) -> Any:
 AsDuration = PlainSerializer(duration_text, return_type=str, when_used="json")
 AsSize = PlainSerializer(size_text, return_type=str, when_used="json")
 
-Seconds = Annotated[float, BeforeValidator(_seconds), AsDuration]
-PositiveSeconds = Annotated[Seconds, AfterValidator(_duration_above_zero)]
+_seconds = _read_by(parse_duration, DURATION_HELP, "a duration")
+_bytes = _read_by(parse_size, SIZE_HELP, "a size")
+Seconds = Annotated[float, BeforeValidator(_read_by(parse_duration, DURATION_HELP)), AsDuration]
+PositiveSeconds = Annotated[float, BeforeValidator(_seconds), AsDuration]
 OptionalSeconds = Annotated[
-    float | None,
-    BeforeValidator(lambda value: None if value == "" else _duration_above_zero(_seconds(value))),
-    AsDuration,
+    float | None, BeforeValidator(lambda value: None if value == "" else _seconds(value)), AsDuration
 ]
-Bytes = Annotated[int, BeforeValidator(_bytes), AfterValidator(_size_above_zero), AsSize]
+Bytes = Annotated[int, BeforeValidator(_bytes), AsSize]
 RecordBytes = Annotated[Bytes, AfterValidator(_fits_the_wire)]
 OptionalBytes = Annotated[
-    int | None,
-    BeforeValidator(lambda value: None if value == "" else _size_above_zero(_bytes(value))),
-    AsSize,
+    int | None, BeforeValidator(lambda value: None if value == "" else _bytes(value)), AsSize
 ]
 Names = Annotated[list[str], BeforeValidator(_split)]
 Numbers = Annotated[list[float], BeforeValidator(_split_numbers)]
