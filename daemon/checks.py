@@ -26,14 +26,7 @@ from daemon.config.objects import is_object_address
 from daemon.config.schema import ROLE_PORTS
 from daemon.exits import CheckFinding, UserError, as_user_error
 from daemon.memory.fits import newest_version, refusal
-from daemon.memory.needs import (
-    MemoryNeed,
-    learner_bytes,
-    mapped_dim,
-    need_of,
-    needs_of_up,
-    serving_bytes,
-)
+from daemon.memory.needs import MemoryNeed, learner_bytes, mapped_dim, need_of, needs_of_up, serving_bytes
 from daemon.memory.room import memory_bounds
 from daemon.text import size
 from daemon.versions.algorithms import as_made

@@ -96,15 +96,12 @@ class CommandGroup(typer.core.TyperGroup):
         try:
             return super().resolve_command(ctx, args)
         except Exception as error:
-            groups = (f"{name} {args[0]}" for name, one in self.commands.items() if _has(one, args[0]))
-            meant = MEANT.get(args[0].lower()) or next(groups, None)
+            groups = {name: getattr(one, "commands", ()) for name, one in self.commands.items()}
+            within = (f"{name} {args[0]}" for name, commands in groups.items() if args[0] in commands)
+            meant = MEANT.get(args[0].lower()) or next(within, None)
             if meant is not None and isinstance(error, _CommandLineError):
                 error.message = f"No such command {args[0]!r}. Did you mean {meant!r}?"
             raise
-
-
-def _has(group: Any, name: str) -> bool:
-    return name in getattr(group, "commands", ())
 
 
 app = typer.Typer(

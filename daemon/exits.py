@@ -91,7 +91,9 @@ def as_user_error(error: Exception) -> UserError | None:
         error = ThreadLimit()
     for kind in type(error).__mro__:
         if kind.__name__ in _CODES and kind.__module__.partition(".")[0] in _PACKAGES:
-            return UserError(*_words(error), _CODES[kind.__name__])
+            remedy = getattr(error, "remedy", "")  # where there is none apart, the message has it
+            message = str(error).removesuffix(f" -- {remedy}") if remedy else str(error)
+            return UserError(message, remedy, _CODES[kind.__name__])
     if isinstance(error, MemoryError):
         remedy = "a similarity of d dimensions takes 4 d^2 bytes or more: lower views' dim"
         return UserError(f"not enough memory: {error}", remedy, EX_CONFIG)
@@ -102,12 +104,6 @@ def as_user_error(error: Exception) -> UserError | None:
         remedy = "check the path and its owner"
         return UserError(f"{error.filename}: {error.strerror}", remedy, EX_CANTCREAT)
     return None
-
-
-def _words(error: Exception) -> tuple[str, str]:
-    """Message and remedy: errors of checkpoints keep them apart, the others name both in one line."""
-    remedy: str = getattr(error, "remedy", "")
-    return str(error).removesuffix(f" -- {remedy}") if remedy else str(error), remedy
 
 
 def report(error: Exception, debug: bool) -> int:

@@ -6,16 +6,7 @@ import json as json_text
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-from daemon.commands.common import (
-    ConfigOption,
-    JsonOption,
-    SetOption,
-    console,
-    facts,
-    flag,
-    load,
-    write_json,
-)
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, facts, flag, load, write_json
 from daemon.exits import EX_CONFIG, EX_OK, UserError
 
 if TYPE_CHECKING:

@@ -42,8 +42,7 @@ def bias(
         str | None, typer.Option("--format", metavar="NAME", help="As of `feed`; else by the first line.")
     ] = None,
     mapping: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="What columns mean, as of `feed`: a name or a file."),
+        str | None, typer.Option(metavar="NAME", help="What columns mean, as of `feed`: a name or a file.")
     ] = None,
     shuffled: Annotated[
         list[str] | None,
@@ -158,15 +157,15 @@ def _print_ranks(found: PositionBias) -> None:
     for rank, (shown, clicks) in enumerate(zip(found.shown.tolist(), found.clicks.tolist(), strict=True)):
         if not shown:
             continue
-        known = taken is not None and taken.curve[rank] == taken.curve[rank]
-        value = float(taken.curve[rank]) if taken is not None and known else None
-        cells = ("?", "") if taken is None or value is None else (f"{value:.3f}", f"{taken.error[rank]:.3f}")
-        bar = "" if value is None else "█" * max(1, round(_BAR * min(value, 1.0)))
-        table.add_row(str(rank + 1), f"{shown:,}", f"{clicks / shown:.2%}", *cells, bar)
+        cells = "?", "", ""
+        if taken is not None and taken.curve[rank] == taken.curve[rank]:  # NaN where it is not known
+            value = float(taken.curve[rank])
+            bar = "█" * max(1, round(_BAR * min(value, 1.0)))
+            cells = f"{value:.3f}", f"{taken.error[rank]:.3f}", bar
+        table.add_row(str(rank + 1), f"{shown:,}", f"{clicks / shown:.2%}", *cells)
     console().print(table)
 
 
 def _dropped(reader: ListReader) -> str:
-    if not reader.dropped:
-        return ""
-    return ": " + ", ".join(f"{reason} {count:,}" for reason, count in reader.dropped.most_common())
+    dropped = ", ".join(f"{reason} {count:,}" for reason, count in reader.dropped.most_common())
+    return dropped and f": {dropped}"

@@ -42,8 +42,7 @@ def describe(
         ),
     ] = "",
     with_: Annotated[
-        Path | None,
-        typer.Option("--with", metavar="FITTED", help="Describe in the space of a former run."),
+        Path | None, typer.Option("--with", metavar="FITTED", help="Describe in the space of a former run.")
     ] = None,
     terms: Annotated[
         int, typer.Option(min=2, max=1_000_000, metavar="N", help="Words of the visual terms.")

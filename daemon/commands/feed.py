@@ -12,15 +12,7 @@ from typing import Annotated
 
 import typer
 
-from daemon.commands.common import (
-    ConfigOption,
-    JsonOption,
-    SetOption,
-    flag,
-    load,
-    start_role,
-    write_json,
-)
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, flag, load, start_role, write_json
 from daemon.exits import EX_OK, EX_USAGE, UserError
 
 try:
@@ -134,8 +126,9 @@ def feed(
     if show_mapping is not None:
         return _show(show_mapping)
     if follow:
-        given = {name for name in context.params if _is_typed(context, name)}
-        return _follow(config, set_, exit_when_caught_up, given - OF_ROLE)
+        sources_of = {name: context.get_parameter_source(name) for name in context.params}
+        typed_names = {name for name, one in sources_of.items() if one and one.name == "COMMANDLINE"}
+        return _follow(config, set_, exit_when_caught_up, typed_names - OF_ROLE)
     if exit_when_caught_up:
         raise UserError("--exit-when-caught-up is for --follow", "leave it out", EX_USAGE)
     if not sources:
@@ -150,9 +143,12 @@ def feed(
             "save it with --show-mapping, and change query and click there",
             EX_USAGE,
         )
-    for option, value, known in (("--rule", rule, RULES), ("--format", format_, FORMATS)):
+    for option, value, known in (
+        ("--rule", rule, RULES),
+        ("--format", format_, FORMATS),
+        ("--pairs", pairs, PAIRS),
+    ):
         _one_of(option, value, known)
-    _one_of("--pairs", pairs, PAIRS)
     _check_key(key)
     typed = {
         "stream.address": to,
@@ -178,12 +174,6 @@ def feed(
             {**head, "items": fed.run.items, "sent_again": fed.sent_again, **fed.run.committed.to_dict()}
         )
     return fed.code
-
-
-def _is_typed(context: typer.Context, name: str) -> bool:
-    """Whether a parameter was given on the command line, whatever its value."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _follow(config: Path | None, set_: list[str] | None, leave: bool, others: Collection[str]) -> int:

@@ -39,8 +39,7 @@ def init(
     from daemon.setup.seen import look_at
     from daemon.setup.written import mapping_text, next_commands, settings_text
 
-    named = files or _files_here()
-    seen = [look_at(one) for one in dict.fromkeys(named)]
+    seen = [look_at(one) for one in dict.fromkeys(files or _files_here())]
     made, home = guess(seen), out.resolve()
     texts = {out / DEFAULT_FILE: settings_text(made, seen, home)}
     mapping = ""
@@ -48,11 +47,15 @@ def init(
         log = next(one for one in made.logs if not one.format and not one.mappings)
         mapping = str(out / f"{Path(log.path).name.partition('.')[0]}.mapping.toml")
         texts[Path(mapping)] = mapping_text(made.mapping, log)
-    if dry_run:
-        for path, text in texts.items():
+    there = [str(one) for one in texts if one.exists()]
+    if there and not force and not dry_run:
+        raise UserError(f"{' and '.join(there)}: there already", "look at it, or use --force", EX_CANTCREAT)
+    for path, text in texts.items():
+        if dry_run:
             sys.stdout.write(f"# {path}\n{text}\n")
-    else:
-        _write(texts, force)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
     for note in made.notes:
         write_note(note)
     if made.mapping is not None and made.mapping.unknown:
@@ -79,12 +82,3 @@ def _files_here() -> list[str]:
         remedy = "name them: tripletd init OBJECTS CLICKS; or see an example with `tripletd demo`"
         raise UserError(f"no file with objects or clicks in {Path.cwd()}", remedy, EX_USAGE)
     return found[:_MOST]
-
-
-def _write(texts: dict[Path, str], force: bool) -> None:
-    there = [str(one) for one in texts if one.exists()]
-    if there and not force:
-        raise UserError(f"{' and '.join(there)}: there already", "look at it, or use --force", EX_CANTCREAT)
-    for path, text in texts.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -25,8 +25,7 @@ from daemon.commands.common import (
 )
 from daemon.exits import EX_OK, EX_USAGE, UserError
 
-if TYPE_CHECKING:
-    from daemon.models.decide import Resumption
+_BesideLearn = Annotated[bool, typer.Option("--beside-learn", hidden=True)]
 
 
 def learn(
@@ -132,7 +131,7 @@ def merge(
         bool,
         flag("--take-over", "Start although another process on this host has the folder: that one stops."),
     ] = False,
-    beside_learn: Annotated[bool, typer.Option("--beside-learn", hidden=True)] = False,
+    beside_learn: _BesideLearn = False,
 ) -> int:
     """Join what several learners (shards.count) have learned into one version, as long as they learn."""
     effective = start_role("merge", config, set_)
@@ -150,7 +149,7 @@ def validate(
     exit_when_caught_up: Annotated[
         bool, flag("--exit-when-caught-up", "Leave when the newest version is judged.")
     ] = False,
-    beside_learn: Annotated[bool, typer.Option("--beside-learn", hidden=True)] = False,
+    beside_learn: _BesideLearn = False,
 ) -> int:
     """Judge each new version on held-out lists: promote the best, stop when nothing improves."""
     effective = start_role("validate", config, set_)
@@ -213,9 +212,7 @@ def up(
     if shards is not None:
         set_ = [*(set_ or ()), f"shards.count={shards}"]
     with loading():
-        effective = load(
-            config, set_, of_role=True
-        )  # a mistake in the file is reported once, not by every role
+        effective = load(config, set_, of_role=True)  # a mistake is reported once, not by every role
         effective.space_spec()
         from daemon.memory.beforehand import require_up
         from daemon.runtime.doors import open_doors
@@ -328,18 +325,12 @@ def resume(
     written = [] if dry_run else [ledger.append(one.entry) for one in found]
     if json:
         lifted = [asdict(one.stop) for one in found]
-        common.write_json(
-            {"lifted": lifted, "written": [asdict(entry) for entry in written], "dry_run": dry_run}
-        )
-    else:
-        _print_lifted(found, dry_run)
-    return EX_OK
-
-
-def _print_lifted(found: list[Resumption], dry_run: bool) -> None:
+        common.write_json({"lifted": lifted, "written": [*map(asdict, written)], "dry_run": dry_run})
+        return EX_OK
     for one in found:
         what = "pause" if one.is_pause else "stop"
         by = f" by {one.stop.by}" if one.stop.by else ""
         typer.echo(f"{'would lift' if dry_run else 'lifted'} the {what}{by}: {one.stop.reason}")
     if not found:
         typer.echo("nothing is stopped or paused")
+    return EX_OK

@@ -69,11 +69,12 @@ def _show(
 
 
 def _document(config: Config, topics: Sequence[TopicLook], new: dict[str, str], ok: bool) -> dict[str, Any]:
-    rows = []
-    for one in topics:
-        counts = {"partitions": one.partitions, "records": one.records}
-        made = new.get(one.topic) == "created"
-        rows.append({**asdict(one), **counts, "unsafe": one.unsafe, "created": made})
+    rows = [
+        asdict(one)
+        | {"partitions": one.partitions, "records": one.records, "unsafe": one.unsafe}
+        | {"created": new.get(one.topic) == "created"}
+        for one in topics
+    ]
     return {"address": str(config.stream.to_address()), "ok": ok, "topics": rows}
 
 

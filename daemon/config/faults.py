@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import SecretStr, ValidationError
+from pydantic.fields import FieldInfo
 
 from daemon.config.learners import LEARNERS, LearnerConfig, ViewKeys, all_keys, owner, owners
 from daemon.config.schema import SECTIONS
@@ -100,16 +101,16 @@ def model_at(path: tuple[str, ...]) -> type[Section] | None:
     return model
 
 
-def field_of(path: tuple[str, ...]) -> tuple[type[Section], str] | None:
-    """The model and field name a path leads to; None when there is none."""
+def field_of(path: tuple[str, ...]) -> FieldInfo | None:
+    """The field that a path leads to; None when there is none."""
     model = model_at(path)
-    return (model, path[-1]) if model is not None and path[-1] in model.model_fields else None
+    return None if model is None else model.model_fields.get(path[-1])
 
 
 def is_secret(path: tuple[str, ...]) -> bool:
     """Whether the value at a path must never be shown."""
     found = field_of(path)
-    return found is not None and found[0].model_fields[found[1]].annotation is SecretStr
+    return found is not None and found.annotation is SecretStr
 
 
 def unknown_keys(tree: dict[str, Any]) -> list[tuple[tuple[str, ...], str]]:
@@ -123,11 +124,8 @@ def unknown_keys(tree: dict[str, Any]) -> list[tuple[tuple[str, ...], str]]:
 
 def section_problems(section: str, error: ValidationError) -> list[tuple[tuple[str, ...], str]]:
     """(path, sentence) for each thing pydantic found in one section."""
-    found = []
-    for item in error.errors(include_url=False):
-        path = (section, *(str(part) for part in item["loc"]))
-        found.append((path, _sentence(path, item)))
-    return found
+    items = [(item, (section, *map(str, item["loc"]))) for item in error.errors(include_url=False)]
+    return [(path, _sentence(path, item)) for item, path in items]
 
 
 def _sentence(path: tuple[str, ...], item: Any) -> str:
@@ -153,7 +151,7 @@ def _allowed(path: tuple[str, ...], item: Any) -> str:
     describes = kind.endswith(("_type", "_parsing")) or kind in ("finite_number", "string_too_short")
     if found is None or not describes:
         return default
-    return f"{default} ({found[0].model_fields[found[1]].description})"
+    return f"{default} ({found.description})"
 
 
 def _unknown_key(path: tuple[str, ...]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,10 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from daemon.config.faults import field_of, is_secret, model_at, section_problems, syntax_error, unknown_keys
 from daemon.config.learners import all_keys, default_algorithm, learner_keys
-from daemon.config.objects import SCHEMES, remember
+from daemon.config.objects import remember
 from daemon.config.schema import SECTIONS, Config, ExposedFile, SpaceConfig, ValueOrigin
 from daemon.config.services import KafkaConfig
-from daemon.config.values import POSTGRES, TOPICS, Section
+from daemon.config.values import PathIn, Section
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 
 ENV_PREFIX = "TRIPLETD_"
@@ -85,24 +85,22 @@ def env_layer(environ: Mapping[str, str]) -> Flat:
     The secret of a key may also come from a file: TRIPLETD_SECTION__KEY_FILE holds its path.
     """
     layer: Flat = {}
-    for name, text in environ.items():
-        if name.startswith(ENV_PREFIX) and "__" in name:
-            path = _key_of(name)
-            if secret := _secret_of(path):
-                refuse_both(name, environ)
-                path, text = secret, read_secret(name, text)
-            layer[path] = coerce(path, text)
+    for name, path, secret, text in _variables(environ):
+        if secret is not None:
+            refuse_both(name, environ)
+        layer[secret or path] = coerce(path, text) if secret is None else read_secret(name, text)
     return layer
 
 
-def _key_of(variable: str) -> tuple[str, ...]:
-    return _spelt(tuple(variable[len(ENV_PREFIX) :].lower().split("__")))
-
-
-def _secret_of(path: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The secret whose file a variable of this name holds; None where it is the value itself."""
-    plain = (*path[:-1], path[-1].removesuffix(FILE_SUFFIX))
-    return plain if plain != path and is_secret(plain) else None
+def _variables(
+    environ: Mapping[str, str],
+) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...] | None, str]]:
+    """(name, key, the secret whose file it names or None, text) of each variable that is ours."""
+    for name, text in environ.items():
+        if name.startswith(ENV_PREFIX) and "__" in name:
+            path = _spelt(tuple(name[len(ENV_PREFIX) :].lower().split("__")))
+            plain = (*path[:-1], path[-1].removesuffix(FILE_SUFFIX))
+            yield name, path, plain if plain != path and is_secret(plain) else None, text
 
 
 def _holding(
@@ -112,8 +110,7 @@ def _holding(
     holding: dict[Path, list[str]] = {}
     if path is not None:
         holding[path] = [".".join(key) for key, value in layer.items() if is_secret(key) and value]
-    for name, text in environ.items():
-        secret = _secret_of(_key_of(name)) if name.startswith(ENV_PREFIX) and "__" in name else None
+    for _, _, secret, text in _variables(environ):
         if secret is not None:
             holding.setdefault(Path(text), []).append(".".join(secret))
     if config.stream.kafka.ssl_keyfile:
@@ -166,8 +163,7 @@ def coerce(path: tuple[str, ...], text: str) -> Any:
     """A value written as text (environment, --set) in its key's type; left as text when it does not fit, and
     where the key has a reader of texts of its own (durations, sizes, lists).
     """
-    found = field_of(path)
-    field = None if found is None else found[0].model_fields[found[1]]
+    field = field_of(path)
     if field is None or any(isinstance(one, BeforeValidator) for one in field.metadata):
         return text
     try:
@@ -193,7 +189,7 @@ GOING: Mapping[tuple[str, ...], str] = {
     (
         "validate",
         "patience",
-    ): "counts versions, and goes with the next release; validate.patience_events counts what was learned",
+    ): "counts versions, and goes with the next release; validate.patience_events counts what was learned"
 }
 """Keys that still mean what they did, and the note to who sets one."""
 
@@ -206,111 +202,24 @@ def resolve_paths(config: Config) -> Config:
     """
     home = config.file.resolve().parent if config.file else Path.cwd()
 
-    def resolved(key: str, value: str, split: Callable[[str], tuple[str, str, str]]) -> str:
-        base = Path.cwd() if config.origin_of(key) in ("env", "cli") else home
-        before, path, after = split(value)
-        return before + os.path.normpath(base / path) + after if path else value
+    def resolved(table: Section, key: str) -> Section:
+        update: dict[str, Any] = {}
+        for name, field in type(table).model_fields.items():
+            whole, value = f"{key}.{name}", getattr(table, name)
+            if isinstance(value, Section):
+                update[name] = resolved(value, whole)
+            elif value and (path := next((one for one in field.metadata if isinstance(one, PathIn)), None)):
+                base = Path.cwd() if config.origin_of(whole) in ("env", "cli") else home
+                is_list = isinstance(value, list)
+                update[name] = [path.of(one, base) for one in value] if is_list else path.of(value, base)
+        return table.model_copy(update=update) if update else table
 
-    stream, catalog = config.stream, config.catalog
-    checkpoints, validate = config.checkpoints, config.validate
-    address = resolved("stream.address", stream.address, _split_address)
-    files = {
-        name: resolved(f"stream.kafka.{name}", getattr(stream.kafka, name), _split_plain)
-        for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
-    }
-    objects = {
-        "path": resolved("catalog.path", catalog.path, _split_objects),
-        "ids": resolved("catalog.ids", catalog.ids, _split_objects),
-    }
-    places = {
-        "path": resolved("checkpoints.path", checkpoints.path, _split_folder),
-        "cache": resolved("checkpoints.cache", checkpoints.cache, _split_plain),
-    }
-    serve: dict[str, object] = {
-        "catalog": resolved("serve.catalog", config.serve.catalog, _split_objects),
-        "display": resolved("serve.display", config.serve.display, _split_plain),
-    }
-    http = {
-        name: resolved(f"http.{name}", getattr(config.http, name), _split_plain)
-        for name in ("tokens", "tls_certificate", "tls_key", "tls_client_ca")
-    }
-    raw = resolved("serve.writes.folder", config.serve.writes.folder, _split_plain)
-    serve["writes"] = config.serve.writes.model_copy(update={"folder": raw})
-    rated = {
-        name: resolved(f"serve.ratings.{name}", getattr(config.serve.ratings, name), _split_plain)
-        for name in ("ids", "file")
-    }
-    serve["ratings"] = config.serve.ratings.model_copy(update=rated)
-    given = config.feed.follow
-    follow: dict[str, object] = {
-        "sources": [resolved("feed.follow.sources", one, _split_source) for one in given.sources],
-        "path": resolved("feed.follow.path", given.path, _split_plain),
-        "mapping": resolved("feed.follow.mapping", given.mapping, _split_mapping),
-    }
-    cafile = resolved("feed.follow.registry.cafile", given.registry.cafile, _split_plain)
-    follow["registry"] = given.registry.model_copy(update={"cafile": cafile})
-    judgments = resolved("validate.judgments", validate.judgments, _split_judgments)
-    weights = resolved("feed.position_weights", config.feed.position_weights, _split_plain)
-    model = resolved("embeddings.folder", config.embeddings.folder, _split_plain)
-    return replace(
-        config,
-        stream=stream.model_copy(update={"address": address, "kafka": stream.kafka.model_copy(update=files)}),
-        catalog=catalog.model_copy(update=objects),
-        checkpoints=checkpoints.model_copy(update=places),
-        validate=validate.model_copy(update={"judgments": judgments}),
-        serve=config.serve.model_copy(update=serve),
-        http=config.http.model_copy(update=http),
-        feed=config.feed.model_copy(
-            update={"follow": given.model_copy(update=follow), "position_weights": weights}
-        ),
-        embeddings=config.embeddings.model_copy(update={"folder": model}),
-    )
-
-
-def _split_folder(value: str) -> tuple[str, str, str]:
-    """The address of another store than a folder, `scheme://...`, is left as it is."""
-    return (value, "", "") if "://" in value else ("", value, "")
-
-
-def _split_plain(value: str) -> tuple[str, str, str]:
-    return "", value, ""
-
-
-def _split_judgments(value: str) -> tuple[str, str, str]:
-    kind, colon, path = value.partition(":")
-    return kind + colon, path, ""
-
-
-def _split_source(value: str) -> tuple[str, str, str]:
-    """A file or a pattern is a path, as is what an embedded log's address holds."""
-    is_address = value.startswith(TOPICS)
-    return _split_address(value) if is_address else ("", value, "")
-
-
-def _split_objects(value: str) -> tuple[str, str, str]:
-    """A file is a path, as is what an embedded log's address holds; a database's and an object store's are
-    left as they are."""
-    elsewhere = (*POSTGRES, *(f"{scheme}://" for scheme in SCHEMES))
-    return (value, "", "") if value.startswith(elsewhere) else _split_source(value)
-
-
-def _split_mapping(value: str) -> tuple[str, str, str]:
-    """A mapping that comes along has a name and no path."""
-    return ("", value, "") if value.endswith(".toml") else (value, "", "")
-
-
-def _split_address(value: str) -> tuple[str, str, str]:
-    """Only the embedded log's address holds a path; any other scheme is left as it is."""
-    if not value.startswith("log:"):
-        return value, "", ""
-    path, hash_sign, topic = value[len("log:") :].partition("#")
-    return "log:", path, hash_sign + topic
+    sections: dict[str, Any] = {name: resolved(getattr(config, name), name) for name in SECTIONS}
+    return replace(config, **sections)
 
 
 def load_config(
-    path: Path | None,
-    overrides: Mapping[str, Any] | None = None,
-    environ: Mapping[str, str] | None = None,
+    path: Path | None, overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
 ) -> Config:
     """The effective configuration.
 

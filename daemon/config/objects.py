@@ -11,9 +11,7 @@ from __future__ import annotations
 import threading
 
 from daemon.config.schema import CheckpointsConfig
-
-SCHEMES = ("s3", "gs", "az")
-"""Of addresses in object stores: Amazon S3 and all that speaks its protocol, Google Cloud Storage, Azure."""
+from daemon.config.values import SCHEMES
 
 _known: dict[str, CheckpointsConfig] = {}
 _lock = threading.Lock()

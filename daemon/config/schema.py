@@ -7,23 +7,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from daemon.config.learners import CapsKeys, KeysConfig, LearnerConfig, OasisKeys, ViewKeys
 from daemon.config.services import EmbeddingsConfig, IndexConfig, RegistryConfig, StreamConfig
 from daemon.config.values import (
     Bytes,
+    FolderSetting,
+    IdsSetting,
     JudgmentsSetting,
+    MappingSetting,
     Names,
     ObjectsSetting,
     OptionalBytes,
     OptionalSeconds,
+    PathSetting,
     Port,
     PositiveSeconds,
     Seconds,
     Section,
+    SourcesSetting,
+    table,
 )
 from daemon.exits import UserError
 from streams.limits import MAX_MAP_ENTRIES, MAX_TEXT_BYTES
@@ -45,7 +51,7 @@ LEAST_KEY = 32
 signature can try keys at home."""
 
 
-def _checked_token(secret: SecretStr) -> SecretStr:
+def _token(secret: SecretStr) -> SecretStr:
     """A token that cannot be guessed and fits a header, or none. Raises ValueError."""
     token = secret.get_secret_value()
     plain = token.isascii() and token.isprintable() and " " not in token
@@ -53,6 +59,17 @@ def _checked_token(secret: SecretStr) -> SecretStr:
         raise ValueError(f"expected at least {LEAST_TOKEN} printable ASCII characters without a space")
     return secret
 
+
+def _host_names(names: list[str]) -> list[str]:
+    plain = [name.lower().removesuffix(".") for name in names]
+    if not all(name == "*" or _HOST_NAME.fullmatch(name) for name in plain):
+        raise ValueError(
+            'expected names such as "shop.example.org" or "*.example.org", or "*", without a port'
+        )
+    return plain
+
+
+_Token = Annotated[SecretStr, AfterValidator(_token)]
 
 UNPROTECTED = "whoever reaches the port may ask"
 """What has to be said where a port is open to a network."""
@@ -76,19 +93,21 @@ class HttpConfig(Section):
         description="with serve.processes, port of process 0 alone, the next ones follow; 0 any free ports,"
         " printed",
     )
-    hosts: Names = Field([], description="host names that serve answers to, besides addresses and localhost")
-    token: SecretStr = Field(
+    hosts: Annotated[Names, AfterValidator(_host_names)] = Field(
+        [], description="host names that serve answers to, besides addresses and localhost"
+    )
+    token: _Token = Field(
         SecretStr(""),
         description="bearer token of what changes the served version; with http.tokens it opens everything",
     )
-    tokens: str = Field(
+    tokens: PathSetting = Field(
         "", description="file of `tripletd tokens`; empty: who reaches the port may ask and read metrics"
     )
-    tls_certificate: str = Field(
+    tls_certificate: PathSetting = Field(
         "", description="PEM file of our certificate, with its chain; empty: no encryption"
     )
-    tls_key: str = Field("", description="PEM file of its key; empty: the same file")
-    tls_client_ca: str = Field(
+    tls_key: PathSetting = Field("", description="PEM file of its key; empty: the same file")
+    tls_client_ca: PathSetting = Field(
         "", description="PEM file of authorities: every client needs a certificate of one; empty: none"
     )
     unprotected: Literal["", "whoever reaches the port may ask"] = Field(
@@ -113,15 +132,10 @@ class HttpConfig(Section):
     def _room_for_younger_ones(cls, given: Any) -> Any:
         """Configurations from before `up`, `feed` and `merge` had ports may have given the usual ones to a
         role."""
-        if isinstance(given, dict):
-            for name, port in (
-                ("up_port", UP_PORT),
-                ("feed_port", FEED_PORT),
-                ("merge_port", MERGE_PORT),
-            ):
-                if name not in given and port in given.values():
-                    given = {**given, name: 0}
-        return given
+        if not isinstance(given, dict):
+            return given
+        usual = {"up_port": UP_PORT, "feed_port": FEED_PORT, "merge_port": MERGE_PORT}
+        return {name: 0 for name, port in usual.items() if port in given.values()} | given
 
     @model_validator(mode="after")
     def _a_port_each(self) -> HttpConfig:
@@ -136,21 +150,6 @@ class HttpConfig(Section):
         if not self.tls_certificate and (self.tls_key or self.tls_client_ca):
             raise ValueError("tls_key and tls_client_ca need tls_certificate")
         return self
-
-    @field_validator("hosts")
-    @classmethod
-    def _plain_names(cls, names: list[str]) -> list[str]:
-        plain = [name.lower().removesuffix(".") for name in names]
-        if not all(name == "*" or _HOST_NAME.fullmatch(name) for name in plain):
-            raise ValueError(
-                'expected names such as "shop.example.org" or "*.example.org", or "*", without a port'
-            )
-        return plain
-
-    @field_validator("token")
-    @classmethod
-    def _a_token_worth_it(cls, secret: SecretStr) -> SecretStr:
-        return _checked_token(secret)
 
 
 SHORTEST_CADENCE_S, LONGEST_CADENCE_S = 0.01, 10.0
@@ -184,14 +183,14 @@ class WritesConfig(Section):
     """[serve.writes]: impressions and clicks over HTTP, kept for `feed` to join."""
 
     enabled: bool = Field(False, description="whether POST /v1/impressions and /v1/clicks are taken")
-    token: SecretStr = Field(
+    token: _Token = Field(
         SecretStr(""),
         description="bearer token of writes alone, which may stand in a page; empty: none needed",
     )
     origins: Names = Field(
         [], description='origins whose pages may write, such as "https://shop.example.org"; "*": all'
     )
-    folder: str = Field(
+    folder: PathSetting = Field(
         "", description="where they are kept; empty: LOG.raw next to the log, on Kafka the topic TOPIC.raw"
     )
     size: Bytes = Field(1 << 30, description="most bytes in the folder; beyond it requests get 503")
@@ -205,11 +204,6 @@ class WritesConfig(Section):
         le=1_000_000,
         description="most records waiting for the disk; beyond it requests get 503",
     )
-
-    @field_validator("token")
-    @classmethod
-    def _a_token_worth_it(cls, secret: SecretStr) -> SecretStr:
-        return _checked_token(secret)
 
     @field_validator("origins")
     @classmethod
@@ -246,11 +240,11 @@ class RatingsConfig(Section):
     )
     queries: int = Field(25, ge=1, le=200, description="objects that are asked about, drawn from the catalog")
     seed: int = Field(0, ge=0, lt=1 << 32, description="what they are drawn by")
-    ids: str = Field(
+    ids: PathSetting = Field(
         "", description="file of ids to ask about, one per line, instead of drawing; empty: none"
     )
     key: str = Field("", max_length=64, description="[keys]: whose model is asked; empty: no key")
-    file: str = Field(
+    file: PathSetting = Field(
         "", description="where ratings are kept; empty: ratings.jsonl in the folder of checkpoints"
     )
     size: Bytes = Field(64 << 20, description="most bytes of that file; beyond it requests get 503")
@@ -283,13 +277,11 @@ class ServeConfig(Section):
     refine_every: PositiveSeconds = Field(
         1.0, description="how often the form of a followed version is recomputed"
     )
-    refine_share: float = Field(
-        0.25, gt=0, le=1, allow_inf_nan=False, description="most of one core that computing it may take"
-    )
+    refine_share: float = Field(0.25, gt=0, le=1, description="most of one core that computing it may take")
     catalog: ObjectsSetting = Field(
         "", description="objects at the start, as catalog.path; empty: catalog.path"
     )
-    display: str = Field(
+    display: PathSetting = Field(
         "", description="what people see of an object (.jsonl: id, text, image); empty: none"
     )
     ann: Literal["auto", "off", "on"] = Field(
@@ -301,7 +293,6 @@ class ServeConfig(Section):
         0.97,
         gt=0,
         le=1,
-        allow_inf_nan=False,
         description="least share of the exact top 10 to find, measured for every model; below it search is"
         " exact",
     )
@@ -322,10 +313,7 @@ class ServeConfig(Section):
         1000, ge=1, le=1_000_000, description="oks, omks: objects scored per query, the nearest by cosine"
     )
     key_models: int = Field(
-        64,
-        ge=1,
-        le=100_000,
-        description="[keys]: most models ready to answer; others are made when asked",
+        64, ge=1, le=100_000, description="[keys]: most models ready to answer; others are made when asked"
     )
     k_max: int = Field(1000, ge=1, le=100_000, description="most results per query")
     batch_max: int = Field(256, ge=1, le=10_000, description="most queries per request")
@@ -338,14 +326,8 @@ class ServeConfig(Section):
     )
     body: Bytes = Field(4 << 20, description="largest body of a request")
     request_timeout: PositiveSeconds = Field(10.0, description="longest time for a request's header and body")
-    writes: WritesConfig = Field(
-        default_factory=lambda: WritesConfig.model_validate({}),
-        description="impressions and clicks over HTTP",
-    )
-    ratings: RatingsConfig = Field(
-        default_factory=lambda: RatingsConfig.model_validate({}),
-        description="ratings by people at /rate",
-    )
+    writes: WritesConfig = table(WritesConfig, "impressions and clicks over HTTP")
+    ratings: RatingsConfig = table(RatingsConfig, "ratings by people at /rate")
 
     @field_validator("aliases")
     @classmethod
@@ -390,10 +372,6 @@ LOST = {
 """Maps that lose something of what a user's index computes, and what; tfidf where lengths matter."""
 
 
-def _dense(view: dict[str, Any]) -> bool:
-    return bool(view.get("kind", "dense") == "dense")
-
-
 def _dim(view: dict[str, Any]) -> int:
     try:
         return int(view.get("dim", 0))
@@ -429,17 +407,18 @@ class SpaceConfig(Section):
         if not isinstance(views, dict) or not all(isinstance(view, dict) for view in views.values()):
             return data
         named = data.get("similarity", "auto") != "auto"
-        former = any(key in view for view in views.values() for key in ("map", "components", "kernels"))
+        former = any(_FORMER & view.keys() for view in views.values())
         if not named and (former or data.get("view_weights", "auto") != "auto"):
             return data
-        wide = sum(_dim(view) for view in views.values() if _dense(view)) > MOST_PRECONDITIONED
+        dense = [name for name, view in views.items() if view.get("kind", "dense") == "dense"]
+        wide = sum(_dim(views[name]) for name in dense) > MOST_PRECONDITIONED
         if wide and not named:
             return data
         kept = "unit" if data.get("similarity", "auto") in ("auto", "cosine") else "identity"
-        own = {"map": kept if wide else "precondition"}
-        plain = {"map": kept}
         filled = {
-            name: view if _FORMER & view.keys() else {**(own if _dense(view) else plain), **view}
+            name: view
+            if _FORMER & view.keys()
+            else {"map": kept if wide or name not in dense else "precondition", **view}
             for name, view in views.items()
         }
         return {**data, "views": filled}
@@ -521,21 +500,13 @@ class CatalogColumns(Section):
         [], description="by which people filter; several columns, and lists, are taken together"
     )
 
-    @field_validator("x")
+    @field_validator("x", "views")
     @classmethod
-    def _one(cls, given: VectorSetting) -> VectorSetting:
-        return _vector_setting(given)
-
-    @field_validator("views")
-    @classmethod
-    def _each(cls, given: dict[str, VectorSetting]) -> dict[str, VectorSetting]:
-        return {name: _vector_setting(one) for name, one in given.items()}
-
-
-def _vector_setting(given: VectorSetting) -> VectorSetting:
-    if isinstance(given, dict) and given.keys() != {"indices", "values"}:
-        raise ValueError('a sparse vector is { indices = "COLUMN", values = "COLUMN" }')
-    return given
+    def _sparse_in_two(cls, given: Any, field: ValidationInfo) -> Any:
+        for one in given.values() if field.field_name == "views" else (given,):
+            if isinstance(one, dict) and one.keys() != {"indices", "values"}:
+                raise ValueError('a sparse vector is { indices = "COLUMN", values = "COLUMN" }')
+        return given
 
 
 class CatalogConfig(Section):
@@ -550,20 +521,18 @@ class CatalogConfig(Section):
     secret: SecretStr = Field(
         SecretStr(""), description="password of the database in path; empty: as PGPASSFILE or ~/.pgpass says"
     )
-    ids: str = Field(
+    ids: IdsSetting = Field(
         "",
         description="ids of .npy, .npz, .safetensors: a line per row, or .npy; empty: NAME.ids.txt, ids.txt"
         " or .npy of these names next to it",
     )
-    columns: CatalogColumns = Field(
-        default_factory=lambda: CatalogColumns.model_validate({}), description="which column is what"
-    )
+    columns: CatalogColumns = table(CatalogColumns, "which column is what")
 
 
 class CheckpointsConfig(Section):
     """[checkpoints]: where versions are written and how often."""
 
-    path: str = Field(
+    path: FolderSetting = Field(
         "checkpoints",
         min_length=1,
         description="folder of the versions and the ledger; or s3://BUCKET/PREFIX, gs://..., az://...",
@@ -579,7 +548,7 @@ class CheckpointsConfig(Section):
     timeout: PositiveSeconds = Field(
         30.0, description="longest wait for one answer of an object store; it is asked for twice as long"
     )
-    cache: str = Field(
+    cache: PathSetting = Field(
         "", description="folder of states from an object store; empty: tripletd/states in the user's cache"
     )
     cache_size: Bytes = Field(8 << 30, description="most bytes in it; what was used longest ago goes first")
@@ -617,12 +586,12 @@ class ShardsConfig(Section):
 class FollowConfig(Section):
     """[feed.follow]: click logs that never end, read by `feed --follow`."""
 
-    sources: Names = Field(
+    sources: SourcesSetting = Field(
         [],
         description="what is followed: files (paths and patterns such as logs/*.jsonl), topics of raw records"
         " (log:PATH#TOPIC, kafka://HOST:PORT/TOPIC); with any, up starts feed too",
     )
-    mapping: str = Field(
+    mapping: MappingSetting = Field(
         "", description="what rows mean, as feed --mapping; empty: records of our own shapes"
     )
     window: PositiveSeconds = Field(
@@ -647,11 +616,8 @@ class FollowConfig(Section):
     shuffled: Names = Field(
         [], description="lists of these `src` had a random order: they tell how likely each rank is examined"
     )
-    path: str = Field("", description='folder of its checkpoints; empty: "feed" in checkpoints.path')
-    registry: RegistryConfig = Field(
-        default_factory=lambda: RegistryConfig.model_validate({}),
-        description="where records of topics name their schemas",
-    )
+    path: PathSetting = Field("", description='folder of its checkpoints; empty: "feed" in checkpoints.path')
+    registry: RegistryConfig = table(RegistryConfig, "where records of topics name their schemas")
 
 
 BY_SPACE = -1
@@ -684,7 +650,7 @@ class FeedConfig(Section):
         " of negative_weight; 0 never; -1 as the space needs it: 1,500 for several views that oasis learns"
         " as one model, where negative_weight is not set, else never",
     )
-    position_weights: str = Field(
+    position_weights: PathSetting = Field(
         "",
         description="file of clicks bias --out: pairs weigh by how likely users examine their ranks; empty:"
         " all alike",
@@ -706,10 +672,7 @@ class FeedConfig(Section):
         " too; needs the vectors of a catalog; 0 none",
     )
     kind_share: float = Field(
-        0.05,
-        gt=0,
-        lt=1,
-        description="size of such a kind: a share of the catalog, nearest to one object",
+        0.05, gt=0, lt=1, description="size of such a kind: a share of the catalog, nearest to one object"
     )
     prequential: bool = Field(
         True,
@@ -721,9 +684,7 @@ class FeedConfig(Section):
     seed: int = Field(
         0, ge=0, lt=2**63, description="seed of the holdout split, the pairs kept and the negatives"
     )
-    follow: FollowConfig = Field(
-        default_factory=lambda: FollowConfig.model_validate({}), description="click logs that never end"
-    )
+    follow: FollowConfig = table(FollowConfig, "click logs that never end")
 
 
 class InterleavingConfig(Section):
@@ -770,15 +731,9 @@ class ServingConfig(Section):
         " that were clicked; fixed: by power and own_share, the default where one of them is written;"
         " as_learned: the scores of the learner's paper, such as q^T W p, with nothing done to them",
     )
-    power: float = Field(
-        1.5, ge=0.5, le=3, allow_inf_nan=False, description="of the eigenvalues; raw, lanczos, off: always 1"
-    )
+    power: float = Field(1.5, ge=0.5, le=3, description="of the eigenvalues; raw, lanczos, off: always 1")
     own_share: float = Field(
-        0.0,
-        ge=0,
-        le=10,
-        allow_inf_nan=False,
-        description="share of your own ranking added to what was learned",
+        0.0, ge=0, le=10, description="share of your own ranking added to what was learned"
     )
     full_max_dim: int = Field(4096, ge=1, description="auto: full eigendecomposition up to this dimension")
     lanczos_pairs: int = Field(50, ge=1, description="most negative eigenpairs removed by lanczos")
@@ -809,11 +764,7 @@ class ValidateConfig(Section):
     """[validate]: judging versions and early stopping."""
 
     window: int = Field(2000, ge=1, description="newest holdout impressions kept")
-    min_impressions: int = Field(
-        0,
-        ge=0,
-        description="no verdict on fewer usable impressions; 0: 50",
-    )
+    min_impressions: int = Field(0, ge=0, description="no verdict on fewer usable impressions; 0: 50")
     judgments: JudgmentsSetting = Field("", description="qrels:PATH or labels:PATH")
     alpha: float = Field(
         0.05,
@@ -830,7 +781,7 @@ class ValidateConfig(Section):
     patience: int = Field(
         0, ge=0, description="former rule, instead: stop after so many versions without a new best; 0: off"
     )
-    min_delta: float = Field(0.002, ge=0, allow_inf_nan=False, description="lead a new best needs")
+    min_delta: float = Field(0.002, ge=0, description="lead a new best needs")
     min_versions: int = Field(3, ge=1, description="never stop before this many judged versions")
     on_stop: Literal["park", "exit"] = Field("park", description="what learn does on STOP")
     drift: Literal["adwin", "page_hinkley", "off"] = Field("adwin", description="detector on holdout loss")

@@ -3,6 +3,8 @@ log of events, a schema registry, a vector store and what makes vectors of texts
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,26 +13,23 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from daemon.config.values import (
+    Bytes,
     HttpUrl,
     OptionalBytes,
     OptionalSeconds,
+    PathSetting,
     PositiveSeconds,
     RecordBytes,
     Section,
     StreamAddress,
     refuse_password,
+    table,
 )
+from daemon.exits import EX_CONFIG, UserError
 from streams.source import Address, KafkaSettings, parse_address
 
 if TYPE_CHECKING:
     from streams.feed.follow.registry import RegistrySettings
-
-
-import os
-import re
-
-from daemon.config.values import Bytes
-from daemon.exits import EX_CONFIG, UserError
 
 
 class KafkaConfig(Section):
@@ -47,14 +46,14 @@ class KafkaConfig(Section):
     )
     sasl_username: str = Field("", description="user of the sasl_mechanism")
     sasl_password: SecretStr = Field(SecretStr(""), description="the user's password")
-    ssl_cafile: str = Field("", description="PEM file of the authorities to trust; empty: the system's")
-    ssl_certfile: str = Field("", description="PEM file of our own certificate")
-    ssl_keyfile: str = Field("", description="PEM file of our certificate's key")
+    ssl_cafile: PathSetting = Field(
+        "", description="PEM file of the authorities to trust; empty: the system's"
+    )
+    ssl_certfile: PathSetting = Field("", description="PEM file of our own certificate")
+    ssl_keyfile: PathSetting = Field("", description="PEM file of our certificate's key")
     ssl_key_password: SecretStr = Field(SecretStr(""), description="password of ssl_keyfile")
     ssl_check_hostname: bool = Field(True, description="the broker's certificate must name its host")
-    timeout_s: float = Field(
-        5.0, ge=0.5, le=300, allow_inf_nan=False, description="longest wait for a broker's answer, seconds"
-    )
+    timeout_s: float = Field(5.0, ge=0.5, le=300, description="longest wait for a broker's answer, seconds")
     client_id: str = Field("tripletd", min_length=1, max_length=200, description="our name in broker logs")
 
     def problems(self) -> list[str]:
@@ -64,16 +63,18 @@ class KafkaConfig(Section):
             problems.append('client "confluent" is not installed; pip install "tripletd[confluent]"')
         return problems
 
+    def _given(self, *names: str) -> list[str]:
+        return [name for name in names if _plain(getattr(self, name))]
+
     def _sasl_problems(self) -> list[str]:
         sasl = self.security_protocol.startswith("SASL_")
         if not sasl:
-            given = ("sasl_mechanism", "sasl_username", "sasl_password")
-            idle = [name for name in given if _is_set(getattr(self, name))]
+            idle = self._given("sasl_mechanism", "sasl_username", "sasl_password")
             needed = "SASL_SSL" if self.security_protocol == "SSL" else "SASL_SSL or SASL_PLAINTEXT"
             return [f"{_listed(idle)} without SASL; set security_protocol to {needed}"] if idle else []
         if not self.sasl_mechanism:
             return [f"{self.security_protocol} needs sasl_mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"]
-        missing = [name for name in ("sasl_username", "sasl_password") if not _is_set(getattr(self, name))]
+        missing = [name for name in ("sasl_username", "sasl_password") if not self._given(name)]
         if not missing:
             return []
         return [
@@ -83,8 +84,7 @@ class KafkaConfig(Section):
 
     def _ssl_problems(self) -> list[str]:
         problems = []
-        given = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password")
-        idle = [name for name in given if _is_set(getattr(self, name))]
+        idle = self._given("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password")
         if idle and not self.security_protocol.endswith("SSL"):
             needed = "SASL_SSL" if self.security_protocol == "SASL_PLAINTEXT" else "SSL or SASL_SSL"
             return [
@@ -93,23 +93,18 @@ class KafkaConfig(Section):
             ]
         if self.ssl_keyfile and not self.ssl_certfile:
             problems.append("ssl_keyfile without ssl_certfile, the certificate it belongs to")
-        if _is_set(self.ssl_key_password) and not (self.ssl_keyfile or self.ssl_certfile):
+        if self._given("ssl_key_password") and not (self.ssl_keyfile or self.ssl_certfile):
             problems.append("ssl_key_password without ssl_keyfile, the file it opens")
         return problems
 
     def to_settings(self) -> KafkaSettings:
         """The same for `streams`; an empty text is left out."""
-        values: dict[str, Any] = {name: _plain(getattr(self, name)) for name in type(self).model_fields}
-        given = {name: value for name, value in values.items() if value != ""}
+        given: dict[str, Any] = {name: _plain(value) for name, value in self if _plain(value) != ""}
         return KafkaSettings(**given)
 
 
 def _plain(value: Any) -> Any:
     return value.get_secret_value() if isinstance(value, SecretStr) else value
-
-
-def _is_set(value: str | SecretStr) -> bool:
-    return bool(_plain(value))
 
 
 def _listed(names: list[str]) -> str:
@@ -141,7 +136,7 @@ class StreamConfig(Section):
         None, description="drop the oldest learned records above this size per topic; empty keeps all"
     )
     pause_poison_share: float = Field(
-        0.5, gt=0, le=1, allow_inf_nan=False, description="pause above this share of dead letters; 1 never"
+        0.5, gt=0, le=1, description="pause above this share of dead letters; 1 never"
     )
     pause_poison_window: int = Field(
         10_000, ge=1, description="newest records whose share of dead letters counts"
@@ -149,10 +144,7 @@ class StreamConfig(Section):
     stuck_after: PositiveSeconds = Field(
         60.0, description="a stream call or loop turn this long is a bug: stacks to stderr, exit 70"
     )
-    kafka: KafkaConfig = Field(
-        default_factory=lambda: KafkaConfig.model_validate({}),
-        description="how a kafka:// address is reached",
-    )
+    kafka: KafkaConfig = table(KafkaConfig, "how a kafka:// address is reached")
 
     def problems(self) -> list[str]:
         """What does not fit together where a broker is reached; empty when all does."""
@@ -185,7 +177,7 @@ class RegistryConfig(Section):
     )
     user: str = Field("", description="of basic authentication; empty: the secret is a bearer token")
     secret: SecretStr = Field(SecretStr(""), description="password or token of the registry")
-    cafile: str = Field("", description="PEM file of the authorities to trust; empty: the system's")
+    cafile: PathSetting = Field("", description="PEM file of the authorities to trust; empty: the system's")
     timeout: PositiveSeconds = Field(5.0, description="longest wait for an answer of the registry")
 
     @model_validator(mode="after")
@@ -253,7 +245,6 @@ class IndexConfig(Section):
         0.95,
         gt=0,
         le=1,
-        allow_inf_nan=False,
         description="least share of the exact first 10 that the store should find; below it, a warning",
     )
     recall_every: OptionalSeconds = Field(600.0, description="how often that is measured; empty never")
@@ -296,7 +287,7 @@ class EmbeddingsConfig(Section):
         description="base URL of OpenAI's shape, such as https://api.openai.com/v1: /v1/embeddings and"
         " /v1/rerank send texts there; without it and `folder` both are off",
     )
-    folder: str = Field(
+    folder: PathSetting = Field(
         "",
         description="instead of an upstream, folder of a model of sentence-transformers in ONNX, which runs"
         ' in serve itself (pip install "tripletd[local]")',

@@ -6,8 +6,12 @@ and writes them as text again where it is shown.
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Annotated, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -25,6 +29,7 @@ from streams.errors import AddressError
 from streams.limits import MAX_VALUE_BYTES
 from streams.source import parse_address
 
+Number = TypeVar("Number", int, float)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _BYTES = {
     "B": 1,
@@ -94,7 +99,7 @@ def size_text(count: int | None) -> str:
 class Section(BaseModel):
     """A frozen table of the file; unknown keys and wrong types are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     @field_validator("*")
     @classmethod
@@ -108,28 +113,23 @@ class Section(BaseModel):
         return value
 
 
-def _seconds(value: Any) -> float:
-    if not isinstance(value, str):
-        raise ValueError(f"expected {DURATION_HELP}")
-    return parse_duration(value)
+def table(section: type[Section], description: str) -> Any:
+    """The field of a table in a table, by default with the defaults of its keys."""
+    return Field(default_factory=lambda: section.model_validate({}), description=description)
 
 
-def _bytes(value: Any) -> int:
-    if not isinstance(value, str):
-        raise ValueError(f"expected {SIZE_HELP}")
-    return parse_size(value)
+def _read_by(parse: Callable[[str], Number], expected: str, above_zero: str = "") -> Callable[[Any], Number]:
+    """The validator of what is written as a text; above_zero: what it is called where it may not be 0."""
 
+    def read(value: Any) -> Number:
+        if not isinstance(value, str):
+            raise ValueError(f"expected {expected}")
+        number = parse(value)
+        if above_zero and number <= 0:
+            raise ValueError(f"expected {above_zero} above zero")
+        return number
 
-def _duration_above_zero(seconds: float) -> float:
-    if seconds <= 0:
-        raise ValueError("expected a duration above zero")
-    return seconds
-
-
-def _size_above_zero(count: int) -> int:
-    if count <= 0:
-        raise ValueError("expected a size above zero")
-    return count
+    return read
 
 
 def _fits_the_wire(count: int) -> int:
@@ -185,19 +185,17 @@ def _split_numbers(value: Any) -> Any:
 AsDuration = PlainSerializer(duration_text, return_type=str, when_used="json")
 AsSize = PlainSerializer(size_text, return_type=str, when_used="json")
 
-Seconds = Annotated[float, BeforeValidator(_seconds), AsDuration]
-PositiveSeconds = Annotated[Seconds, AfterValidator(_duration_above_zero)]
+_seconds = _read_by(parse_duration, DURATION_HELP, "a duration")
+_bytes = _read_by(parse_size, SIZE_HELP, "a size")
+Seconds = Annotated[float, BeforeValidator(_read_by(parse_duration, DURATION_HELP)), AsDuration]
+PositiveSeconds = Annotated[float, BeforeValidator(_seconds), AsDuration]
 OptionalSeconds = Annotated[
-    float | None,
-    BeforeValidator(lambda value: None if value == "" else _duration_above_zero(_seconds(value))),
-    AsDuration,
+    float | None, BeforeValidator(lambda value: None if value == "" else _seconds(value)), AsDuration
 ]
-Bytes = Annotated[int, BeforeValidator(_bytes), AfterValidator(_size_above_zero), AsSize]
+Bytes = Annotated[int, BeforeValidator(_bytes), AsSize]
 RecordBytes = Annotated[Bytes, AfterValidator(_fits_the_wire)]
 OptionalBytes = Annotated[
-    int | None,
-    BeforeValidator(lambda value: None if value == "" else _size_above_zero(_bytes(value))),
-    AsSize,
+    int | None, BeforeValidator(lambda value: None if value == "" else _bytes(value)), AsSize
 ]
 Names = Annotated[list[str], BeforeValidator(_split)]
 Numbers = Annotated[list[float], BeforeValidator(_split_numbers)]
@@ -237,6 +235,8 @@ def masked(text: str) -> str:
     return text if end < 0 or not (begin or ":" in text[:end]) else f"{text[:begin]}***{text[end:]}"
 
 
+SCHEMES = ("s3", "gs", "az")
+"""Of addresses in object stores: Amazon S3 and all that speaks its protocol, Google Cloud Storage, Azure."""
 POSTGRES = ("postgresql://", "postgres://")
 TOPICS = ("kafka:", "log:", "memory:")
 LIVE = (*POSTGRES, *TOPICS)
@@ -256,7 +256,32 @@ def _objects(place: str) -> str:
     return place
 
 
-ObjectsSetting = Annotated[str, AfterValidator(_objects)]
-StreamAddress = Annotated[str, Field(min_length=1), AfterValidator(_training_topic)]
+@dataclass(frozen=True, slots=True)
+class PathIn:
+    """Marks a key whose text holds a path: a group of `pattern`, and none where that does not match."""
+
+    pattern: str = "(.+)"
+
+    def of(self, text: str, base: Path) -> str:
+        """The text with its path absolute; `base`: what a relative one is relative to."""
+        match = re.match(self.pattern, text, re.DOTALL)
+        if match is None or match.lastindex is None:
+            return text
+        begin, end = match.span(match.lastindex)
+        return f"{text[:begin]}{os.path.normpath(base / text[begin:end])}{text[end:]}"
+
+
+_LOG = r"log:([^#]+)"
+_SOURCE = rf"{_LOG}|(?!{'|'.join(TOPICS)})(.+)"
+_ELSEWHERE = "|".join((*POSTGRES, *(f"{scheme}://" for scheme in SCHEMES)))
+PathSetting = Annotated[str, PathIn()]
+FolderSetting = Annotated[str, PathIn("(?!.*://)(.+)")]
+"""A folder, or the address of another store."""
+MappingSetting = Annotated[str, PathIn(r"(.+\.toml)\Z")]
+"""A file, or the name of a mapping that comes along."""
+SourcesSetting = Annotated[Names, PathIn(_SOURCE)]
+IdsSetting = Annotated[str, PathIn(f"(?!{_ELSEWHERE})(?:{_SOURCE})")]
+ObjectsSetting = Annotated[IdsSetting, AfterValidator(_objects)]
+StreamAddress = Annotated[str, Field(min_length=1), AfterValidator(_training_topic), PathIn(_LOG)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
-JudgmentsSetting = Annotated[str, AfterValidator(_judgments)]
+JudgmentsSetting = Annotated[str, AfterValidator(_judgments), PathIn("[^:]*:(.+)")]

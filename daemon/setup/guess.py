@@ -7,13 +7,14 @@ was shown, and a query is a column whose values are objects of the catalog.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from daemon.setup.seen import TIMES, ColumnSeen, FileSeen, separated
+from daemon.setup.seen import ARRAYS, TIMES, ColumnSeen, FileSeen, Form, separated
 
+_TEXTS: tuple[Form, ...] = ("text", "number")
 _IDS = re.compile(r"(^|_|\.)(id|sku|key|asin|gtin|uuid)$|^(item|product|object|doc|article)", re.IGNORECASE)
 _QUERY = re.compile(r"query|search|^q$|term|keyword|anchor|seed", re.IGNORECASE)
 _SHOWN = re.compile(r"shown|result|impress|item|product|hit|list|rank|viewed|candidate|slate", re.IGNORECASE)
@@ -47,7 +48,9 @@ class MappingGuess:
 
 @dataclass(slots=True)
 class SetupGuess:
-    """The files by what they are; `columns` of the catalog by what they mean; views as (name, kind, dim)."""
+    """The files by what they are; `columns` of the catalog by what they mean; views as (name, kind, dim);
+    judgments as (kind, path).
+    """
 
     catalog: FileSeen | None = None
     columns: dict[str, Any] = field(default_factory=dict)
@@ -55,55 +58,33 @@ class SetupGuess:
     logs: list[FileSeen] = field(default_factory=list)
     ready: str = ""
     mapping: MappingGuess | None = None
-    judgments: str = ""
+    judgments: tuple[str, str] | None = None
     display: str = ""
     notes: list[str] = field(default_factory=list)
 
 
 def guess(files: Sequence[FileSeen]) -> SetupGuess:
     """What each file is, and what its columns mean."""
-    made = SetupGuess()
+    made, known = SetupGuess(), frozenset[str]()
     with_vectors = [one for one in files if not one.format and _vector_columns(one)]
     others = [one for one in files if one not in with_vectors]
-    shown = _shown_ids(others)
+    objects = [column for one in others for column in one.of("text", "number") if _OBJECT.search(column.name)]
+    shown = {text for one in others for column in (*one.of("list"), *objects) for text in column.texts}
     with_vectors.sort(key=lambda one: -_overlap(_id_column(one, shown), shown))
     if with_vectors:
         made.catalog, *more = with_vectors
-        _describe_catalog(made, made.catalog, shown)
-        made.notes += [
-            f"{one.path} has vectors too and is not used: the catalog is one file or folder" for one in more
-        ]
-    known: frozenset[str] = frozenset()
-    if made.catalog is not None and (id_ := _id_column(made.catalog, shown)) is not None:
-        known = made.catalog.ids.get(id_.name) or frozenset(map(str, id_.values))
-    for one in others:
-        _take_other(made, one, known)
-    _note_what_is_missing(made, known)
-    return made
-
-
-def _take_other(made: SetupGuess, one: FileSeen, known: Set[str]) -> None:
-    if one.format and one.format != "relevance":
-        made.logs.append(one)
-    elif one.mappings:
-        made.logs.append(one)
-        made.ready = made.ready or one.mappings[0]
-    elif (mapping := mapping_of(one, known)) is not None:
-        made.logs.append(one)
-        made.mapping = made.mapping or mapping
-    elif (kind := _judged(one, known)) and not made.judgments:
-        made.judgments = f"{kind}:{one.path}"
-    elif _is_display(one, known) and not made.display:
-        made.display = one.path
+        id_ = _id_column(made.catalog, shown)
+        _describe_catalog(made, made.catalog, id_)
+        if id_ is not None:
+            known = made.catalog.ids.get(id_.name) or frozenset(id_.texts)
+        unused = "has vectors too and is not used: the catalog is one file or folder"
+        made.notes += [f"{one.path} {unused}" for one in more]
     else:
-        made.notes.append(f"what {one.path} is could not be told, so it is left out")
-
-
-def _note_what_is_missing(made: SetupGuess, known: Set[str]) -> None:
-    if made.catalog is None:
         made.notes.append(
             "no file has vectors: name the one of your objects, or make it with `tripletd describe`"
         )
+    for one in others:
+        _take_other(made, one, known)
     if not made.logs:
         made.notes.append("no file is a click log: name the one with what was shown and clicked")
     query = "" if made.mapping is None else made.mapping.keys.get("query", "")
@@ -113,6 +94,27 @@ def _note_what_is_missing(made: SetupGuess, known: Set[str]) -> None:
                 f"queries such as {str(column.values[0])!r} (column {query}) are no objects of the catalog: "
                 "a query is an object and needs a vector there, or its lists are dropped"
             )
+    return made
+
+
+def _take_other(made: SetupGuess, one: FileSeen, known: Set[str]) -> None:
+    """Add a file without vectors. known: ids of the catalog."""
+    if (one.format and one.format != "relevance") or one.mappings:
+        made.logs.append(one)
+        made.ready = made.ready or next(iter(one.mappings), "")
+    elif (mapping := mapping_of(one, known)) is not None:
+        made.logs.append(one)
+        made.mapping = made.mapping or mapping
+    elif (kind := _judged(one, known)) and not made.judgments:
+        made.judgments = kind, one.path
+    elif (
+        not made.display
+        and _SHOWN_TO_PEOPLE.keys() & one.columns.keys()
+        and _overlap(one.columns.get("id"), known)
+    ):
+        made.display = one.path
+    else:
+        made.notes.append(f"what {one.path} is could not be told, so it is left out")
 
 
 def _vector_columns(seen: FileSeen) -> dict[str, tuple[str, str, int]]:
@@ -121,107 +123,66 @@ def _vector_columns(seen: FileSeen) -> dict[str, tuple[str, str, int]]:
         one.name: (one.name.removeprefix("views."), "sparse" if one.form == "sparse" else "dense", one.dim)
         for one in seen.of("vector", "sparse")
     }
-    numbered: dict[str, int] = defaultdict(int)
-    for one in seen.of("number", "truth"):
-        if match := re.fullmatch(r"(.*?)\d+", one.name):
-            numbered[match[1]] += 1
-    found |= {
-        f"{head}*": (head.strip("_. -") or "x", "dense", count)
-        for head, count in numbered.items()
-        if count > 3
-    }
-    return found
+    numbered = (re.fullmatch(r"(.*?)\d+", one.name) for one in seen.of("number", "truth"))
+    heads = Counter(match[1] for match in numbered if match)
+    patterns = {f"{head}*": (head.strip("_. -") or "x", "dense", n) for head, n in heads.items() if n > 3}
+    return found | patterns
 
 
-def _describe_catalog(made: SetupGuess, seen: FileSeen, shown: Set[str]) -> None:
+def _describe_catalog(made: SetupGuess, seen: FileSeen, id_: ColumnSeen | None) -> None:
     vectors = _vector_columns(seen)
-    id_ = _id_column(seen, shown)
     one_view = len(vectors) == 1
+    own = {*vectors} == {"x"} or all(name.startswith("views.") for name in vectors)
+    if own and id_ is not None and id_.name == "id":
+        made.views = [*vectors.values()]
+        return
     for view, kind, dim in vectors.values():
         made.views.append(("x" if one_view else re.sub(r"\W+", "_", view), kind, dim))
-    own = set(vectors) == {"x"} or all(name.startswith("views.") for name in vectors)
-    if own and id_ is not None and id_.name == "id":
-        if not one_view or "x" not in vectors:
-            made.views = [(view, kind, dim) for view, kind, dim in vectors.values()]
-        return
     if id_ is not None:
         made.columns["id"] = id_.name
-    elif not seen.path.endswith((".npy", ".npz", ".safetensors")):
+    elif not seen.path.endswith(ARRAYS):
         made.notes.append(
             f"which column of {seen.path} is the id could not be told: say it as catalog.columns.id"
         )
-    if one_view:
-        made.columns["x"] = next(iter(vectors))
-    else:
-        made.columns["views"] = dict(zip((name for name, _, _ in made.views), vectors, strict=True))
-    free = {name.lower(): one for name, one in seen.columns.items() if one is not id_ and name not in vectors}
+    views = zip(made.views, vectors, strict=True)
+    made.columns |= (
+        {"x": next(iter(vectors))} if one_view else {"views": {view[0]: name for view, name in views}}
+    )
+    free = {
+        one.name.lower(): one.name
+        for one in seen.of("text", "list", "number")
+        if one is not id_ and one.name not in vectors
+    }
     for key, names in _SHOWN_TO_PEOPLE.items():
-        hits = [
-            free[name] for name in names if name in free and free[name].form in ("text", "list", "number")
-        ]
-        if hits:
-            made.columns[key] = [one.name for one in hits] if key == "tags" else hits[0].name
-
-
-def _texts(column: ColumnSeen | None) -> set[str]:
-    return set() if column is None else {str(one) for one in column.values}
+        if hits := [free[name] for name in names if name in free]:
+            made.columns[key] = hits if key == "tags" else hits[0]
 
 
 def _overlap(column: ColumnSeen | None, ids: Set[str]) -> float:
     """Which share of a column's values are among these."""
-    if column is None or not column.values or not ids:
-        return 0.0
-    entries = [str(one) for cell in column.values for one in (cell if isinstance(cell, list) else [cell])]
-    return sum(one in ids for one in entries) / max(len(entries), 1)
+    texts = [] if column is None or not ids else column.texts
+    return sum(one in ids for one in texts) / max(len(texts), 1)
 
 
 def _id_column(seen: FileSeen, shown: Set[str]) -> ColumnSeen | None:
     """The column of a catalog that names its objects: each another one, best those that were shown."""
-    fits = [
-        one
-        for one in seen.of("text", "number")
-        if len(one.values) == len(one.cells or one.values)
-        and len({str(cell) for cell in one.values}) == len(one.values)
-        and all(isinstance(cell, str | int) for cell in one.values)
-    ]
+    whole = [one for one in seen.of("text", "number") if one.differs and one.values]
+    fits = [one for one in whole if all(isinstance(cell, str | int) for cell in one.values)]
 
     def score(one: ColumnSeen) -> float:
-        exact = one.name.lower() in ("id", "ids")
-        return (
-            10 * _overlap(one, shown) + 3 * exact + 2 * bool(_IDS.search(one.name)) - 0.01 * fits.index(one)
-        )
+        named = 3 * (one.name.lower() in ("id", "ids")) + 2 * bool(_IDS.search(one.name))
+        return 10 * _overlap(one, shown) + named - 0.01 * fits.index(one)
 
     best = max(fits, key=score, default=None)
-    named = best is not None and (score(best) > 1 or len(fits) == 1)
-    return best if named else None
-
-
-def _shown_ids(files: Iterable[FileSeen]) -> set[str]:
-    """What was shown in logs, to recognise the catalog by."""
-    found: set[str] = set()
-    for seen in files:
-        for one in seen.of("list"):
-            found.update(str(entry) for cell in one.values for entry in cell)
-        for one in seen.of("text", "number"):
-            if _OBJECT.search(one.name):
-                found |= _texts(one)
-    return found
+    return best if best is not None and (score(best) > 1 or len(fits) == 1) else None
 
 
 def _judged(seen: FileSeen, known: Set[str]) -> str:
     """ "labels" or "qrels" where its lines are such; "" otherwise."""
-    if not seen.lines:
-        return ""
-    if all(len(row) == 2 for row in seen.lines) and sum(row[0] in known for row in seen.lines) * 2 > len(
-        seen.lines
-    ):
+    rows, lengths = seen.lines, {len(row) for row in seen.lines}
+    if lengths == {2} and sum(row[0] in known for row in rows) * 2 > len(rows):
         return "labels"
-    return "qrels" if all(len(row) == 4 and row[3].lstrip("-").isdigit() for row in seen.lines) else ""
-
-
-def _is_display(seen: FileSeen, known: Set[str]) -> bool:
-    names = {"title", "text", "image", "tags"} & set(seen.columns)
-    return bool(names) and _overlap(seen.columns.get("id"), known) > 0
+    return "qrels" if lengths == {4} and all(row[3].lstrip("-").isdigit() for row in rows) else ""
 
 
 def mapping_of(seen: FileSeen, known: Set[str]) -> MappingGuess | None:
@@ -230,123 +191,93 @@ def mapping_of(seen: FileSeen, known: Set[str]) -> MappingGuess | None:
 
 
 def _row_per_list(seen: FileSeen, known: Set[str]) -> MappingGuess | None:
-    lists = [one for one in seen.of("list") if one.cells]
+    lists = seen.of("list")
     for one in seen.of("text"):
         if _SHOWN.search(one.name) or _CLICKED.search(one.name):
             lists += separated(one)
     best: tuple[float, ColumnSeen, ColumnSeen, dict[str, Any]] | None = None
     for shown in lists:
-        ids = sum(len(cell) == len(set(map(str, cell))) for cell in shown.values) / max(len(shown.values), 1)
+        ids = sum(len(cell) == len({*map(str, cell)}) for cell in shown.values) / max(len(shown.values), 1)
         base = ids + bool(_SHOWN.search(shown.name)) + 3 * _overlap(shown, known)
-        clicks = [one for one in (*lists, *seen.of("text", "number")) if one.name != shown.name]
-        for clicked in clicks:
+        for clicked in (one for one in lists if one.name != shown.name):
             for keys, share in _click_keys(shown, clicked):
                 score = base + 3 * share + bool(_CLICKED.search(clicked.name))
                 if share > 0.9 and (best is None or score > best[0]):
-                    best = (score, shown, clicked, keys)
+                    best = score, shown, clicked, keys
     if best is None:
         return None
-    _, shown, clicks_in, keys = best
-    taken = {shown.name, clicks_in.name}
-    found: dict[str, Any] = {"rows": "impressions"}
-    unknown = _add_common(found, seen, taken, known)
-    found |= {"shown": shown.name, **keys}
-    if shown.separator or clicks_in.separator:
-        found["separator"] = shown.separator or clicks_in.separator
+    _, shown, clicked, keys = best
+    found, unknown = _time_and_query(seen, {shown.name, clicked.name}, known)
+    found = {"rows": "impressions", **found, "shown": shown.name, **keys}
+    if separator := shown.separator or clicked.separator:
+        found["separator"] = separator
     return MappingGuess(found, unknown)
 
 
-def _click_keys(shown: ColumnSeen, clicked: ColumnSeen) -> Iterable[tuple[dict[str, Any], float]]:
+def _click_keys(shown: ColumnSeen, clicked: ColumnSeen) -> Iterator[tuple[dict[str, Any], float]]:
     """The keys by which `clicked` may tell the clicks in `shown`, and in which share of rows it does."""
     rows = [
-        (list(map(str, listed)), cell if isinstance(cell, list) else [cell])
-        for listed, cell in zip(shown.cells, clicked.cells, strict=True)
-        if isinstance(listed, list) and cell not in (None, "")
+        (list(map(str, row)), cell)
+        for row, cell in zip(shown.cells, clicked.cells, strict=True)
+        if row and cell
     ]
-    rows = [(listed, cell) for listed, cell in rows if cell]
     if not rows or sum(len(cell) for _, cell in rows) >= sum(len(listed) for listed, _ in rows):
         return
-    if clicked.form == "list":
-        yield (
-            {"clicked": clicked.name},
-            sum({*map(str, cell)} <= {*listed} for listed, cell in rows) / len(rows),
-        )
-    if all(isinstance(one, int) for _, cell in rows for one in cell):
-        lowest = min(one for _, cell in rows for one in cell)
-        first = 1 if lowest > 0 else 0
-        within = sum(all(first <= one < first + len(listed) for one in cell) for listed, cell in rows)
-        if clicked.form == "list":
-            keys = {"clicked_positions": clicked.name} | ({"first_position": 1} if first else {})
-            yield keys, 0.9 * within / len(rows) + 0.05 * bool(_POSITION.search(clicked.name))
+    yield {"clicked": clicked.name}, sum({*map(str, cell)} <= {*row} for row, cell in rows) / len(rows)
+    places = [one for _, cell in rows for one in cell]
+    if all(isinstance(one, int) for one in places):
+        first = int(min(places) > 0)
+        within = sum(all(first <= one < first + len(row) for one in cell) for row, cell in rows)
+        keys = {"clicked_positions": clicked.name} | ({"first_position": 1} if first else {})
+        yield keys, 0.9 * within / len(rows) + 0.05 * bool(_POSITION.search(clicked.name))
 
 
-def _add_common(found: dict[str, Any], seen: FileSeen, taken: set[str], known: Set[str]) -> tuple[str, ...]:
-    """Add time and query; returns what could not be told."""
-    unknown = []
-    times = [one for one in seen.of("time") if one.name not in taken]
-    if times:
-        time = max(times, key=lambda one: bool(TIMES.search(one.name)))
-        found["time"] = time.name
-        if time.unit and time.unit != "ms":
-            found["time_unit"] = time.unit
-        taken.add(time.name)
-    else:
-        unknown.append("time")
-    query = _query_column(seen, taken, known)
-    if query is not None:
-        found["query"] = query.name
-        taken.add(query.name)
-    else:
-        unknown.append("query")
-    return tuple(unknown)
+def _time_and_query(
+    seen: FileSeen, taken: Set[str], known: Set[str]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The keys that name them, and which of the two could not be told. taken: columns of another meaning."""
 
-
-def _query_column(seen: FileSeen, taken: set[str], known: Set[str]) -> ColumnSeen | None:
     def score(one: ColumnSeen) -> float:
         named = 3 * bool(_QUERY.search(one.name)) - 2 * bool(_SESSION.search(one.name))
-        is_id = bool(re.search(r"id$", one.name, re.IGNORECASE))
-        return 10 * _overlap(one, known) + named - is_id + (one.form == "text")
+        return 10 * _overlap(one, known) + named - one.name.lower().endswith("id") + (one.form == "text")
 
-    fits = [one for one in seen.of("text", "number") if one.name not in taken]
-    best = max(fits, key=score, default=None)
-    return best if best is not None and score(best) > 1 else None
+    times, texts = (
+        [one for one in seen.of(*forms) if one.name not in taken] for forms in (("time",), _TEXTS)
+    )
+    time = max(times, key=lambda one: bool(TIMES.search(one.name)), default=None)
+    query = max(texts, key=score, default=None)
+    found: dict[str, Any] = {}
+    if time is not None:
+        found |= {"time": time.name} | ({"time_unit": time.unit} if time.unit not in ("", "ms") else {})
+    if query is not None and score(query) > 1:
+        found["query"] = query.name
+    return found, tuple(key for key in ("time", "query") if key not in found)
 
 
 def _row_per_triplet(seen: FileSeen) -> MappingGuess | None:
-    texts = seen.of("text", "number")
     found: dict[str, Any] = {"rows": "triplets"}
     for role, pattern in _ROLES:
-        hits = [one.name for one in texts if pattern.search(one.name) and one.name not in found.values()]
-        if not hits:
-            return None
-        found[role] = hits[0]
-    return MappingGuess(found)
+        names = (one.name for one in seen.of(*_TEXTS) if one.name not in found.values())
+        found[role] = next(filter(pattern.search, names), None)
+    return MappingGuess(found) if all(found.values()) else None
 
 
 def _row_per_object(seen: FileSeen, known: Set[str]) -> MappingGuess | None:
     clicks = [one for one in seen.of("truth") if _CLICKED.search(one.name)]
-    if not clicks:
+    texts = seen.of(*_TEXTS)
+    if not clicks or not texts:
         return None
-    texts = seen.of("text", "number")
     objects = sorted(texts, key=lambda one: -(10 * _overlap(one, known) + bool(_OBJECT.search(one.name))))
-    named = [one for one in objects if _OBJECT.search(one.name) and not _QUERY.search(one.name)]
-    object_ = next(iter(named or objects), None)
-    if object_ is None:
-        return None
-    found: dict[str, Any] = {"rows": "shown"}
-    taken = {clicks[0].name, object_.name}
-    position = next((one for one in texts if _POSITION.search(one.name) and one.name not in taken), None)
-    if position is not None:
-        taken.add(position.name)
-    unknown = _add_common(found, seen, taken, known)
-    lists = [one for one in texts if one.name not in taken and _LIST.search(one.name)]
-    if lists:
-        found["id"] = lists[0].name
-    else:
-        unknown = (*unknown, "id")
-    found["object"] = object_.name
-    if position is not None:
-        found["position"] = position.name
-    said = {str(one).lower() if isinstance(one, bool) else str(one) for one in clicks[0].values}
-    found["click"] = (clicks[0].name, "true" if said <= {"true", "false"} else "1")
-    return MappingGuess(found, unknown)
+    named = (one for one in objects if _OBJECT.search(one.name) and not _QUERY.search(one.name))
+    object_ = next(named, objects[0]).name
+    names = [one.name for one in texts if one.name != object_]
+    position = next(filter(_POSITION.search, names), "")
+    common, unknown = _time_and_query(seen, {clicks[0].name, object_, position}, known)
+    lists = [one for one in names if one not in {position, *common.values()} and _LIST.search(one)]
+    found: dict[str, Any] = {"rows": "shown", **common, "id": next(iter(lists), ""), "object": object_}
+    found["position"] = position
+    is_truth = {*clicks[0].texts} <= {"True", "False"}
+    found["click"] = (clicks[0].name, "true" if is_truth else "1")
+    return MappingGuess(
+        {key: one for key, one in found.items() if one}, unknown if lists else (*unknown, "id")
+    )

@@ -6,7 +6,8 @@ import json
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from itertools import islice
@@ -45,19 +46,33 @@ _VECTORS = re.compile(r"emb|vec|feat|repr|^x$|values", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class ColumnSeen:
-    """A column: `values` of the first rows where it holds something, and what they are.
+    """A column of the first rows: `cells`, None where a row holds nothing, and what they are.
 
-    cells: the same for each row, None where it holds nothing. dim: numbers of a vector, the same in every
-    row. unit: of times that are plain numbers. separator: what cuts the texts that lists are written as.
+    dim: numbers of a vector, the same in every row. unit: of times that are plain numbers. separator: what
+    cuts the texts that lists are written as.
     """
 
     name: str
-    values: tuple[Any, ...]
     form: Form
+    cells: tuple[Any, ...] = ()
     dim: int = 0
     unit: str = ""
     separator: str = ""
-    cells: tuple[Any, ...] = ()
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The cells that hold something."""
+        return tuple(one for one in self.cells if one is not None)
+
+    @property
+    def texts(self) -> list[str]:
+        """The same as texts; of lists, their entries."""
+        return [str(one) for cell in self.values for one in (cell if isinstance(cell, list) else [cell])]
+
+    @property
+    def differs(self) -> bool:
+        """Whether every row holds another value."""
+        return len({*map(str, self.values)}) == len(self.cells)
 
     def described(self) -> str:
         """In words, for a comment."""
@@ -115,83 +130,76 @@ def look_at(path: str) -> FileSeen:
 
 def _ids(seen: FileSeen) -> dict[str, frozenset[str]]:
     """Of each column whose first values differ, all values."""
-    names = [one.name for one in seen.of("text", "number") if len({*map(str, one.values)}) == len(one.values)]
-    found: dict[str, set[str]] = {name: set() for name in names}
-    count = 0
-    if not names:
-        return {}
-    if is_table(seen.path):
-        for batch in Table(seen.path, words_are_null=False).batches(names):
-            for name in names:
-                found[name].update(map(str, batch.columns[name].to_pylist()))
-            count += len(batch.columns[names[0]])
+    found: dict[str, set[str]] = {one.name: set() for one in seen.of("text", "number") if one.differs}
+    if found and is_table(seen.path):
+        count = 0
+        for batch in Table(seen.path, words_are_null=False).batches([*found]):
+            for name, column in batch.columns.items():
+                found[name].update(map(str, column.to_pylist()))
+            count += len(column)
             if count >= MOST_IDS:
                 break
-    else:
-        with Input(seen.path) as source:
-            for line in islice(source.lines(), MOST_LINES):
-                row = json.loads(line.data or b"{}")
-                for name in names:
-                    found[name].add(str(row.get(name)))
+    elif found:
+        for row in _rows(seen.path, MOST_LINES):
+            for name, values in found.items():
+                values.add(str(row.get(name)))
     return {name: frozenset(values) for name, values in found.items()}
 
 
 def _arrays(place: Path, path: str) -> FileSeen:
     columns = {}
     for name, array in load_arrays(place).items():
-        is_vectors = array.ndim == 2 and array.dtype.kind in "fiu"
-        form: Form = "vector" if is_vectors else "text" if array.ndim == 1 else "other"
-        values = tuple(str(one) for one in array[:ROWS].tolist()) if form == "text" else ()
-        columns[name] = ColumnSeen(name, values, form, array.shape[1] if is_vectors else 0)
+        if array.ndim == 2 and array.dtype.kind in "fiu":
+            columns[name] = ColumnSeen(name, "vector", dim=array.shape[1])
+        elif array.ndim == 1:
+            columns[name] = ColumnSeen(name, "text", tuple(map(str, array[:ROWS].tolist())))
     return FileSeen(path, columns)
 
 
 def _table(path: str) -> FileSeen:
     table = Table(path, words_are_null=False)
-    rows: list[dict[str, Any]] = []
-    for batch in table.batches(table.columns, ROWS):
-        cells = {name: column.to_pylist() for name, column in batch.columns.items()}
-        rows = [dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)]
-        break
+    batch = next(iter(table.batches(table.columns, ROWS)), None)
+    first = {} if batch is None else batch.columns
+    cells = {name: first[name].to_pylist() if first else [] for name in table.columns}
     fits = tuple(name for name in recipes() if not RowSource(path, load_mapping(name)).missing)
     is_text = path.lower().endswith((".csv", ".tsv"))
-    return FileSeen(
-        path, _columns(rows, table.columns), "", fits, _fields(_first_lines(path)) if is_text else ()
-    )
-
-
-def _lines(path: str) -> FileSeen:
-    with Input(path) as source:
-        known = detect(source) or ""
-    first = _first_lines(path)
-    needed = _NATIVE.get(known, set())
-    if known and (not needed or needed <= _keys(first[0])):
-        return FileSeen(path, {}, known, (), _fields(first))
-    try:
-        rows = [row for row in map(json.loads, first) if isinstance(row, dict)]
-    except (ValueError, RecursionError):
-        rows = []
-    if not rows:
-        return FileSeen(path, {}, "", (), _fields(first))
-    names = dict.fromkeys(key for row in rows for key in row)
-    return FileSeen(path, _columns(rows, names), "", _fitting(first))
+    return FileSeen(path, _columns(cells), "", fits, _fields(_first_lines(path, ROWS)) if is_text else ())
 
 
 _NATIVE = {IMPRESSIONS: {"q", "shown", "clicked"}, TRIPLETS: {"q", "c", "s"}}
 """Fields that lines of ours have; `detect` goes by fewer, which rows of others may have, too."""
 
 
-def _keys(line: bytes) -> set[str]:
-    row = json.loads(line)
-    return set(row) if isinstance(row, dict) else set()
-
-
-def _first_lines(path: str) -> list[bytes]:
+def _lines(path: str) -> FileSeen:
     with Input(path) as source:
-        return [line.data or b"" for line in islice(source.lines(), ROWS)]
+        known = detect(source) or ""
+    first, rows = list(_first_lines(path, ROWS)), list(_rows(path, ROWS))
+    if known and _NATIVE.get(known, set()) <= (rows[0].keys() if rows else set()):
+        return FileSeen(path, {}, known, (), _fields(first))
+    if not rows:
+        return FileSeen(path, {}, "", (), _fields(first))
+    names = dict.fromkeys(key for row in rows for key in row)
+    return FileSeen(
+        path, _columns({name: [row.get(name) for row in rows] for name in names}), "", _fitting(first)
+    )
 
 
-def _fields(lines: Sequence[bytes]) -> tuple[tuple[str, ...], ...]:
+def _first_lines(path: str, most: int) -> Iterator[bytes]:
+    with Input(path) as source:
+        for line in islice(source.lines(), most):
+            yield line.data or b""
+
+
+def _rows(path: str, most: int) -> Iterator[dict[str, Any]]:
+    """The JSON objects among the first lines."""
+    for line in _first_lines(path, most):
+        with suppress(ValueError, RecursionError):
+            row = json.loads(line)
+            if isinstance(row, dict):
+                yield row
+
+
+def _fields(lines: Iterable[bytes]) -> tuple[tuple[str, ...], ...]:
     """Those of lines that are no JSON, cut at tabs or spaces."""
     texts = [line.decode("utf-8", "replace").strip() for line in lines]
     return tuple(tuple(text.split("\t") if "\t" in text else text.split()) for text in texts)
@@ -204,29 +212,25 @@ def _fitting(lines: Sequence[bytes]) -> tuple[str, ...]:
         file.writelines(line.rstrip() + b"\n" for line in lines)
         file.flush()
         for name in recipes():
-            try:
+            with suppress(FeedError):  # it holds none of what this mapping looks for
                 read = read_mapped([file.name], load_mapping(name), ReaderOptions(int(time.time() * 1000)))
                 if any(isinstance(item, Impression) for _, item in read):
                     fits.append(name)
-            except FeedError:  # it holds none of what this mapping looks for
-                continue
     return tuple(fits)
 
 
-def _columns(rows: Sequence[Mapping[str, Any]], names: Any) -> dict[str, ColumnSeen]:
+def _columns(given: Mapping[str, Sequence[Any]]) -> dict[str, ColumnSeen]:
+    """The columns of these cells; of one of objects a column for each of their keys."""
     found: dict[str, ColumnSeen] = {}
-    for name in filter(_is_path, names):
-        held = [row.get(name) not in (None, "") for row in rows]
-        values = tuple(row[name] for row, holds in zip(rows, held, strict=True) if holds)
-        nested = [one for one in values if isinstance(one, dict)]
-        if nested and len(nested) == len(values) and set(nested[0]) != {"indices", "values"}:
-            inner = dict.fromkeys(f"{name}.{key}" for one in nested for key in one)
-            inside = [{f"{name}.{key}": one for key, one in (row.get(name) or {}).items()} for row in rows]
-            found |= _columns(inside, inner)
+    for name, cells in given.items():
+        if not _is_path(name):
+            continue
+        values = [one for one in cells if one not in (None, "")]
+        if values and all(isinstance(one, dict) for one in values) and {*values[0]} != _SPARSE:
+            keys = dict.fromkeys(key for one in values for key in one)
+            found |= _columns({f"{name}.{key}": [(one or {}).get(key) for one in cells] for key in keys})
         else:
-            made = column_of(name, values)
-            read = iter(made.values)
-            found[name] = replace(made, cells=tuple(next(read) if holds else None for holds in held))
+            found[name] = column_of(name, tuple(None if one == "" else one for one in cells))
     return found
 
 
@@ -240,43 +244,37 @@ def _is_path(name: str) -> bool:
     return True
 
 
-def column_of(name: str, values: tuple[Any, ...]) -> ColumnSeen:
-    """What the values of a column are."""
+_SPARSE = {"indices", "values"}
+
+
+def column_of(name: str, cells: tuple[Any, ...]) -> ColumnSeen:
+    """What the cells of a column are."""
+    values = [one for one in cells if one is not None]
     kinds = {type(one) for one in values}
     form: Form = "other"
     unit, dim = "", 0
-    if not values:
-        return ColumnSeen(name, (), form)
-    if kinds <= {str}:
-        return _of_texts(name, values)
-    if kinds <= {list, tuple}:
-        return _of_lists(name, values)
-    if kinds <= {bool}:
+    if kinds == {str}:
+        with suppress(ValueError, RecursionError):
+            if all(one.lstrip().startswith("[") for one in values):
+                return column_of(name, tuple(one and json.loads(one) for one in cells))
+        form = "time" if all(map(_is_time, values)) else "text"
+    elif kinds == {list}:
+        form, dim = _form_of_lists(name, values)
+    elif kinds == {bool}:
         form = "truth"
-    elif all(isinstance(one, date) for one in values):
+    elif values and all(isinstance(one, date) for one in values):
         form = "time"
-    elif kinds <= {int, float}:
+    elif kinds and kinds <= {int, float}:
         unit = _unit(values) if TIMES.search(name) else ""
         form = "time" if unit else "truth" if {*values} <= {0, 1} else "number"
-    elif kinds <= {dict} and all(_is_sparse(one) for one in values):
+    elif kinds == {dict} and all(map(_is_sparse, values)):
         form, dim = "sparse", int(max(max(one["indices"], default=0) for one in values)) + 1
-    return ColumnSeen(name, values, form, dim, unit)
+    return ColumnSeen(name, form, cells, dim, unit)
 
 
 def _is_sparse(cell: Mapping[str, Any]) -> bool:
     indices = cell.get("indices")
-    return set(cell) == {"indices", "values"} and isinstance(indices, list) and {*map(type, indices)} <= {int}
-
-
-def _of_texts(name: str, values: tuple[str, ...]) -> ColumnSeen:
-    if all(one.lstrip().startswith("[") for one in values):
-        try:
-            return _of_lists(name, tuple(json.loads(one) for one in values))
-        except (ValueError, RecursionError):
-            pass
-    if all(_is_time(one) for one in values):
-        return ColumnSeen(name, values, "time")
-    return ColumnSeen(name, values, "text")
+    return {*cell} == _SPARSE and isinstance(indices, list) and {*map(type, indices)} <= {int}
 
 
 def _is_time(text: str) -> bool:
@@ -287,19 +285,14 @@ def _is_time(text: str) -> bool:
     return "-" in text
 
 
-def _of_lists(name: str, values: tuple[Any, ...]) -> ColumnSeen:
-    entries = (
-        [one for row in values for one in row] if all(isinstance(one, list) for one in values) else [None]
-    )
-    kinds, lengths = {type(one) for one in entries}, {len(row) for row in values}
-    numbers = bool(kinds) and kinds <= {int, float} and len(lengths) == 1 and min(lengths) > 1
-    if numbers and (float in kinds or _VECTORS.search(name) or any(_repeats(row) for row in values)):
-        return ColumnSeen(name, values, "vector", min(lengths))
-    return ColumnSeen(name, values, "list" if kinds <= {int, str} else "other")
-
-
-def _repeats(row: Sequence[Any]) -> bool:
-    return len(set(row)) < len(row) or any(one < 0 for one in row if isinstance(one, int))
+def _form_of_lists(name: str, values: Sequence[list[Any]]) -> tuple[Form, int]:
+    """Whether these are vectors, and of how many numbers, or lists of ids."""
+    kinds, lengths = {type(one) for row in values for one in row}, {len(row) for row in values}
+    if kinds and kinds <= {int, float} and len(lengths) == 1 and min(lengths) > 1:
+        no_ids = float in kinds or any(len({*row}) < len(row) or min(row) < 0 for row in values)
+        if no_ids or _VECTORS.search(name):
+            return "vector", min(lengths)
+    return ("list" if kinds <= {int, str} else "other"), 0
 
 
 def _unit(values: Sequence[float]) -> str:
@@ -315,5 +308,4 @@ def separated(column: ColumnSeen) -> Iterator[ColumnSeen]:
     for separator in SEPARATORS:
         if sum(separator in one for one in column.values) * 2 > len(column.values):
             cells = tuple(one and [part.strip() for part in one.split(separator)] for one in column.cells)
-            values = tuple(one for one in cells if one)
-            yield ColumnSeen(column.name, values, "list", separator=separator, cells=cells)
+            yield ColumnSeen(column.name, "list", cells, separator=separator)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,29 +28,24 @@ def settings_text(made: SetupGuess, files: Sequence[FileSeen], home: Path) -> st
     lines += [f"#   {_folded(one.described())}" for one in files]
     lines += [f"# NOTE: {note}" for note in made.notes]
     lines.append("# Every key with its default: docs/configuration.md. `tripletd check` prints what counts.")
-    for name, kind, dim in made.views:
-        lines += ["", f"[space.views.{_key(name)}]", f"dim = {dim}"]
-        if kind == "sparse":
-            lines += [
-                'kind = "sparse"',
-                "# the largest index of the first rows and 1: raise dim if there are more",
-            ]
     if not made.views:
         lines += ["", "# [space.views.x]       # no file with vectors was given", "# dim = 384"]
+    tables: dict[str, dict[str, Any]] = {}
+    for name, kind, dim in made.views:
+        tables[f"space.views.{_key(name)}"] = {"dim": dim} | ({"kind": kind} if kind == "sparse" else {})
     if made.catalog is not None:
-        lines += ["", "[catalog]", f"path = {_text(_place(made.catalog.path, home))}"]
-    if made.columns:
-        lines += ["", "[catalog.columns]"]
-        for key, value in made.columns.items():
-            if isinstance(value, Mapping):
-                lines += [f"{key}.{_key(name)} = {_text(one)}" for name, one in value.items()]
-            else:
-                lines.append(f"{key} = {_text(value)}")
-    if made.judgments:
-        kind, _, path = made.judgments.partition(":")
-        lines += ["", "[validate]", f"judgments = {_text(f'{kind}:{_place(path, home)}')}"]
-    if made.display:
-        lines += ["", "[serve]", f"display = {_text(_place(made.display, home))}"]
+        tables["catalog"] = {"path": _place(made.catalog.path, home)}
+    columns = dict(made.columns)
+    views = {f"views.{_key(name)}": column for name, column in columns.pop("views", {}).items()}
+    tables["catalog.columns"] = columns | views
+    if made.judgments is not None:
+        kind, path = made.judgments
+        tables["validate"] = {"judgments": f"{kind}:{_place(path, home)}"}
+    tables["serve"] = {"display": _place(made.display, home)} if made.display else {}
+    for table, keys in tables.items():
+        lines += ["", f"[{table}]", *(f"{key} = {_text(one)}" for key, one in keys.items())] if keys else []
+        if keys.get("kind") == "sparse":
+            lines.append("# dim is the largest index of the first rows and 1: raise it if there are more")
     return "\n".join(lines) + "\n"
 
 
@@ -58,16 +53,16 @@ def mapping_text(mapping: MappingGuess, seen: FileSeen) -> str:
     """A mapping as TOML; what could not be told is a comment with the columns there are."""
     lines = [f"# What the columns of {seen.path} mean, guessed by `tripletd init` from its first rows.", "#"]
     lines += [f"# {_folded(', '.join(one.described() for one in seen.columns.values()))}", ""]
-    keys = dict(mapping.keys)
-    click = keys.pop("click", None)
-    for key, value in keys.items():
-        comment = f"        # {_COMMENTS[key]}" if key in _COMMENTS else ""
-        lines.append(f"{key} = {_text(value)}{comment}")
+    for key, value in mapping.keys.items():
+        if key != "click":
+            comment = f"        # {_COMMENTS[key]}" if key in _COMMENTS else ""
+            lines.append(f"{key} = {_text(value)}{comment}")
     lines += [f'# {key} = "COLUMN"        # could not be told: name it' for key in mapping.unknown]
-    if keys["rows"] == "impressions":
+    if mapping.keys["rows"] == "impressions":
         lines.append("# no id: it is made of the whole row, so that feeding a file twice changes nothing")
-    if click is not None:
-        lines += ["", "[click]", f"where.{_key(click[0])} = {_text(click[1])}"]
+    if "click" in mapping.keys:
+        column, value = mapping.keys["click"]
+        lines += ["", "[click]", f"where.{_key(column)} = {_text(value)}"]
     return "\n".join(lines) + "\n"
 
 

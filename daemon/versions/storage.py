@@ -21,7 +21,8 @@ from checkpoints.local import LocalStore
 from checkpoints.manifest import ScheduleEntry
 from checkpoints.store import BadKey, CheckpointError, Unreachable
 from daemon.config import Config
-from daemon.config.objects import SCHEMES, settings_of
+from daemon.config.objects import settings_of
+from daemon.config.values import SCHEMES
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_UNAVAILABLE, UserError
 
 

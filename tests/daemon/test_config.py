@@ -334,6 +334,41 @@ def test_only_log_addresses_hold_a_path() -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("stream.address", "log:a/../b#t", "log:{}/b#t"),
+        ("stream.address", "kafka://h:1/t", "kafka://h:1/t"),
+        ("catalog.path", "postgres://u@h/d#t", "postgres://u@h/d#t"),
+        ("catalog.path", "s3://bucket/o.parquet", "s3://bucket/o.parquet"),
+        ("catalog.path", "log:a#t", "log:{}/a#t"),
+        ("catalog.ids", "gs://bucket/ids.txt", "gs://bucket/ids.txt"),
+        ("catalog.ids", "ids.txt", "{}/ids.txt"),
+        ("serve.writes.folder", "raw", "{}/raw"),
+        ("serve.ratings.ids", "x:y", "{}/x:y"),
+        ("checkpoints.path", "s3://bucket/here", "s3://bucket/here"),
+        ("checkpoints.path", "there", "{}/there"),
+        ("feed.follow.sources", ["logs/*.jsonl", "log:a#t"], ["{}/logs/*.jsonl", "log:{}/a#t"]),
+        ("feed.follow.sources", ["memory:m#t"], ["memory:m#t"]),
+        ("feed.follow.mapping", "http", "http"),
+        ("feed.follow.mapping", "mine.toml", "{}/mine.toml"),
+        ("feed.follow.registry.cafile", "", ""),
+        ("validate.judgments", "qrels:a:b", "qrels:{}/a:b"),
+        ("stream.kafka.ssl_cafile", "/etc/ca.pem", "/etc/ca.pem"),
+    ],
+)
+def test_the_part_of_a_setting_that_is_a_path_is_made_absolute(
+    key: str, value: Any, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    broker = {"stream.address": "kafka://h:1/t", "stream.kafka.security_protocol": "SSL"}
+    found: Any = load_config(None, {**(broker if "kafka" in key else {}), key: value}, NO_ENV)
+    for name in key.split("."):
+        found = getattr(found, name)
+    is_list = isinstance(expected, list)
+    assert found == ([one.format(tmp_path) for one in expected] if is_list else expected.format(tmp_path))
+
+
+@pytest.mark.parametrize(
     ("text", "seconds"),
     [("30s", 30), ("5m", 300), ("1h30m", 5400), ("250ms", 0.25), ("1.5s", 1.5), ("2w", 1209600)],
 )

@@ -18,9 +18,8 @@ import numpy as np
 from prometheus_client import CollectorRegistry
 
 from checkpoints import Ledger, VersionStore
-from daemon.config.objects import SCHEMES
 from daemon.config.schema import Config
-from daemon.config.values import LIVE
+from daemon.config.values import LIVE, SCHEMES
 from daemon.exits import UserError
 from daemon.look.live import LearnStatus, RoleStatus, UpStatus, is_of, status_at, together
 from daemon.look.overview import KeyRow, key_rows
