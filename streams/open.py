@@ -17,8 +17,6 @@ from typing import Literal
 
 from streams.errors import AddressError, TopicMissing
 from streams.log import database as log_topics
-from streams.log.database import compact as log_compact
-from streams.log.database import retain as log_retain
 from streams.log.source import LogSink, LogSource
 from streams.source import Address, Sink, Source, TopicIdentity
 
@@ -104,7 +102,9 @@ def create_topic(address: Address, partitions: int, limits: TopicLimits) -> Prep
         kept = (limits.max_age_s, limits.max_bytes, limits.replicas)
         made = topics.ensure_topic(address, partitions, *kept, compacted=limits.compacted)
         return Prepared(*made)
-    return _prepare_embedded(address, partitions)
+    with suppress(TopicMissing), closing(open_source(address)):
+        return Prepared(ensure_topic(address, partitions), created=False)
+    return Prepared(ensure_topic(address, partitions), created=True)
 
 
 def ensure_topic(address: Address, partitions: int) -> TopicIdentity:
@@ -190,7 +190,7 @@ def retain(
     """
     if address.scheme == "kafka":
         return {}
-    return log_retain(_path(address), address.topic, max_age_s, max_bytes, now_ms, before=before)
+    return log_topics.retain(_path(address), address.topic, max_age_s, max_bytes, now_ms, before=before)
 
 
 def compact(address: Address) -> dict[int, int]:
@@ -199,14 +199,8 @@ def compact(address: Address) -> dict[int, int]:
     Comes back with how many records went, per partition. Readers see a gap in the offsets. A broker
     compacts by itself where the topic's settings say so: nothing is done then, and nothing comes back.
     """
-    return {} if address.scheme == "kafka" else log_compact(_path(address), address.topic)
+    return {} if address.scheme == "kafka" else log_topics.compact(_path(address), address.topic)
 
 
 def _path(address: Address) -> str:
     return memory_path(address.path) if address.scheme == "memory" else address.path
-
-
-def _prepare_embedded(address: Address, partitions: int) -> Prepared:
-    with suppress(TopicMissing), closing(open_source(address)):
-        return Prepared(ensure_topic(address, partitions), created=False)
-    return Prepared(ensure_topic(address, partitions), created=True)

@@ -151,7 +151,7 @@ def _on_broker(wanted: Wanted) -> TopicLook:
     state = inspect_topic(address)
     kept = (limits.max_age_s, limits.max_bytes, limits.compacted)
     settings = wanted_settings(state, address.topic.endswith(".dead"), *kept)
-    client = (address.kafka or KafkaSettings()).client
+    client = address.settings.client
     differences = copy_differences(state.brokers, state.replicas, state.in_sync)
     return TopicLook(
         address.topic,

@@ -54,7 +54,7 @@ def preflight(address: Address, *needs: Need) -> None:
     broker and the remedy, and holds no secret. One broker of the address that lets us in is enough.
     """
     limit = time.monotonic() + BUDGET_S
-    settings = address.kafka or KafkaSettings()
+    settings = address.settings
 
     def look(broker: str) -> None:
         with Probe(broker, settings, limit - _DIAGNOSIS_S, limit) as probe:

@@ -17,7 +17,7 @@ from kafka.errors import AuthorizationError, TopicAlreadyExistsError, UnknownTop
 
 from streams.errors import LogMismatch, StreamUnavailable, TopicMissing
 from streams.kafka.admin import Admin
-from streams.kafka.connect import milliseconds, settings_of
+from streams.kafka.connect import milliseconds
 from streams.kafka.preflight import preflight
 from streams.partitions import Bounds
 from streams.source import Address, HeldBack, TopicIdentity
@@ -116,7 +116,7 @@ def find_topic(address: Address) -> TopicIdentity:
 
 def delete_topic(address: Address) -> None:
     """Remove a topic and all its records; raises TopicMissing when there is none."""
-    limit = _limit(address)
+    limit = address.settings.timeout_s
 
     def delete(client: KafkaAdminClient) -> None:
         client.delete_topics([address.topic], timeout_ms=milliseconds(limit))
@@ -146,7 +146,7 @@ def _create(
         copies = replicas or copies_on(len(client.describe_cluster()["brokers"]))
         wanted = {"num_partitions": partitions, "replication_factor": copies, "configs": settings(copies)}
         try:
-            client.create_topics({address.topic: wanted}, timeout_ms=milliseconds(_limit(address)))
+            client.create_topics({address.topic: wanted}, timeout_ms=milliseconds(address.settings.timeout_s))
         except TopicAlreadyExistsError:
             return False
         return True
@@ -156,7 +156,7 @@ def _create(
 
 def _await_topic(admin: Admin, address: Address) -> TopicIdentity:
     """Wait until every broker we may ask knows it, with a leader for each partition."""
-    deadline = time.monotonic() + _limit(address)
+    deadline = time.monotonic() + address.settings.timeout_s
     while True:
         try:
             found = admin.identity()
@@ -172,22 +172,7 @@ def _pause(deadline: float, otherwise: str) -> None:
     time.sleep(_SETTLE_S)
 
 
-def _limit(address: Address) -> float:
-    return settings_of(address).timeout_s
-
-
-WATCHED = (
-    "cleanup.policy",
-    "compression.type",
-    "max.message.bytes",
-    "message.timestamp.type",
-    "message.timestamp.before.max.ms",
-    "message.timestamp.after.max.ms",
-    "min.insync.replicas",
-    "retention.bytes",
-    "retention.ms",
-    "unclean.leader.election.enable",
-)
+WATCHED = tuple(safe_settings(False, 1, None, None, 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,8 @@ from streams.kafka.connect import (
     call_within,
     client_options,
     close_quietly,
-    ignore,
     milliseconds,
     open_client,
-    settings_of,
     stream_error,
 )
 from streams.source import Address, Headers, OutRecord
@@ -75,7 +73,7 @@ class PythonConsumer:
         self._topic_id = topic_id
         self._places: dict[int, TopicPartition] = {}
         self._reached: dict[int, int] = {}
-        timeout_s = settings_of(address).timeout_s
+        timeout_s = address.settings.timeout_s
         options = client_options(address) | _READING
         options["request_timeout_ms"] = milliseconds(max(_REQUEST_S, timeout_s))
         try:
@@ -137,7 +135,7 @@ class PythonConsumer:
     def close(self) -> None:
         """Release threads and sockets."""
         with suppress(TimeoutError):  # a thread that waits for a name server is left behind
-            call_within(_LEAVE_S, lambda: close_quietly(self._consumer, timeout_ms=_LEAVE_MS), ignore)
+            call_within(_LEAVE_S, lambda: close_quietly(self._consumer, timeout_ms=_LEAVE_MS))
 
     def _pass_gaps(self) -> None:
         """Ask the client where it stands, some partitions at a time: with many, each answer takes long."""
@@ -185,12 +183,12 @@ def _columns(partition: int, records: list[Any]) -> list[Fetched]:
     return [
         Fetched(
             partition,
-            records[0].leader_epoch,
             [record.offset for record in records],
             [record.timestamp for record in records],
             [record.value for record in records],
             [record.key for record in records],
             [_headers(record.headers) if record.headers else () for record in records],
+            epoch=records[0].leader_epoch,
         )
     ]
 
@@ -216,7 +214,7 @@ class PythonProducer:
 
     def __init__(self, address: Address, max_message_bytes: int) -> None:
         self._address = address
-        self._timeout_s = settings_of(address).timeout_s
+        self._timeout_s = address.settings.timeout_s
         limit = milliseconds(self._timeout_s)
         options = client_options(address) | _WRITING
         options |= {
