@@ -18,6 +18,7 @@ from typing import Literal
 from streams.errors import AddressError, TopicMissing
 from streams.log import database as log_topics
 from streams.log.source import LogSink, LogSource
+from streams.partitions import TopicLimits
 from streams.source import Address, Sink, Source, TopicIdentity
 
 
@@ -43,20 +44,6 @@ class MemorySink(LogSink):
 
     def __init__(self, name: str, topic: str) -> None:
         super().__init__(memory_path(name), topic, durable=False)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicLimits:
-    """What a broker is asked to keep of a topic that is created; None sets no limit. Age in seconds.
-
-    `replicas`: copies on different brokers; None is three, or as many as there are brokers. `compacted`: the
-    newest record of every key is kept, whatever its age; the other limits are not used then.
-    """
-
-    max_age_s: float | None = None
-    max_bytes: int | None = None
-    replicas: int | None = None
-    compacted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +86,7 @@ def create_topic(address: Address, partitions: int, limits: TopicLimits) -> Prep
     if address.scheme == "kafka":
         from streams.kafka import topics
 
-        kept = (limits.max_age_s, limits.max_bytes, limits.replicas)
-        made = topics.ensure_topic(address, partitions, *kept, compacted=limits.compacted)
-        return Prepared(*made)
+        return Prepared(*topics.ensure_topic(address, partitions, limits))
     with suppress(TopicMissing), closing(open_source(address)):
         return Prepared(ensure_topic(address, partitions), created=False)
     return Prepared(ensure_topic(address, partitions), created=True)
@@ -114,7 +99,7 @@ def ensure_topic(address: Address, partitions: int) -> TopicIdentity:
     if address.scheme == "kafka":
         from streams.kafka import topics
 
-        return topics.ensure_topic(address, partitions)[0]
+        return topics.ensure_topic(address, partitions, TopicLimits())[0]
     return log_topics.ensure_topic(_path(address), address.topic, partitions)
 
 

@@ -171,10 +171,10 @@ class RecordBatch:
         return len(self.offsets)
 
 
-Batch = TypeVar("Batch", bound=RecordBatch)
+AnyBatch = TypeVar("AnyBatch", bound=RecordBatch)
 
 
-def cut(batch: Batch, start: int, stop: int) -> Batch:
+def cut(batch: AnyBatch, start: int, stop: int) -> AnyBatch:
     """Entries start..stop-1 of a batch; the batch itself when that is all of it."""
     if start == 0 and stop == len(batch):
         return batch

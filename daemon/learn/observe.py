@@ -45,12 +45,9 @@ class StreamReadiness:
         clock: Callable[[], float],
         topic: str = "",
     ) -> None:
-        self._topic = topic
-        self._reader = reader
-        self._housekeeper = housekeeper
-        self.learned_up_to = learned_up_to
-        self._clock = clock
-        self._began = clock()
+        self._reader, self._housekeeper = reader, housekeeper
+        self.learned_up_to, self._topic = learned_up_to, topic
+        self._clock, self._began = clock, clock()
         self._idle_since: float | None = None  # since when the loop has had nothing to learn
         self._waiting_since: float | None = None  # since when, meanwhile, records have been seen to wait
 
@@ -112,8 +109,8 @@ class StreamReadiness:
         """Why nothing comes where somebody's transaction stays open; None before it has for a while."""
         if self.seen is None or not self.seen.transactions.held:
             return None
-        transactions, now = self.seen.transactions, self._clock()
-        return transactions.trouble(self._topic, self.learned_up_to(), now, STALL_SECONDS)
+        now = self._clock()
+        return self.seen.transactions.trouble(self._topic, self.learned_up_to(), now, STALL_SECONDS)
 
     def _waiting(self) -> int:
         """Records of the last answer that are not learned."""
@@ -142,11 +139,8 @@ class Observer:
         arrays: Callable[[], Arrays],
         clock: Callable[[], float],
     ) -> None:
-        self._metrics = metrics
-        self._runtime = runtime
-        self.readiness = readiness
-        self._arrays = arrays
-        self._clock = clock
+        self._metrics, self._runtime, self.readiness = metrics, runtime, readiness
+        self._arrays, self._clock = arrays, clock
         self._newest: dict[int, int] = {}
         self._before = 0  # newest event time, ms, in the version that the run began from
         self._shown: LogBounds | None = None
@@ -181,10 +175,6 @@ class Observer:
     def folder(self, how: str, losses: Mapping[str, int]) -> None:
         """How the checkpoint folder is lost now, and how often it was so far."""
         self._metrics.folder.record(how, losses)
-
-    def in_trouble(self, reason: str | None) -> None:
-        """While the loop waits for dead letters: it moves, and this is why it is not ready."""
-        self.beat(trouble=reason)
 
     def idle(self) -> AbstractContextManager[None]:
         """Around the wait for a batch: its time is the loop's idle time."""

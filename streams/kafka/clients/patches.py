@@ -210,9 +210,6 @@ class TooLarge(StreamError):
 class CutShort(StreamError):
     """Compressed bytes end before what they hold does."""
 
-    def __init__(self, codec: str) -> None:
-        super().__init__(f"the {codec} stream ends too early")
-
 
 _poll = threading.local()
 
@@ -261,7 +258,7 @@ def inflate_gzip(payload: Any) -> bytes:
         member = zlib.decompressobj(_GZIP)
         parts.add(member.decompress(rest, parts.room + 1))
         if not member.eof:
-            raise CutShort("gzip")
+            raise CutShort("the gzip stream ends too early")
         rest = member.unused_data
     return parts.joined()
 
@@ -277,7 +274,7 @@ def inflate_snappy(payload: bytes) -> bytes:
         start = place + 4
         place = start + (struct.unpack_from(">i", payload, place)[0] if start <= len(payload) else 0)
         if not start < place <= len(payload):
-            raise CutShort("snappy")
+            raise CutShort("the snappy stream ends too early")
         parts.add(_snappy_block(payload[start:place], parts.room))
     return parts.joined()
 
@@ -297,7 +294,7 @@ def inflate_lz4(payload: bytes) -> bytes:
         while not frame.eof:
             part = frame.decompress(rest, max_length=parts.next)
             if not (part or frame.eof) and frame.needs_input:
-                raise CutShort("lz4")
+                raise CutShort("the lz4 stream ends too early")
             parts.add(part)
             rest = b""
         rest = frame.unused_data or b""

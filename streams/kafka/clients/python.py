@@ -30,7 +30,7 @@ from streams.kafka.connect import (
     open_client,
     stream_error,
 )
-from streams.source import Address, Headers, OutRecord
+from streams.source import Address, OutRecord
 
 PARTITION_FETCH_BYTES = 4 << 20
 FETCH_BYTES = 16 << 20
@@ -109,7 +109,10 @@ class PythonConsumer:
         if polled and (self._cluster.need_update or self._cluster.topic_id(self._address.topic) is None):
             # a fetch may have failed because the topic was removed, and the next one found another
             self._await_metadata()
-        self._check_topic()
+        # the client asks for the topic's id often, and at once after any fetch that failed
+        known = self._cluster.topic_id(self._address.topic)
+        if self._topic_id is not None and known is not None and str(known) != self._topic_id:
+            raise recreated(self._address, self._topic_id, str(known))
         fetched: list[Fetched] = []
         for place, records in polled.items():
             fetched += _columns(place.partition, records)
@@ -152,12 +155,6 @@ class PythonConsumer:
         if not known.wait(_CONFIRM_S):
             raise StreamUnavailable(f"{self._address}: no broker tells whether this is still the same topic")
 
-    def _check_topic(self) -> None:
-        """The client asks for the topic's id often, and at once after any fetch that failed."""
-        known = self._cluster.topic_id(self._address.topic)
-        if self._topic_id is not None and known is not None and str(known) != self._topic_id:
-            raise recreated(self._address, self._topic_id, str(known))
-
     def _fault(self, error: Exception) -> StreamError:
         if isinstance(error, kafka_errors.OffsetOutOfRangeError | kafka_errors.LogTruncationError):
             return OutOfRange(f"{self._address}: {error}")
@@ -187,14 +184,10 @@ def _columns(partition: int, records: list[Any]) -> list[Fetched]:
             [record.timestamp for record in records],
             [record.value for record in records],
             [record.key for record in records],
-            [_headers(record.headers) if record.headers else () for record in records],
+            [tuple((n, v or b"") for n, v in one.headers) if one.headers else () for one in records],
             epoch=records[0].leader_epoch,
         )
     ]
-
-
-def _headers(given: list[tuple[str, bytes | None]]) -> Headers:
-    return tuple((name, value or b"") for name, value in given)
 
 
 _BATCH_BYTES = 256 * 1024
@@ -240,7 +233,10 @@ class PythonProducer:
             self._producer.flush(max(0.0, deadline - time.monotonic()))
             offsets = [future.get(max(0.0, deadline - time.monotonic())).offset for future in futures]
         except Exception as error:
-            raise self._fault(error) from error
+            fault = stream_error(error, self._address)
+            if isinstance(fault, StreamUnavailable):
+                fault = StreamUnavailable(f"in doubt whether all records were written: {fault}")
+            raise fault from error
         if min(offsets) < 0:
             raise StreamUnavailable(f"{self._address}: written, but the broker does not tell where")
         return offsets
@@ -260,9 +256,3 @@ class PythonProducer:
             partition,
             int(time.time() * 1000) if record.timestamp is None else record.timestamp,
         )
-
-    def _fault(self, error: Exception) -> StreamError:
-        fault = stream_error(error, self._address)
-        if isinstance(fault, StreamUnavailable):
-            return StreamUnavailable(f"in doubt whether all records were written: {fault}")
-        return fault
