@@ -48,22 +48,10 @@ def test_a_replica_adds_the_steps_of_all_shards_to_the_merged_version(tmp_path: 
             wait_until(lambda: sum(records_of(newest(site, k)) for k in range(2)) == total)
             wait_until(lambda: total_shown(watched) == total)
             shown = np.frombuffer(watched.seen[-1][1], np.float32).astype(float)
-        lasts: dict[int, Manifest] = {}
-
-        def settled() -> bool:
-            """A shard may have taken over an older merged version since the one that was merged last: it is
-            waited for until that is behind it, since what it learned is reckoned from either end."""
-            lasts.update((k, newest(site, k)) for k in range(2))
-            parts = ((part, line_of(site, part.shard, 2).manifest(part.version)) for part in parts_of(site))
-            return all(
-                record_of(lasts[part.shard]).name in (merged.name, record_of(one).name) for part, one in parts
-            )
-
-        wait_until(settled)
     began = whole(site.versions.load(merged.number))
     wanted = began.copy()
     for k, part in enumerate(parts_of(site)):
-        last, line = lasts[k], line_of(site, k, 2)
+        last, line = newest(site, k), line_of(site, k, 2)
         went_on = record_of(last).name == merged.name  # whether it had taken the merged version over by then
         wanted += whole(line.load(last.number)) - (began if went_on else whole(line.load(part.version)))
     np.testing.assert_allclose(shown, wanted.ravel(), rtol=0, atol=1e-4)
