@@ -108,7 +108,7 @@ class PlainEvent:
 
 
 class PlainDecoder:
-    """Decodes batches of one topic into one space; the same promises as `streams.decode.BatchDecoder`."""
+    """Decodes batches of one topic into one space; the same promises as `BatchDecoder`."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class PlainDecoder:
         self._keyed = keyed
         self.max_future_ms = max_future_ms
         self.queries: VectorMaps = {}
-        """What takes queries of other models to the space."""
+        """What takes queries of other models to the space; an event with one is decoded in plain Python."""
 
     def decode(self, batch: RecordBatch) -> DecodedBatch:
         """Decode every record of a batch that has at least one."""
@@ -170,18 +170,14 @@ class PlainDecoder:
         try:
             poison.refuse_unread(batch)
             event = self._read(value)
-            self._check_time(event.fields["ts"], batch, place)
+            if self.max_future_ms is not None:
+                at, times = np.array([place], np.int64), np.array([event.fields["ts"]], np.int64)
+                if Arrivals(batch).too_late(at, times, self.max_future_ms).any():
+                    raise Poison(poison.IN_THE_FUTURE, far_ahead(self.max_future_ms))
             return event
         except Poison as error:
             where = (self._topic, batch.partition, batch.offsets[place])
             return DeadLetter(*where, error.reason, error.detail, batch.kept if value is None else value)
-
-    def _check_time(self, ts: int, batch: RecordBatch, place: int) -> None:
-        if self.max_future_ms is None:
-            return
-        places, times = np.array([place], np.int64), np.array([ts], np.int64)
-        if Arrivals(batch).too_late(places, times, self.max_future_ms).any():
-            raise Poison(poison.IN_THE_FUTURE, far_ahead(self.max_future_ms))
 
     def _read(self, value: bytes | None) -> PlainEvent:
         fields = read_event(value, self._max_bytes)
@@ -225,9 +221,7 @@ def _keys(events: Sequence[PlainEvent]) -> npt.NDArray[np.bytes_]:
 
 def _as_maps(raw: Any) -> Any:
     """Maps as dicts again: `wire.unpack` gives them as tuples of pairs."""
-    if type(raw) is tuple:
-        return {key: _as_maps(value) for key, value in raw}
-    return raw
+    return {key: _as_maps(value) for key, value in raw} if type(raw) is tuple else raw
 
 
 __all__ = ["BatchDecoder", "DecodedBatch"]
@@ -235,7 +229,7 @@ __all__ = ["BatchDecoder", "DecodedBatch"]
 NO_LIMIT = np.iinfo(np.int64).max
 
 
-class BatchDecoder:
+class BatchDecoder(PlainDecoder):
     """Decodes batches of one topic into one space; keeps nothing from batch to batch.
 
     Structure, sizes, space and ids are checked here and refused as poison; that the numbers inside
@@ -256,9 +250,8 @@ class BatchDecoder:
     ) -> None:
         from streams.compiled.reading import RecordScanner  # brings numba in: only where a decoder is made
 
-        self._plain = PlainDecoder(space, catalog, topic, max_record_bytes, max_future_ms=max_future_ms)
+        super().__init__(space, catalog, topic, max_record_bytes, keyed, max_future_ms=max_future_ms)
         self._reading = RecordScanner(space, catalog, keyed)
-        self._max_bytes = max_record_bytes
 
     def warm_up(self) -> None:
         """Do now what the first batch would otherwise wait for: the compiled code is loaded, or made."""
@@ -279,9 +272,11 @@ class BatchDecoder:
             arrivals = Arrivals(batch)
             late = found.records[arrivals.too_late(found.records, times, self.max_future_ms)]
             if len(late):
-                refused += (cast(DeadLetter, self._plain.judge(batch, place)) for place in late.tolist())
+                refused += (cast(DeadLetter, self.judge(batch, place)) for place in late.tolist())
                 refused.sort(key=lambda letter: letter.offset)
-                found = self._reading.find(_without(values, late), NO_LIMIT)
+                too_late = set(late.tolist())
+                values = [b"" if place in too_late else value for place, value in enumerate(values)]
+                found = self._reading.find(values, NO_LIMIT)
             times = arrivals.believed(found.records, found.timestamps)
         offsets = np.array(batch.offsets, np.int64)
         return DecodedBatch(
@@ -298,24 +293,6 @@ class BatchDecoder:
             found.keys,
         )
 
-    @property
-    def max_future_ms(self) -> int | None:
-        """How far an event's time may lie past its record's arrival, ms; None for any time."""
-        return self._plain.max_future_ms
-
-    @max_future_ms.setter
-    def max_future_ms(self, bound: int | None) -> None:
-        self._plain.max_future_ms = bound
-
-    @property
-    def queries(self) -> VectorMaps:
-        """What takes queries of other models to the space. An event with one is decoded in plain Python."""
-        return self._plain.queries
-
-    @queries.setter
-    def queries(self, maps: VectorMaps) -> None:
-        self._plain.queries = maps
-
     def _judge_others(
         self, batch: RecordBatch, found: Int64Array
     ) -> tuple[Sequence[bytes], list[DeadLetter]]:
@@ -323,20 +300,13 @@ class BatchDecoder:
         values = list(_present(batch.values))
         refused = []
         for place in np.setdiff1d(np.arange(len(values)), found, assume_unique=True).tolist():
-            judged = self._plain.judge(batch, place)
+            judged = self.judge(batch, place)
             if isinstance(judged, DeadLetter):
                 refused.append(judged)
                 values[place] = b""
             else:
                 values[place] = judged.repacked()
         return values, refused
-
-
-def _without(values: Sequence[bytes], places: Int64Array) -> Sequence[bytes]:
-    left = list(values)
-    for place in places.tolist():
-        left[place] = b""
-    return left
 
 
 def _present(values: Sequence[bytes | None]) -> Sequence[bytes]:

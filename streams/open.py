@@ -17,9 +17,8 @@ from typing import Literal
 
 from streams.errors import AddressError, TopicMissing
 from streams.log import database as log_topics
-from streams.log.database import compact as log_compact
-from streams.log.database import retain as log_retain
 from streams.log.source import LogSink, LogSource
+from streams.partitions import TopicLimits
 from streams.source import Address, Sink, Source, TopicIdentity
 
 
@@ -45,20 +44,6 @@ class MemorySink(LogSink):
 
     def __init__(self, name: str, topic: str) -> None:
         super().__init__(memory_path(name), topic, durable=False)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicLimits:
-    """What a broker is asked to keep of a topic that is created; None sets no limit. Age in seconds.
-
-    `replicas`: copies on different brokers; None is three, or as many as there are brokers. `compacted`: the
-    newest record of every key is kept, whatever its age; the other limits are not used then.
-    """
-
-    max_age_s: float | None = None
-    max_bytes: int | None = None
-    replicas: int | None = None
-    compacted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +86,10 @@ def create_topic(address: Address, partitions: int, limits: TopicLimits) -> Prep
     if address.scheme == "kafka":
         from streams.kafka import topics
 
-        kept = (limits.max_age_s, limits.max_bytes, limits.replicas)
-        made = topics.ensure_topic(address, partitions, *kept, compacted=limits.compacted)
-        return Prepared(*made)
-    return _prepare_embedded(address, partitions)
+        return Prepared(*topics.ensure_topic(address, partitions, limits))
+    with suppress(TopicMissing), closing(open_source(address)):
+        return Prepared(ensure_topic(address, partitions), created=False)
+    return Prepared(ensure_topic(address, partitions), created=True)
 
 
 def ensure_topic(address: Address, partitions: int) -> TopicIdentity:
@@ -114,7 +99,7 @@ def ensure_topic(address: Address, partitions: int) -> TopicIdentity:
     if address.scheme == "kafka":
         from streams.kafka import topics
 
-        return topics.ensure_topic(address, partitions)[0]
+        return topics.ensure_topic(address, partitions, TopicLimits())[0]
     return log_topics.ensure_topic(_path(address), address.topic, partitions)
 
 
@@ -190,7 +175,7 @@ def retain(
     """
     if address.scheme == "kafka":
         return {}
-    return log_retain(_path(address), address.topic, max_age_s, max_bytes, now_ms, before=before)
+    return log_topics.retain(_path(address), address.topic, max_age_s, max_bytes, now_ms, before=before)
 
 
 def compact(address: Address) -> dict[int, int]:
@@ -199,14 +184,8 @@ def compact(address: Address) -> dict[int, int]:
     Comes back with how many records went, per partition. Readers see a gap in the offsets. A broker
     compacts by itself where the topic's settings say so: nothing is done then, and nothing comes back.
     """
-    return {} if address.scheme == "kafka" else log_compact(_path(address), address.topic)
+    return {} if address.scheme == "kafka" else log_topics.compact(_path(address), address.topic)
 
 
 def _path(address: Address) -> str:
     return memory_path(address.path) if address.scheme == "memory" else address.path
-
-
-def _prepare_embedded(address: Address, partitions: int) -> Prepared:
-    with suppress(TopicMissing), closing(open_source(address)):
-        return Prepared(ensure_topic(address, partitions), created=False)
-    return Prepared(ensure_topic(address, partitions), created=True)

@@ -162,6 +162,20 @@ def assigned(positions: dict[int, int] | None, max_records: int) -> dict[int, in
 
 
 @dataclass(frozen=True, slots=True)
+class TopicLimits:
+    """What a broker is asked to keep of a topic that is created; None sets no limit. Age in seconds.
+
+    `replicas`: copies on different brokers; None is three, or as many as there are brokers. `compacted`: the
+    newest record of every key is kept, whatever its age; the other limits are not used then.
+    """
+
+    max_age_s: float | None = None
+    max_bytes: int | None = None
+    replicas: int | None = None
+    compacted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RetentionLimits:
     """What may go: older than `oldest` (ms), beyond `share` bytes per partition, and only below `before`.
 

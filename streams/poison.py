@@ -6,68 +6,44 @@ from dataclasses import dataclass
 
 from streams.source import Headers, OutRecord, RecordBatch
 
-NULL_VALUE = "null_value"
-CORRUPT_BATCH = "corrupt_batch"
-SUSPECT = "suspect"
-TOO_LARGE = "too_large"
-NOT_MSGPACK = "not_msgpack"
-TRAILING_BYTES = "trailing_bytes"
-TOO_DEEP = "too_deep"
-BAD_TEXT = "bad_text"
-DUPLICATE_KEY = "duplicate_key"
-UNSUPPORTED_VERSION = "unsupported_version"
-MISSING_FIELD = "missing_field"
-UNKNOWN_FIELD = "unknown_field"
-WRONG_TYPE = "wrong_type"
-OUT_OF_RANGE = "out_of_range"
-BAD_OBJECT = "bad_object"
-BAD_VECTOR = "bad_vector"
-NO_FEATURES = "no_features"
-UNKNOWN_OBJECT = "unknown_object"
-WRONG_SPACE = "wrong_space"
-WRONG_VIEW = "wrong_view"
-WRONG_KIND = "wrong_kind"
-WRONG_DIM = "wrong_dim"
-NOT_FINITE = "not_finite"
-INDEX_OUT_OF_RANGE = "index_out_of_range"
-INDICES_NOT_INCREASING = "indices_not_increasing"
-MAGNITUDE = "magnitude"
-WRONG_KEY = "wrong_key"
-KEY_MISSING = "key_missing"
-IN_THE_FUTURE = "in_the_future"
-
 REASONS: dict[str, str] = {
-    NULL_VALUE: "the record has no value",
-    CORRUPT_BATCH: "the log holds damaged bytes here that stay damaged when they are fetched again",
-    SUSPECT: "the process died twice while it had this record alone in hand",
-    TOO_LARGE: "the record, or a text, list, map or byte string in it, is over its limit",
-    NOT_MSGPACK: "the bytes are not one msgpack value",
-    TRAILING_BYTES: "bytes follow the msgpack value",
-    TOO_DEEP: "maps or lists are nested too deeply",
-    BAD_TEXT: "a text is not valid UTF-8",
-    DUPLICATE_KEY: "a map holds the same key twice",
-    UNSUPPORTED_VERSION: "the format version is not one this release reads",
-    MISSING_FIELD: "a required field is missing",
-    UNKNOWN_FIELD: "a field this format version does not have",
-    WRONG_TYPE: "a field has the wrong type",
-    OUT_OF_RANGE: "a number or the length of a text is outside its range",
-    BAD_OBJECT: "an object has neither id nor features, or both x and views",
-    BAD_VECTOR: "a vector's bytes have an impossible length, or indices and values differ in number",
-    NO_FEATURES: "an object is given by id alone and no catalog is configured",
-    UNKNOWN_OBJECT: "an object's id is not in the catalog",
-    WRONG_SPACE: "the record names another feature space",
-    WRONG_VIEW: "an object lacks a view of the space, or has one the space does not know",
-    WRONG_KIND: "a dense vector where the view is sparse, or the reverse",
-    WRONG_DIM: "a dense vector's length is not the view's",
-    NOT_FINITE: "a vector holds NaN or an infinity",
-    INDEX_OUT_OF_RANGE: "a sparse index is negative or not below the view's size",
-    INDICES_NOT_INCREASING: "sparse indices are not strictly increasing",
-    MAGNITUDE: "a vector holds a value too large to learn from safely",
-    WRONG_KEY: "an item's record has another key than the item's id",
-    KEY_MISSING: "the record names no key, and one model per key is learned",
-    IN_THE_FUTURE: "the event's time lies further past its record's arrival in the log than is believed",
+    (NULL_VALUE := "null_value"): "the record has no value",
+    (CORRUPT_BATCH := "corrupt_batch"): (
+        "the log holds damaged bytes here that stay damaged when they are fetched again"
+    ),
+    (SUSPECT := "suspect"): "the process died twice while it had this record alone in hand",
+    (TOO_LARGE := "too_large"): "the record, or a text, list, map or byte string in it, is over its limit",
+    (NOT_MSGPACK := "not_msgpack"): "the bytes are not one msgpack value",
+    (TRAILING_BYTES := "trailing_bytes"): "bytes follow the msgpack value",
+    (TOO_DEEP := "too_deep"): "maps or lists are nested too deeply",
+    (BAD_TEXT := "bad_text"): "a text is not valid UTF-8",
+    (DUPLICATE_KEY := "duplicate_key"): "a map holds the same key twice",
+    (UNSUPPORTED_VERSION := "unsupported_version"): "the format version is not one this release reads",
+    (MISSING_FIELD := "missing_field"): "a required field is missing",
+    (UNKNOWN_FIELD := "unknown_field"): "a field this format version does not have",
+    (WRONG_TYPE := "wrong_type"): "a field has the wrong type",
+    (OUT_OF_RANGE := "out_of_range"): "a number or the length of a text is outside its range",
+    (BAD_OBJECT := "bad_object"): "an object has neither id nor features, or both x and views",
+    (BAD_VECTOR := "bad_vector"): (
+        "a vector's bytes have an impossible length, or indices and values differ in number"
+    ),
+    (NO_FEATURES := "no_features"): "an object is given by id alone and no catalog is configured",
+    (UNKNOWN_OBJECT := "unknown_object"): "an object's id is not in the catalog",
+    (WRONG_SPACE := "wrong_space"): "the record names another feature space",
+    (WRONG_VIEW := "wrong_view"): "an object lacks a view of the space, or has one the space does not know",
+    (WRONG_KIND := "wrong_kind"): "a dense vector where the view is sparse, or the reverse",
+    (WRONG_DIM := "wrong_dim"): "a dense vector's length is not the view's",
+    (NOT_FINITE := "not_finite"): "a vector holds NaN or an infinity",
+    (INDEX_OUT_OF_RANGE := "index_out_of_range"): "a sparse index is negative or not below the view's size",
+    (INDICES_NOT_INCREASING := "indices_not_increasing"): "sparse indices are not strictly increasing",
+    (MAGNITUDE := "magnitude"): "a vector holds a value too large to learn from safely",
+    (WRONG_KEY := "wrong_key"): "an item's record has another key than the item's id",
+    (KEY_MISSING := "key_missing"): "the record names no key, and one model per key is learned",
+    (IN_THE_FUTURE := "in_the_future"): (
+        "the event's time lies further past its record's arrival in the log than is believed"
+    ),
 }
-"""Every reason, and what it means: a closed list, safe as a metric label."""
+"""Every reason, by a constant of this module, and what it means: a closed list, safe as a metric label."""
 
 
 class Poison(Exception):

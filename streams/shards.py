@@ -7,10 +7,10 @@ shard, as long as the numbers of partitions and of shards stay what they are.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from streams.source import HeldBack, Source
+from streams.source import GrowingSource, HeldBack, Source
 
 _NAME = re.compile(r"(\d{1,4})-of-(\d{1,4})", re.ASCII)
 
@@ -46,36 +46,35 @@ class Shard:
         return [partition for partition in partitions if self.takes(partition)]
 
 
-class ShardSource:
-    """A source that knows the partitions of one shard alone; `identity` is that of the whole topic.
+class ShardSource(GrowingSource):
+    """A growing source that knows the partitions of one shard alone; `identity` is that of the whole topic.
 
     Positions of a part of a topic are noted by nobody but the one that has them all: `commit` does nothing,
     and there is no note.
     """
 
-    def __init__(self, source: Source, shard: Shard) -> None:
-        self._source, self._shard = source, shard
-        self.identity, self.assign, self.poll = source.identity, source.assign, source.poll
-        self.reached, self.close = source.reached, source.close
+    def __init__(self, opening: Callable[[], Source], shard: Shard) -> None:
+        super().__init__(opening)
+        self._shard = shard
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """See `Source`; of the shard's partitions, as all that follows."""
-        return {p: bounds for p, bounds in self._source.bounds().items() if self._shard.takes(p)}
+        return {p: bounds for p, bounds in super().bounds().items() if self._shard.takes(p)}
 
     def held_back(self) -> dict[int, HeldBack]:
         """See `Source`."""
-        return {p: held for p, held in self._source.held_back().items() if self._shard.takes(p)}
+        return {p: held for p, held in super().held_back().items() if self._shard.takes(p)}
 
     def offsets_at(self, ts_ms: int) -> dict[int, int]:
         """See `Source`."""
-        return {p: offset for p, offset in self._source.offsets_at(ts_ms).items() if self._shard.takes(p)}
+        return {p: offset for p, offset in super().offsets_at(ts_ms).items() if self._shard.takes(p)}
 
     def commit(self, positions: Mapping[int, int], note: str = "") -> None:
         """Does nothing."""
 
     def committed(self) -> dict[int, int]:
         """See `Source`."""
-        return {p: offset for p, offset in self._source.committed().items() if self._shard.takes(p)}
+        return {p: offset for p, offset in super().committed().items() if self._shard.takes(p)}
 
     def note(self) -> str:
         """Always ""."""

@@ -75,6 +75,11 @@ class Address:
         return f"{self.scheme}:{self.path}#{self.topic}"
 
     @property
+    def settings(self) -> KafkaSettings:
+        """How the cluster is reached."""
+        return self.kafka or KafkaSettings()
+
+    @property
     def holdout(self) -> Address:
         """The topic of whole impressions kept from training."""
         return replace(self, topic=self.topic + ".holdout")
@@ -166,7 +171,10 @@ class RecordBatch:
         return len(self.offsets)
 
 
-def cut(batch: RecordBatch, start: int, stop: int) -> RecordBatch:
+AnyBatch = TypeVar("AnyBatch", bound=RecordBatch)
+
+
+def cut(batch: AnyBatch, start: int, stop: int) -> AnyBatch:
     """Entries start..stop-1 of a batch; the batch itself when that is all of it."""
     if start == 0 and stop == len(batch):
         return batch

@@ -207,8 +207,9 @@ class LearnLoop:
 
         Raises UserError when another learner has taken over.
         """
-        signals, report = self.runtime.signals, self.observer.in_trouble
-        return not letters or self.letters.deliver(letters, report, lambda: signals.stopping)
+        return self.letters.deliver(
+            letters, lambda why: self.observer.beat(trouble=why), lambda: self.runtime.signals.stopping
+        )
 
     def _apply(self, ready: ReadyBatch) -> StepResult:
         """Run the step over a batch, however long it takes; the reader adapts the size of the next ones."""
@@ -290,11 +291,9 @@ class PoisonGate:
     """
 
     def __init__(self, share: float, window: int) -> None:
-        self._limit = share
-        self.window = window
+        self._limit, self.window = share, window
         self._batches: deque[tuple[int, float]] = deque()
-        self._records = 0
-        self._dead = 0.0
+        self._records, self._dead = 0, 0.0
         self._forgiven: dict[int, int] = {}
 
     @property
@@ -360,11 +359,8 @@ class Halts:
         clock: Callable[[], float],
         topic_id: str,
     ) -> None:
-        self._topic_id = topic_id
-        self._ledger = ledger
-        self._gate = gate
-        self._positions = positions
-        self._clock = clock
+        self._ledger, self._gate, self._positions = ledger, gate, positions
+        self._clock, self._topic_id = clock, topic_id
         self._seen = 0
         self._checked_at = float("-inf")
         self._stop: LedgerEntry | None = None
@@ -396,7 +392,9 @@ class Halts:
 
     def _look(self) -> None:
         try:
-            entries = self._ledger.poll(after=self._seen, report=_passed_over)
+            entries = self._ledger.poll(
+                after=self._seen, report=lambda error: log.warning("verdict passed over", error=str(error))
+            )
         except Unreachable as error:
             if not self._away:
                 log.warning("the ledger cannot be reached: what it said last holds", error=str(error))
@@ -417,8 +415,8 @@ class Halts:
     def _write_pause(self, why: str) -> None:
         """Pause, and make it outlast a restart; tried again at every look while the disk refuses."""
         at = {str(partition): offset for partition, offset in sorted(self._positions().items())}
-        entry: dict[str, Any] = {"kind": "STOP", "by": LEARN, "reason": why}
-        entry["measures"] = {PAUSE: POISON, POSITIONS: at, TOPIC_ID: self._topic_id}
+        measures = {PAUSE: POISON, POSITIONS: at, TOPIC_ID: self._topic_id}
+        entry: dict[str, Any] = {"kind": "STOP", "by": LEARN, "reason": why, "measures": measures}
         try:
             self._pause = self._ledger.append(entry)
         except CheckpointError as error:
@@ -456,7 +454,3 @@ def _positions_of(pause: LedgerEntry, topic_id: str) -> dict[int, int]:
     if not isinstance(found, Mapping) or pause.measures.get(TOPIC_ID, topic_id) != topic_id:
         return {}
     return {int(p): at for p, at in found.items() if str(p).isdecimal() and isinstance(at, int)}
-
-
-def _passed_over(error: CheckpointError) -> None:
-    log.warning("verdict passed over", error=str(error))

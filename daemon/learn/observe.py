@@ -108,8 +108,8 @@ class StreamReadiness:
         """Why nothing comes where somebody's transaction stays open; None before it has for a while."""
         if self.seen is None or not self.seen.transactions.held:
             return None
-        transactions, now = self.seen.transactions, self._clock()
-        return transactions.trouble(self._topic, self.learned_up_to(), now, STALL_SECONDS)
+        now = self._clock()
+        return self.seen.transactions.trouble(self._topic, self.learned_up_to(), now, STALL_SECONDS)
 
     def _waiting(self) -> int:
         seen, learned = self.seen, self.learned_up_to()
@@ -173,10 +173,6 @@ class Observer:
     def folder(self, how: str, losses: Mapping[str, int]) -> None:
         """How the checkpoint folder is lost now, and how often it was so far."""
         self._metrics.folder.record(how, losses)
-
-    def in_trouble(self, reason: str | None) -> None:
-        """While the loop waits for dead letters: it moves, and this is why it is not ready."""
-        self.beat(trouble=reason)
 
     def idle(self) -> AbstractContextManager[None]:
         """Around the wait for a batch: its time is the loop's idle time."""

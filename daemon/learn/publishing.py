@@ -219,20 +219,17 @@ def take_place(
             break
         if time.monotonic() >= deadline:
             lock.tell_refused()
-            raise _refused(place, lock.holder())
+            holder = lock.holder()
+            who = "another learner" if holder is None else f"another learner (process {holder})"
+            raise UserError(
+                f"{place}: {who} on this host writes to this checkpoint folder",
+                "leave it running, or stop it and start this one again; if it hangs or nobody knows it, "
+                "start this one with --take-over: the other one then stops without writing",
+                EX_TEMPFAIL,
+            )
         if stopping(_LOOK_SECONDS):
             break
     return lock
-
-
-def _refused(place: str, holder: int | None) -> UserError:
-    who = "another learner" if holder is None else f"another learner (process {holder})"
-    return UserError(
-        f"{place}: {who} on this host writes to this checkpoint folder",
-        "leave it running, or stop it and start this one again; if it hangs or nobody knows it, start this "
-        "one with --take-over: the other one then stops without writing",
-        EX_TEMPFAIL,
-    )
 
 
 class PlaceWatch:
@@ -266,9 +263,14 @@ class PlaceWatch:
             for process in self._lock.refused():
                 message = "another learner wanted to start on this checkpoint folder, and was refused"
                 log.warning(message, process=process)
-        if self._look_whether_away():
-            return  # the writer gets an error and tries again: the folder may be restored
-        self._look_for_newest()
+        was, self.is_away = self.is_away, is_away(self.fence.versions.store)
+        if self.is_away and not was:
+            self.losses[GONE] += 1
+            log.error(f"{LOSS_MESSAGES[GONE]}. Learning continues, and is written when the folder is back")
+        elif was and not self.is_away:
+            log.info("the checkpoint folder is back")
+        if not self.is_away:  # else the writer gets an error and tries again: the folder may be restored
+            self._look_for_newest()
 
     def published(self, version: Manifest) -> None:
         """A version is durable. The one before it is looked for, too: pruning spares the newest two."""
@@ -289,15 +291,6 @@ class PlaceWatch:
     def trouble(self) -> str | None:
         """Why no version can be written, None where one can. An emptied folder does not stop writing."""
         return f"{LOSS_MESSAGES[GONE]}. What was learned since waits for it" if self.is_away else None
-
-    def _look_whether_away(self) -> bool:
-        was, self.is_away = self.is_away, is_away(self.fence.versions.store)
-        if self.is_away and not was:
-            self.losses[GONE] += 1
-            log.error(f"{LOSS_MESSAGES[GONE]}. Learning continues, and is written when the folder is back")
-        elif was and not self.is_away:
-            log.info("the checkpoint folder is back")
-        return self.is_away
 
     def _look_for_newest(self) -> None:
         kept = self._kept

@@ -11,9 +11,10 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
 from checkpoints.ledger import Ledger
 from checkpoints.versions import VersionStore
@@ -95,13 +96,18 @@ def open_inputs(
     address = config.stream.to_address()
     with ThreadPoolExecutor(1) as other:  # a broker may be slow to answer: both topics are opened at once
         opening = other.submit(open_dead, address.dead)
-        stack.callback(_close, opening)
+
+        @stack.callback
+        def close_dead() -> None:
+            if opening.exception() is None:
+                opening.result().close()
+
         if address.scheme != "kafka":  # whose topics have to exist, which opening them finds out
             prepare_topic(address, config.stream.partitions)
-        whole = GrowingSource(lambda: open_source(address))
-        stack.callback(whole.close)
+        opened = partial(open_source, address)
+        control = GrowingSource(opened) if shard is None else ShardSource(opened, shard)
+        stack.callback(control.close)
         dead = opening.result()
-    control: Source = whole if shard is None else ShardSource(whole, shard)
     stored = open_store(config.checkpoints.path)
     if shard is not None and not shard.among(range(control.identity().partitions)):
         raise UserError(
@@ -126,13 +132,8 @@ def open_inputs(
         own.versions,
         stored.ledger,
         shard,
-        None if shard is None else stored.versions,
+        stored.versions if shard else None,
     )
-
-
-def _close(opening: Future[Sink]) -> None:
-    if opening.exception() is None:
-        opening.result().close()
 
 
 QUEUED_BATCHES = 3
@@ -151,9 +152,7 @@ class PollSize:
     """
 
     def __init__(self, most: int, cadence: Cadence, records: int) -> None:
-        self._most = most
-        self._cadence = cadence
-        self._polled = records
+        self._most, self._cadence, self._polled = most, cadence, records
         self._by_bytes = self._by_time = min(most, FIRST_POLL)
 
     def next(self) -> int:
@@ -214,13 +213,10 @@ class Reader(BackgroundThread):
     ) -> None:
         super().__init__()
         self._open_source, self._shard = open_source, shard
+        self._assemble, self._size = assemble, size
+        self._pulse, self._clock = pulse, clock
         self._in_hand = in_hand or InHand()
-        self._positions = dict(positions)
-        self._known = dict(known)
-        self._assemble = assemble
-        self._size = size
-        self._pulse = pulse
-        self._clock = clock
+        self._positions, self._known = dict(positions), dict(known)
         self._queue: queue.SimpleQueue[ReadyBatch | Growth | None] = queue.SimpleQueue()  # None: `wake`
         self._room = threading.Semaphore(QUEUED_BATCHES)
         self._closing = threading.Event()
@@ -334,15 +330,12 @@ class Reader(BackgroundThread):
         ready = ReadyBatch(batch, decoded, triplets, poll_seconds, self._clock() - began, alone)
         if not self._offer(ready):
             return False
-        self._offered(batch, decoded)
-        return True
-
-    def _offered(self, batch: RecordBatch, decoded: DecodedBatch) -> None:
-        """Where to read on should the source have to be opened again."""
+        # where to read on should the source have to be opened again
         self._positions[batch.partition] = decoded.next_offset
         self._known.pop(batch.partition, None)
         if batch.damaged is None:
             self._known[batch.partition] = decoded.last_digest.hex()
+        return True
 
     def _offer(self, ready: ReadyBatch | Growth) -> bool:
         """Hand a batch or growth over, however long the loop takes; False when `stop` came meanwhile."""

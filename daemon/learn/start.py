@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import structlog
 
-from checkpoints import Manifest, VersionStore
+from checkpoints import VersionStore
 from checkpoints.commit import WriterLock
 from checkpoints.publisher import AsyncPublisher, Published
 from daemon.config.schema import Config
@@ -25,7 +25,6 @@ from daemon.learn.reader import Inputs, PollSize, Reader, learned_up_to, open_in
 from daemon.learn.resume.fitting import Fitted, fit_map
 from daemon.learn.resume.origin import LearnOptions, RunOrigin, find_origin
 from daemon.learn.resume.seeding import begin_shard, no_shards
-from daemon.learn.state import LearnState, Progress, Snapshot
 from daemon.learn.step import Assembler
 from daemon.learn.steplog.publisher import StepPublisher, step_publisher
 from daemon.memory.fits import require_role
@@ -87,7 +86,11 @@ def build(
         inputs.decoder.warm_up()
         learner.warm_up(origin.state.fitted.sparse)
         if isinstance(learner, Keyed):
-            metrics.keys.follow(learner.config.slots, partial(_keys_held, origin.state))
+            state = origin.state  # whose learner changes when a merged version is taken over
+            metrics.keys.follow(
+                learner.config.slots,
+                lambda: len(state.learner.directory) if isinstance(state.learner, Keyed) else 0,
+            )
         loop = _loop(stack, config, runtime, metrics, inputs=inputs, origin=origin, lock=lock)
         opened.pop_all()
     stack.push(loop.leave)
@@ -118,17 +121,25 @@ def begin(
     runtime.health.starting("looking for where to begin")
 
     def fit(offsets: Mapping[int, int]) -> Fitted | None:
-        waiting, all_there_is = partial(_warming_up, runtime), options.exit_when_caught_up
+        all_there_is = options.exit_when_caught_up
         try:
-            return fit_map(config, inputs, offsets, all_there_is, waiting, pulse=runtime.pulse)
+            return fit_map(config, inputs, offsets, all_there_is, warming_up, pulse=runtime.pulse)
         finally:
             runtime.pulse.rest()
 
+    def warming_up(waiting_for: str, in_vain: bool) -> bool:
+        """While the sample for the maps is read: show what is waited for; whether to wait on."""
+        runtime.pulse.beat("reading the first objects")
+        return shown(waiting_for, RETRY_SECONDS if in_vain else 0.0)
+
     def wait(waiting_for: str) -> bool:
+        runtime.pulse.rest()
+        return shown(waiting_for, MERGED_SECONDS)
+
+    def shown(waiting_for: str, seconds: float) -> bool:
         runtime.started()
         runtime.health.set_ready(waiting_for)
-        runtime.pulse.rest()
-        return not runtime.signals.wait(MERGED_SECONDS)
+        return not runtime.signals.wait(seconds)
 
     store, take_over = inputs.versions.store, options.take_over
     lock = take_place(stack, store, inputs.place, take_over, runtime.signals.wait)
@@ -174,10 +185,17 @@ def _loop(
     fence = Fence(inputs.versions, origin.epoch)
     place = PlaceWatch(fence, lock, origin.base)
     pulse = watch("the housekeeping thread")
-    merges = _merge_watch(inputs, origin.base, pulse)
-    housekeeper = _housekeeper(
-        config, inputs, place, steps, pulse=pulse, look=partial(_look, place, merges, progress)
-    )
+    merges = None
+    if inputs.merged is not None:
+        own, merged = VersionStore(inputs.versions.store), VersionStore(inputs.merged.store)
+        merges = MergeWatch(own, merged, origin.base, pulse)
+
+    def look() -> None:  # once a second, at the folder, and of a shard for merged versions
+        place()
+        if merges is not None:
+            merges(ShardRecord.read(progress.shard, "what is learned"))
+
+    housekeeper = _housekeeper(config, inputs, place, steps, pulse=pulse, look=look)
     letters = DeadLetterWriter(inputs.dead, fence.check_if_readable, watch("the dead-letter thread"))
     learned = partial(learned_up_to, progress, reader)
     readiness = StreamReadiness(reader, housekeeper, learned, clock, inputs.address.topic)
@@ -186,10 +204,6 @@ def _loop(
     publisher = AsyncPublisher(inputs.versions, origin.epoch)
     stack.callback(publisher.close)
     publisher.prepare(arrays())
-
-    def captured(snapshot: Snapshot) -> None:
-        if steps is not None:
-            steps.captured(snapshot)
 
     def published(result: Published) -> None:
         observer.published(result)
@@ -206,7 +220,7 @@ def _loop(
         arrays=arrays,
         describe=origin.describe,
         cadence=cadence,
-        on_captured=captured,
+        on_captured=steps.captured if steps is not None else lambda _: None,
         on_published=published,
         on_failed=observer.failed,
         on_skipped=observer.skipped,
@@ -235,25 +249,6 @@ def _loop(
 def shard_of(config: Config, options: LearnOptions) -> Shard | None:
     """The shard that is asked for; None for one learner of all partitions."""
     return None if options.shard is None else Shard(options.shard, config.shards.count)
-
-
-def _merge_watch(inputs: Inputs, newest: Manifest, pulse: Pulse) -> MergeWatch | None:
-    if inputs.merged is None:
-        return None
-    own, merges = VersionStore(inputs.versions.store), VersionStore(inputs.merged.store)
-    return MergeWatch(own, merges, newest, pulse)
-
-
-def _look(place: PlaceWatch, merges: MergeWatch | None, progress: Progress) -> None:
-    """Once a second: at the folder, and of a shard for merged versions."""
-    place()
-    if merges is not None:
-        merges(ShardRecord.read(progress.shard, "what is learned"))
-
-
-def _keys_held(state: LearnState) -> int:
-    """How many keys have a model now."""
-    return len(state.learner.directory) if isinstance(state.learner, Keyed) else 0
 
 
 def _housekeeper(
@@ -296,11 +291,3 @@ def _halts(config: Config, inputs: Inputs, origin: RunOrigin) -> Halts:
     halts.in_force()  # records before a pause that was lifted no longer count
     remember_poison(gate, inputs.versions, origin.parent, topic_id)
     return halts
-
-
-def _warming_up(runtime: RoleRuntime, waiting_for: str, in_vain: bool) -> bool:
-    """While the sample for the maps is read: show what is waited for; whether to wait on."""
-    runtime.started()
-    runtime.pulse.beat("reading the first objects")
-    runtime.health.set_ready(waiting_for)
-    return not runtime.signals.wait(RETRY_SECONDS if in_vain else 0.0)

@@ -8,7 +8,7 @@ features of their own go through the frozen map.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -59,11 +59,10 @@ class Assembler:
     def __call__(self, batch: RecordBatch) -> tuple[DecodedBatch, TripletBatch | None]:
         """The decoded batch and its events in order; None for those when every record is poison."""
         decoded = self._decoder.decode(batch)
-        return decoded, self._triplets(decoded) if len(decoded.offsets) else None
-
-    def _triplets(self, decoded: DecodedBatch) -> TripletBatch:
+        if not len(decoded.offsets):
+            return decoded, None
         roles = (self._role(role) for role in (decoded.query, decoded.clicked, decoded.skipped))
-        return TripletBatch(*roles, keys=decoded.keys)
+        return decoded, TripletBatch(*roles, keys=decoded.keys)
 
     def _role(self, role: RoleColumns) -> Block:
         if role.inline is None:
@@ -246,7 +245,6 @@ def _learn_fresh(
     )
 
 
-BY_THE_STEP = "refused by the learner's step"
 NO_ROOM = Reason.KEY_REFUSED.name.lower()
 DETAILS: Mapping[str, str] = {
     Reason.KEY_MISSING.name.lower(): "it names no key, and one model per key is learned",
@@ -261,25 +259,26 @@ def rejected_letters(ready: ReadyBatch, learned: Learned, topic: str) -> list[De
     rejected = np.flatnonzero(info.outcome == Outcome.REJECTED)
     reasons = (Reason(int(info.reason[row])).name.lower() for row in rejected)
     refused = zip(offsets[rejected].tolist(), reasons, strict=True)
-    return list(_letters(ready, topic, refused, lambda reason: DETAILS.get(reason, BY_THE_STEP)))
+    return _letters(ready, topic, refused, "refused by the learner's step")
 
 
 def capped_letters(ready: ReadyBatch, learned: Learned, topic: str) -> list[DeadLetter]:
     """The same for every event that a cap refused; the reasons are those of `learners.caps`."""
     offsets = ready.decoded.offsets[learned.capped].tolist()
     refused = zip(offsets, (REASONS[fate] for fate in learned.fates.tolist()), strict=True)
-    return list(
-        _letters(ready, topic, refused, lambda _: "its steps within the window of [caps] are used up")
-    )
+    return _letters(ready, topic, refused, "its steps within the window of [caps] are used up")
 
 
 def _letters(
-    ready: ReadyBatch, topic: str, refused: Any, detail: Callable[[str], str]
-) -> Iterator[DeadLetter]:
-    records = ready.polled
+    ready: ReadyBatch, topic: str, refused: Iterable[tuple[int, str]], otherwise: str
+) -> list[DeadLetter]:
+    """Of (offset, reason); `otherwise`: the detail of a reason that has none of its own in `DETAILS`."""
+    polled, found = ready.polled, []
     for offset, reason in refused:
-        value = records.values[bisect_left(records.offsets, offset)]
-        yield DeadLetter(topic, records.partition, offset, reason, detail(reason), value)
+        value = polled.values[bisect_left(polled.offsets, offset)]
+        detail = DETAILS.get(reason, otherwise)
+        found.append(DeadLetter(topic, polled.partition, offset, reason, detail, value))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +322,7 @@ def step(state: LearnState, ready: ReadyBatch, topic: str) -> StepResult:
         next_offset=decoded.next_offset,
         last_digest=None if unread else decoded.last_digest.hex(),
         records=ready.records,
-        counts=count(info, decoded.poison, learned.duplicates) | _caps_count(learned) | _keys_count(info),
+        counts=count(info, decoded.poison, learned.duplicates) | _more_counts(learned),
         losses=info.loss[info.outcome != Outcome.REJECTED],
         newest_ts=newest_ts(timestamps, info),
         unread=unread,
@@ -355,17 +354,14 @@ def count(info: StepInfo, poison: list[DeadLetter], duplicates: int) -> dict[str
     return counts
 
 
-def _caps_count(learned: Learned) -> dict[str, int]:
-    """Events that caps refused, also as `capped.<reason>`, and that they limited; nothing where none were."""
+def _more_counts(learned: Learned) -> dict[str, int]:
+    """Events that caps refused, also as `capped.<reason>`, and that they limited; keys that lost their model.
+    Nothing where there are none."""
     counts = {LIMITED: learned.limited, CAPPED: len(learned.capped)}
     for fate, reason in REASONS.items():
         counts[f"{CAPPED}.{reason}"] = int(np.count_nonzero(learned.fates == fate))
+    counts[EVICTED] = learned.info.evicted
     return {name: found for name, found in counts.items() if found}
-
-
-def _keys_count(info: StepInfo) -> dict[str, int]:
-    """Keys that lost their model; nothing where none did."""
-    return {EVICTED: info.evicted} if info.evicted else {}
 
 
 def newest_ts(timestamps: npt.NDArray[np.int64], info: StepInfo) -> int | None:

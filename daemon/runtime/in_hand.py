@@ -148,7 +148,7 @@ class InHand:
             self._path("note").touch(0o600)
             note = open(self._path("note"), "r+b", buffering=0)  # noqa: SIM115
             noted = os.pread(note.fileno(), 2 * PLACE.size, 0).ljust(2 * PLACE.size, b"\0")
-            died = tuple(dict.fromkeys(filter(_is_range, PLACE.iter_unpack(noted))))
+            died = tuple({(p, a, b): 0 for p, a, b in PLACE.iter_unpack(noted) if p >= 0 and 0 <= a < b})
             self._words = open(self._path("words"), "a+b", buffering=0)  # noqa: SIM115
             self._words.seek(0)
             words = self._words.read(MOST_WORDS)
@@ -254,7 +254,3 @@ def last_words(words: str) -> None:
 def _mark(note: Any, thread: int, place: bytes) -> None:
     with suppress(OSError):
         os.pwrite(note.fileno(), place, thread * PLACE.size)
-
-
-def _is_range(one: tuple[int, ...]) -> bool:
-    return one[0] >= 0 and 0 <= one[1] < one[2]

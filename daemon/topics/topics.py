@@ -19,10 +19,10 @@ from daemon.topics.differences import (
 )
 from streams.errors import StreamRefused, TopicMissing
 from streams.kafka.preflight import preflight
-from streams.kafka.topics import cluster_of, copies_on, inspect_topic, safe_settings, wanted_settings
-from streams.open import TopicLimits, create_topic, open_source
-from streams.partitions import behind_transactions
-from streams.source import Address, HeldBack, KafkaSettings
+from streams.kafka.topics import cluster_of, copies_on, inspect_topic, safe_settings
+from streams.open import create_topic, open_source
+from streams.partitions import TopicLimits, behind_transactions
+from streams.source import Address, HeldBack
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +143,10 @@ def _embedded(address: Address) -> TopicLook:
 
 
 def _on_broker(wanted: Wanted) -> TopicLook:
-    address, limits = wanted.address, wanted.limits
-    state = inspect_topic(address)
-    kept = (limits.max_age_s, limits.max_bytes, limits.compacted)
-    settings = wanted_settings(state, address.topic.endswith(".dead"), *kept)
-    client = (address.kafka or KafkaSettings()).client
+    address, state = wanted.address, inspect_topic(wanted.address)
+    dead, partitions = address.topic.endswith(".dead"), state.identity.partitions
+    settings = safe_settings(dead, state.replicas, wanted.limits, partitions)
+    client = address.settings.client
     differences = copy_differences(state.brokers, state.replicas, state.in_sync)
     return TopicLook(
         address.topic,
@@ -201,9 +200,8 @@ def _planned(before: list[TopicLook], wanted: list[Wanted]) -> list[TopicLook]:
 
 
 def _plan(one: Wanted, copies: int) -> TopicPlan:
-    limits, dead = one.limits, one.address.topic.endswith(".dead")
-    kept = (limits.max_age_s, limits.max_bytes, one.partitions)
-    return TopicPlan(one.partitions, copies, safe_settings(dead, copies, *kept, compacted=limits.compacted))
+    dead = one.address.topic.endswith(".dead")
+    return TopicPlan(one.partitions, copies, safe_settings(dead, copies, one.limits, one.partitions))
 
 
 def _look_ahead(config: Config, replicas: int | None) -> None:

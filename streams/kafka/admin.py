@@ -23,10 +23,8 @@ from streams.kafka.connect import (
     client_options,
     close_aside,
     close_quietly,
-    ignore,
     missing,
     open_client,
-    settings_of,
     stream_error,
 )
 from streams.partitions import Bounds
@@ -49,14 +47,14 @@ class Admin:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._timeout_s = settings_of(address).timeout_s
+        self._timeout_s = address.settings.timeout_s
         self._lock = threading.Lock()
         self._client: Any = None
         self._closed = threading.Event()
 
     def identity(self) -> TopicIdentity:
         """The topic as the cluster knows it now; raises TopicMissing."""
-        return self._ask(lambda client: _identity(client, self._address))
+        return self.call(lambda client: _identity(client, self._address))
 
     def check(self, known: TopicIdentity) -> TopicIdentity:
         """The topic now; raises LogMismatch unless it is still the one that was opened."""
@@ -101,7 +99,7 @@ class Admin:
                 for place in places
             }
 
-        return self._ask(ask)
+        return self.call(ask)
 
     def held_back(self, partitions: int) -> dict[int, HeldBack]:
         """What lies between the end of what is committed and the newest record, where that is anything."""
@@ -119,7 +117,7 @@ class Admin:
                 if stable[place].offset < newest[place].offset
             }
 
-        return self._ask(ask)
+        return self.call(ask)
 
     def offsets_at(self, ts_ms: int, partitions: int) -> dict[int, int]:
         """The first offset whose timestamp is >= `ts_ms`, for each partition that has one."""
@@ -129,7 +127,7 @@ class Admin:
             found = client.list_partition_offsets(places, IsolationLevel.READ_COMMITTED)
             return {place.partition: at.offset for place, at in found.items() if at.offset >= 0}
 
-        return self._ask(ask)
+        return self.call(ask)
 
     def commit(self, group: str, positions: Mapping[int, int], note: str = "") -> None:
         """Note positions under a group, for lag dashboards; `note`: their metadata."""
@@ -143,7 +141,7 @@ class Admin:
                 if failure is not kafka_errors.NoError:
                     raise failure
 
-        self._ask(ask)
+        self.call(ask)
 
     def committed(self, group: str) -> dict[int, int]:
         """The positions noted under a group."""
@@ -156,7 +154,7 @@ class Admin:
                 if place.topic == self._address.topic and at.offset >= 0
             }
 
-        return self._ask(ask)
+        return self.call(ask)
 
     def note(self, group: str) -> str:
         """The metadata of the positions noted under a group: that of the partition with the most records."""
@@ -166,7 +164,7 @@ class Admin:
             noted = [at for place, at in found.items() if place.topic == self._address.topic and at.metadata]
             return str(max(noted, key=lambda at: at.offset).metadata) if noted else ""
 
-        return self._ask(ask)
+        return self.call(ask)
 
     def max_message_bytes(self) -> int:
         """The most bytes of one batch of records that the topic takes."""
@@ -177,11 +175,7 @@ class Admin:
             setting = found.get("max.message.bytes")
             return DEFAULT_MESSAGE_BYTES if setting is None else int(setting["value"])
 
-        return self._ask(ask)
-
-    def call(self, work: Callable[[Any], T]) -> T:
-        """`work(client)` with a client of kafka-python, under the same rules."""
-        return self._ask(work)
+        return self.call(ask)
 
     def close(self) -> None:
         """Release threads and sockets; a call that still waits fails."""
@@ -190,23 +184,27 @@ class Admin:
             client, self._client = self._client, None
         if client is not None:
             with suppress(TimeoutError):  # a thread that waits for a name server is left behind
-                call_within(_LEAVE_S, lambda: close_quietly(client), ignore)
+                call_within(_LEAVE_S, lambda: close_quietly(client))
 
-    def _ask(self, work: Callable[[Any], T]) -> T:
+    def call(self, work: Callable[[Any], T]) -> T:
+        """`work(client)` with a client of kafka-python, under the same rules."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
-                return self._ask_once(work, deadline)
+                return self._call_once(work, deadline)
             except Exception as error:
-                if not _passes(error) or time.monotonic() + _RETRY_S >= deadline:
+                # a node that this client does not know yet is known to the next one
+                passes = isinstance(error, kafka_errors.UnknownBrokerIdError) or (
+                    isinstance(error, kafka_errors.KafkaError) and error.retriable
+                )
+                if not passes or time.monotonic() + _RETRY_S >= deadline:
                     raise stream_error(error, self._address) from error
             time.sleep(_RETRY_S)
 
-    def _ask_once(self, work: Callable[[Any], T], deadline: float) -> T:
+    def _call_once(self, work: Callable[[Any], T], deadline: float) -> T:
         client = self._connected(deadline)
         try:
-            answer: T = call_within(_left(deadline), lambda: work(client), ignore)
-            return answer
+            return call_within(_left(deadline), lambda: work(client))
         except StreamError:
             raise
         except BaseException:
@@ -250,13 +248,6 @@ def _identity(client: Any, address: Address) -> TopicIdentity:
     )
 
 
-def _passes(error: Exception) -> bool:
-    """Whether trying again within the time limit may help."""
-    # a node that this client does not know yet is known to the next one
-    fresh = isinstance(error, kafka_errors.UnknownBrokerIdError)
-    return fresh or (isinstance(error, kafka_errors.KafkaError) and error.retriable)
-
-
 def _left(deadline: float) -> float:
     return max(0.001, deadline - time.monotonic())
 
@@ -272,12 +263,11 @@ class TopicWatch:
         self._admin, self._identity = admin, identity
         self._stop = threading.Event()
         self._fault: StreamError | None = None
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._run, name="kafka-watch", daemon=True)
 
     def start(self) -> None:
         """Begin to look, unless that has begun."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="kafka-watch", daemon=True)
+        if self._thread.ident is None:
             self._thread.start()
 
     def raise_lasting(self) -> None:
@@ -293,7 +283,7 @@ class TopicWatch:
     def stop(self) -> None:
         """End the thread; close the admin first, so that it waits for nothing."""
         self._stop.set()
-        if self._thread is not None:
+        if self._thread.ident is not None:
             self._thread.join(_WATCH_LEAVE_S)
 
     def _run(self) -> None:

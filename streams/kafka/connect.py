@@ -7,71 +7,46 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from kafka import errors
 
 from streams.errors import RecordRefused, StreamError, StreamRefused, StreamUnavailable, TopicMissing
 from streams.kafka.probe import answering
-from streams.source import Address, KafkaSettings
+from streams.source import Address
 
 T = TypeVar("T")
 
 
-class Attempt(Generic[T]):
+def attempt(work: Callable[[], T]) -> Future[T]:
     """`work()` in a thread of its own, which ends when `work` does; callers may wait in slices."""
+    future: Future[T] = Future()
 
-    def __init__(self, work: Callable[[], T]) -> None:
-        self._lock = threading.Lock()
-        self._done = threading.Event()
-        self._discard: Callable[[T], object] | None = None
-        self._value: T
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(work,), name="kafka-call", daemon=True)
-        self._thread.start()
-
-    def result(self, timeout_s: float) -> T:
-        """What `work` returned or raised; TimeoutError when it is not done by then."""
-        if not self._done.wait(timeout_s):
-            raise TimeoutError(f"no answer within {timeout_s:.1f} s")
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return self._value
-
-    def abandon(self, discard: Callable[[T], object]) -> None:
-        """Nobody waits any more: a result goes to `discard`, now or when it comes."""
-        with self._lock:
-            self._discard = discard
-            late = self._done.is_set()
-        if late and self._error is None:
-            discard(self._value)
-
-    def _run(self, work: Callable[[], T]) -> None:
+    def run() -> None:
         try:
-            self._value = work()
+            future.set_result(work())
         except BaseException as problem:  # noqa: BLE001 (raised again in the thread that waits)
-            self._error = problem
-        with self._lock:
-            self._done.set()
-            discard = self._discard
-        if discard is not None and self._error is None:
-            discard(self._value)
+            future.set_exception(problem)
+
+    threading.Thread(target=run, name="kafka-call", daemon=True).start()
+    return future
 
 
-def call_within(timeout_s: float, work: Callable[[], T], discard: Callable[[T], object]) -> T:
+def abandon(attempted: Future[T], discard: Callable[[T], object]) -> None:
+    """Nobody waits any more: a result goes to `discard`, now or when it comes."""
+    attempted.add_done_callback(lambda done: done.exception() or discard(done.result()))
+
+
+def call_within(timeout_s: float, work: Callable[[], T], discard: Callable[[T], object] | None = None) -> T:
     """What `work()` returns or raises; TimeoutError after `timeout_s`, a later result goes to `discard`."""
-    attempt = Attempt(work)
-    try:
-        return attempt.result(timeout_s)
-    except TimeoutError:
-        attempt.abandon(discard)
-        raise
-
-
-def ignore(_: Any) -> None:
-    """For results that nobody has to clean up."""
+    attempted = attempt(work)
+    if not wait([attempted], timeout_s).done:
+        if discard is not None:
+            abandon(attempted, discard)
+        raise TimeoutError(f"no answer within {timeout_s:.1f} s")
+    return attempted.result()
 
 
 Client = TypeVar("Client")
@@ -87,14 +62,9 @@ logging.getLogger("kafka").addHandler(logging.NullHandler())
 logging.getLogger("kafka").setLevel(logging.INFO)
 
 
-def settings_of(address: Address) -> KafkaSettings:
-    """The settings of an address."""
-    return address.kafka or KafkaSettings()
-
-
 def client_options(address: Address) -> dict[str, Any]:
     """What every client of kafka-python is given: brokers, security, time limits."""
-    settings = settings_of(address)
+    settings = address.settings
     limit = milliseconds(settings.timeout_s)
     return {
         "bootstrap_servers": answering(address),
@@ -162,11 +132,6 @@ def close_quietly(client: Any, **options: Any) -> None:
         client.close(**options)
 
 
-_PERMISSION = {
-    errors.TopicAuthorizationFailedError: "the topic: grant READ to read it, WRITE to write to it",
-    errors.GroupAuthorizationFailedError: "the group named like client_id, for noted positions: grant READ",
-    errors.ClusterAuthorizationFailedError: "the cluster: grant IDEMPOTENT_WRITE, and CREATE for new topics",
-}
 _LOGIN = (
     errors.SaslAuthenticationFailedError,
     errors.UnsupportedSaslMechanismError,
@@ -187,6 +152,18 @@ _SETTING = (
     errors.InvalidTopicError,
     errors.TopicDeletionDisabledError,
 )
+_GRANT = "no permission for the "
+_REFUSED: dict[Any, str] = {
+    errors.TopicAuthorizationFailedError: _GRANT + "topic: grant READ to read it, WRITE to write to it",
+    errors.GroupAuthorizationFailedError: _GRANT
+    + "group named like client_id, for noted positions: grant READ",
+    errors.ClusterAuthorizationFailedError: _GRANT
+    + "cluster: grant IDEMPOTENT_WRITE, and CREATE for new topics",
+    errors.AuthorizationError: "no permission: {}",
+    _LOGIN: "the broker refuses the login: {}",
+    _SETTING: "{}",
+}
+"""Why we are not let in, the first kind that fits; {}: the client's own words."""
 
 
 def stream_error(error: BaseException, address: Address) -> StreamError:
@@ -197,24 +174,12 @@ def stream_error(error: BaseException, address: Address) -> StreamError:
         return missing(address)
     if isinstance(error, _RECORD):
         return RecordRefused(f"{address}: the broker takes no such record: {_words(error)}")
-    refused = _refusal(error)
-    if refused is not None:
-        return StreamRefused(f"{address}: {refused}")
+    for kinds, refused in _REFUSED.items():
+        if isinstance(error, kinds):
+            return StreamRefused(f"{address}: {refused.format(_words(error))}")
     return StreamUnavailable(
         f"{address}: {_words(error)}; see that the broker runs and can be reached from here"
     )
-
-
-def _refusal(error: BaseException) -> str | None:
-    """Why we are not let in, where that is what happened."""
-    for kind, what in _PERMISSION.items():
-        if isinstance(error, kind):
-            return f"no permission for {what}"
-    if isinstance(error, errors.AuthorizationError):
-        return f"no permission: {_words(error)}"
-    if isinstance(error, _LOGIN):
-        return f"the broker refuses the login: {_words(error)}"
-    return _words(error) if isinstance(error, _SETTING) else None
 
 
 def missing(address: Address) -> TopicMissing:

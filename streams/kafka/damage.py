@@ -17,7 +17,7 @@ from streams.kafka.clients.protocol import ConsumerClient, CorruptBatch, Fetched
 from streams.partitions import Bounds
 from streams.source import Address
 
-_SLICE_S = 0.2
+_SLICE_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,48 +34,49 @@ class Damage:
 
 
 class Prober:
-    """Reads single records with clients of its own; each is thrown away after an error."""
+    """Reads single records with clients of its own; thrown away after an error. name: of the topic."""
 
-    def __init__(self, make: Callable[[], ConsumerClient], timeout_s: float) -> None:
-        self._make, self._timeout_s = make, timeout_s
+    def __init__(
+        self, make: Callable[[], ConsumerClient], timeout_s: float, name: object = "the topic"
+    ) -> None:
+        self._make, self._timeout_s, self._name = make, timeout_s, name
         self._client: ConsumerClient | None = None
 
-    def read(self, partition: int, offset: int) -> Fetched | None:
-        """The first record at `offset` or behind it; None when only a gap was found there.
+    def read(self, partition: int, offset: int, end: int | None = None) -> Fetched | None:
+        """The first record at `offset` or behind it; None when only a gap was found there, up to `end`.
 
         Raises CorruptBatch, OutOfRange, and StreamUnavailable when nothing comes within the time limit.
         """
         deadline = time.monotonic() + self._timeout_s
         while time.monotonic() < deadline:
             try:
-                return self._read(partition, offset, deadline)
+                return self._read(partition, offset, offset + 1 if end is None else end, deadline)
             except Overfull:  # batches behind it: the next client may get fewer of them at once
                 self.close()
             except BaseException:
                 self.close()
                 raise
-        raise _no_answer(partition, offset)
+        raise self._no_answer(partition, offset)
 
-    def _read(self, partition: int, offset: int, deadline: float) -> Fetched | None:
+    def _read(self, partition: int, offset: int, end: int, deadline: float) -> Fetched | None:
         client = self._client = self._client or self._make()
         client.assign({partition: offset})
         while time.monotonic() < deadline:
             pieces = client.poll(1, _SLICE_S)
             if pieces:
                 return pieces[0]
-            if client.positions()[partition] > offset:
+            if client.positions()[partition] >= end:
                 return None
-        raise _no_answer(partition, offset)
+        raise self._no_answer(partition, offset)
+
+    def _no_answer(self, partition: int, offset: int) -> StreamUnavailable:
+        return StreamUnavailable(f"{self._name}, partition {partition}: no answer about offset {offset}")
 
     def close(self) -> None:
         """Release the client."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
-
-
-def _no_answer(partition: int, offset: int) -> StreamUnavailable:
-    return StreamUnavailable(f"partition {partition}: no answer about offset {offset}")
 
 
 def find_damage(

@@ -29,7 +29,7 @@ BUDGET_S = 4.5
 
 _DIAGNOSIS_S = 1.5  # of it kept for finding out what answered wrongly, or not at all
 _QUESTION_S = 0.6  # for each further question about who is there: two are asked of one that is silent
-_TLS_ALERT = b"\x15\x03"
+_TLS_ALERT, _HTTP = b"\x15\x03", b"GET / HTTP/1.0\r\n\r\n"
 _UNKNOWN_TOPIC, _TOPIC_DENIED, _CLUSTER_DENIED = 3, 29, 31  # Kafka's error codes
 _UNSUPPORTED_MECHANISM, _AUTHENTICATION_FAILED = 33, 58
 _METADATA, _METADATA_VERSION = 3, 8
@@ -54,7 +54,7 @@ def preflight(address: Address, *needs: Need) -> None:
     broker and the remedy, and holds no secret. One broker of the address that lets us in is enough.
     """
     limit = time.monotonic() + BUDGET_S
-    settings = address.kafka or KafkaSettings()
+    settings = address.settings
 
     def look(broker: str) -> None:
         with Probe(broker, settings, limit - _DIAGNOSIS_S, limit) as probe:
@@ -181,7 +181,12 @@ def _enter(probe: Probe) -> dict[int, int]:
     probe.connect()
     try:
         if uses_tls(probe.settings):
-            _begin_tls(probe)
+            try:
+                probe.secure()
+            except ssl.SSLCertVerificationError as problem:
+                raise _certificate_refused(probe, problem) from problem
+            except OSError as problem:
+                raise _no_tls(probe, getattr(problem, "reason", None) or "") from problem
         answer = probe.ask(ApiVersionsRequest(version=0))
         if _asks_password(probe.settings):
             _authenticate(probe)
@@ -194,15 +199,6 @@ def _enter(probe: Probe) -> dict[int, int]:
 
 def _asks_password(settings: KafkaSettings) -> bool:
     return settings.security_protocol.startswith("SASL_")
-
-
-def _begin_tls(probe: Probe) -> None:
-    try:
-        probe.secure()
-    except ssl.SSLCertVerificationError as problem:
-        raise _certificate_refused(probe, problem) from problem
-    except OSError as problem:
-        raise _no_tls(probe, getattr(problem, "reason", None) or "") from problem
 
 
 def _no_tls(probe: Probe, reason: str) -> StreamError:
@@ -252,13 +248,14 @@ def _client_certificate_refused(probe: Probe) -> StreamRefused:
 def _no_kafka(probe: Probe, answer: NoAnswer, *, over_tls: bool) -> StreamError:
     """What is there instead of a broker that speaks as the settings say."""
     settings = probe.settings
-    if not uses_tls(settings) and (answer.received.startswith(_TLS_ALERT) or _speaks_tls(probe)):
+    begins_tls = answer.received.startswith(_TLS_ALERT)
+    if not uses_tls(settings) and (begins_tls or _answer(probe, over_tls=True) is not None):
         secure = "SASL_SSL" if _asks_password(settings) else "SSL (or SASL_SSL)"
         return StreamRefused(
             f"{probe.broker} speaks TLS, but security_protocol = {settings.security_protocol} does not: "
             f"set security_protocol = {secure}"
         )
-    if answer.received.startswith(b"HTTP") or _is_web_server(probe, over_tls):
+    if answer.received.startswith(b"HTTP") or (_answer(probe, over_tls, _HTTP) or b"").startswith(b"HTTP/"):
         return StreamRefused(f"{probe.broker} is a web server, not a Kafka broker: correct host and port")
     if answer.silent:
         return StreamUnavailable(
@@ -268,23 +265,15 @@ def _no_kafka(probe: Probe, answer: NoAnswer, *, over_tls: bool) -> StreamError:
     return StreamRefused(f"{probe.broker} does not speak Kafka's language: correct host and port")
 
 
-def _speaks_tls(probe: Probe) -> bool:
-    try:
-        with probe.again(_QUESTION_S) as other:
-            other.secure(trusting_context())
-            return True
-    except (OSError, StreamError):
-        return False
-
-
-def _is_web_server(probe: Probe, over_tls: bool) -> bool:
+def _answer(probe: Probe, over_tls: bool, words: bytes = b"") -> bytes | None:
+    """What comes back for some words, b"" for nothing; None without a connection, or without TLS over it."""
     try:
         with probe.again(_QUESTION_S) as other:
             if over_tls:
                 other.secure(trusting_context())
-            return other.say(b"GET / HTTP/1.0\r\n\r\n").startswith(b"HTTP/")
+            return other.say(words) if words else b""
     except (OSError, StreamError):
-        return False
+        return None
 
 
 # Passwords.

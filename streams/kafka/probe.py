@@ -248,7 +248,7 @@ def answering(address: Address) -> list[str]:
     brokers = address.path.split(",")
     if len(brokers) == 1:
         return brokers
-    settings = address.kafka or KafkaSettings()
+    settings = address.settings
     deadline = time.monotonic() + ANSWER_LIMIT_S
 
     def look(broker: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import closing
 from functools import partial
 
@@ -20,7 +21,7 @@ from streams.kafka.clients.protocol import (
     make_consumer,
     make_producer,
 )
-from streams.kafka.connect import Attempt, settings_of
+from streams.kafka.connect import abandon, attempt
 from streams.kafka.damage import (
     Damage,
     LastRead,
@@ -34,7 +35,7 @@ from streams.kafka.damage import (
 from streams.kafka.preflight import preflight
 from streams.limits import MAX_POLL_BYTES, MAX_RECORD_BYTES
 from streams.partitions import Bounds, assigned, check_positions, place_records, record_bytes
-from streams.source import UNKNOWN, Address, HeldBack, OutRecord, RecordBatch, TopicIdentity
+from streams.source import UNKNOWN, Address, HeldBack, OutRecord, RecordBatch, TopicIdentity, cut
 
 
 class Connection:
@@ -43,7 +44,7 @@ class Connection:
     def __init__(self, make: Callable[[], ConsumerClient]) -> None:
         self._make = make
         self._client: ConsumerClient | None = None
-        self._attempt: Attempt[ConsumerClient] | None = None
+        self._attempt: Future[ConsumerClient] | None = None
 
     def client(self, positions: Mapping[int, int], timeout_s: float) -> ConsumerClient | None:
         """The client; a new one is assigned these positions. None when it is not there within `timeout_s`.
@@ -51,16 +52,12 @@ class Connection:
         The attempt then continues, and the next call waits for it. Raises what making one raises.
         """
         if self._client is None:
-            self._attempt = self._attempt or Attempt(self._make)
-            try:
-                client = self._attempt.result(timeout_s)
-            except TimeoutError:
+            attempted = self._attempt = self._attempt or attempt(self._make)
+            if not wait([attempted], timeout_s).done:
                 return None
-            except BaseException:
-                self._attempt = None
-                raise
-            self._attempt, self._client = None, client
-            client.assign(positions)
+            self._attempt = None
+            self._client = attempted.result()
+            self._client.assign(positions)
         return self._client
 
     def drop(self) -> None:
@@ -71,14 +68,10 @@ class Connection:
 
     def close(self) -> None:
         """Discard the consumer and its state."""
-        attempt, self._attempt = self._attempt, None
-        if attempt is not None:
-            attempt.abandon(_close)
+        attempted, self._attempt = self._attempt, None
+        if attempted is not None:
+            abandon(attempted, lambda client: client.close())
         self.drop()
-
-
-def _close(client: ConsumerClient) -> None:
-    client.close()
 
 
 class FetchedQueue:
@@ -117,7 +110,7 @@ class FetchedQueue:
             pieces.popleft()
         if pieces:
             self._pieces[partition] = pieces
-        return piece if stop - start == len(piece.offsets) else _part(piece, slice(start, stop))
+        return cut(piece, start, stop)
 
     def clear(self) -> None:
         """Forget everything."""
@@ -136,18 +129,6 @@ def _stop(values: list[bytes | None], start: int, stop: int, max_bytes: int) -> 
     return stop
 
 
-def _part(piece: Fetched, part: slice) -> Fetched:
-    return Fetched(
-        piece.partition,
-        piece.epoch,
-        piece.offsets[part],
-        piece.timestamps[part],
-        piece.values[part],
-        piece.keys[part],
-        piece.headers[part],
-    )
-
-
 _FETCH_RECORDS = 500
 """The client is asked for at least so many, so that partitions take turns also when few are wanted."""
 
@@ -157,7 +138,7 @@ class KafkaSource:
 
     def __init__(self, address: Address) -> None:
         preflight(address, "read")
-        self._address, self._settings = address, settings_of(address)
+        self._address, self._settings = address, address.settings
         self._admin = Admin(address)
         try:
             self._identity = self._admin.identity()
@@ -165,6 +146,7 @@ class KafkaSource:
             self._admin.close()
             raise
         self._watch = TopicWatch(self._admin, self._identity)
+        self._make_client = partial(make_consumer, address, self._identity)
         self._connection = Connection(self._make_client)
         self._waiting = FetchedQueue()
         self._positions: dict[int, int] | None = None  # below these, everything was handed out
@@ -293,9 +275,7 @@ class KafkaSource:
         self._last[partition] = last_of(piece)
         waits = partition in self._waiting
         self._positions[partition] = piece.offsets[-1] + 1 if waits else self._fetched[partition]
-        return RecordBatch(
-            partition, piece.offsets, piece.timestamps, piece.values, piece.keys, piece.headers
-        )
+        return piece
 
     def _pass_over(self, damage: Damage) -> RecordBatch:
         """One entry for a stretch that cannot be read; reading continues behind it."""
@@ -304,11 +284,8 @@ class KafkaSource:
         self._last.pop(damage.partition, None)
         return RecordBatch(damage.partition, [damage.last], [0], [None], [None], [()], str(damage))
 
-    def _make_client(self) -> ConsumerClient:
-        return make_consumer(self._address, self._identity)
-
     def _prober(self) -> Prober:
-        return Prober(self._make_client, self._settings.timeout_s)
+        return Prober(self._make_client, self._settings.timeout_s, self._address)
 
     def _second_prober(self) -> Prober | None:
         """With the other client, which tells where a batch ends; None where it is in use already."""
@@ -317,7 +294,7 @@ class KafkaSource:
         from streams.kafka.clients.python import PythonConsumer
 
         make = partial(PythonConsumer, self._address, self._identity.topic_id)
-        return Prober(make, self._settings.timeout_s)
+        return Prober(make, self._settings.timeout_s, self._address)
 
 
 _AROUND = 1024

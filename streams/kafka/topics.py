@@ -5,10 +5,9 @@ them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from kafka import KafkaAdminClient
@@ -17,9 +16,9 @@ from kafka.errors import AuthorizationError, TopicAlreadyExistsError, UnknownTop
 
 from streams.errors import LogMismatch, StreamUnavailable, TopicMissing
 from streams.kafka.admin import Admin
-from streams.kafka.connect import milliseconds, settings_of
+from streams.kafka.connect import milliseconds
 from streams.kafka.preflight import preflight
-from streams.partitions import Bounds
+from streams.partitions import Bounds, TopicLimits
 from streams.source import Address, HeldBack, TopicIdentity
 
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
@@ -33,16 +32,8 @@ _ANY_TIME = str(2**63 - 1)
 _SETTLE_S = 0.05
 
 
-def safe_settings(
-    dead: bool,
-    replicas: int,
-    max_age_s: float | None,
-    max_bytes: int | None,
-    partitions: int,
-    *,
-    compacted: bool = False,
-) -> dict[str, str]:
-    """The settings of a new topic. Ages in seconds; `max_bytes` is for all partitions together.
+def safe_settings(dead: bool, replicas: int, limits: TopicLimits, partitions: int) -> dict[str, str]:
+    """The settings of a new topic with so many replicas; `max_bytes` is for all partitions together.
 
     A compacted topic has no limit of age or size: it keeps the newest record of every key.
 
@@ -50,11 +41,10 @@ def safe_settings(
     memory. No replica that lacks records may lead. The broker says when a record came, whatever the clock of
     its producer: its retention goes by that, and so does the bound on event times.
     """
-    if compacted:
-        max_age_s = max_bytes = None
+    max_age_s, max_bytes = (None, None) if limits.compacted else (limits.max_age_s, limits.max_bytes)
     per_partition = -1 if max_bytes is None else max(1, max_bytes // partitions)
     return {
-        "cleanup.policy": "compact" if compacted else "delete",
+        "cleanup.policy": "compact" if limits.compacted else "delete",
         "compression.type": "uncompressed",
         "max.message.bytes": str(DEAD_MESSAGE_BYTES if dead else MAX_MESSAGE_BYTES),
         "message.timestamp.type": "LogAppendTime",
@@ -72,33 +62,14 @@ def copies_on(brokers: int) -> int:
     return min(_REPLICAS, brokers)
 
 
-def ensure_topic(
-    address: Address,
-    partitions: int,
-    max_age_s: float | None = None,
-    max_bytes: int | None = None,
-    replicas: int | None = None,
-    *,
-    compacted: bool = False,
-) -> tuple[TopicIdentity, bool]:
-    """The topic, created unless it exists, and whether it was; another partition count is LogMismatch.
-
-    `replicas` None is three, or as many as there are brokers.
-    """
+def ensure_topic(address: Address, partitions: int, limits: TopicLimits) -> tuple[TopicIdentity, bool]:
+    """The topic, created unless it exists, and whether it was; another partition count is LogMismatch."""
     with closing(Admin(address)) as admin:
         created = False
         try:
             found = admin.identity()
         except TopicMissing:
-            settings = partial(
-                safe_settings,
-                address.topic.endswith(".dead"),
-                max_age_s=max_age_s,
-                max_bytes=max_bytes,
-                partitions=partitions,
-                compacted=compacted,
-            )
-            created = _create(admin, address, partitions, settings, replicas)
+            created = _create(admin, address, partitions, limits)
             found = _await_topic(admin, address)
     if found.partitions != partitions:
         raise LogMismatch(
@@ -116,7 +87,7 @@ def find_topic(address: Address) -> TopicIdentity:
 
 def delete_topic(address: Address) -> None:
     """Remove a topic and all its records; raises TopicMissing when there is none."""
-    limit = _limit(address)
+    limit = address.settings.timeout_s
 
     def delete(client: KafkaAdminClient) -> None:
         client.delete_topics([address.topic], timeout_ms=milliseconds(limit))
@@ -133,20 +104,15 @@ def delete_topic(address: Address) -> None:
             _pause(deadline, f"{address}: the topic is still there; ask again a little later")
 
 
-def _create(
-    admin: Admin,
-    address: Address,
-    partitions: int,
-    settings: Callable[[int], dict[str, str]],
-    replicas: int | None,
-) -> bool:
+def _create(admin: Admin, address: Address, partitions: int, limits: TopicLimits) -> bool:
     """Create it, with the settings for as many copies; False when somebody else was faster."""
 
     def create(client: Any) -> bool:
-        copies = replicas or copies_on(len(client.describe_cluster()["brokers"]))
-        wanted = {"num_partitions": partitions, "replication_factor": copies, "configs": settings(copies)}
+        copies = limits.replicas or copies_on(len(client.describe_cluster()["brokers"]))
+        settings = safe_settings(address.topic.endswith(".dead"), copies, limits, partitions)
+        wanted = {"num_partitions": partitions, "replication_factor": copies, "configs": settings}
         try:
-            client.create_topics({address.topic: wanted}, timeout_ms=milliseconds(_limit(address)))
+            client.create_topics({address.topic: wanted}, timeout_ms=milliseconds(address.settings.timeout_s))
         except TopicAlreadyExistsError:
             return False
         return True
@@ -156,7 +122,7 @@ def _create(
 
 def _await_topic(admin: Admin, address: Address) -> TopicIdentity:
     """Wait until every broker we may ask knows it, with a leader for each partition."""
-    deadline = time.monotonic() + _limit(address)
+    deadline = time.monotonic() + address.settings.timeout_s
     while True:
         try:
             found = admin.identity()
@@ -172,22 +138,7 @@ def _pause(deadline: float, otherwise: str) -> None:
     time.sleep(_SETTLE_S)
 
 
-def _limit(address: Address) -> float:
-    return settings_of(address).timeout_s
-
-
-WATCHED = (
-    "cleanup.policy",
-    "compression.type",
-    "max.message.bytes",
-    "message.timestamp.type",
-    "message.timestamp.before.max.ms",
-    "message.timestamp.after.max.ms",
-    "min.insync.replicas",
-    "retention.bytes",
-    "retention.ms",
-    "unclean.leader.election.enable",
-)
+WATCHED = tuple(safe_settings(False, 1, TopicLimits(), 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,14 +174,6 @@ def cluster_of(address: Address) -> tuple[str, int]:
     with closing(Admin(address)) as admin:
         found = admin.call(lambda client: client.describe_cluster())
     return found["cluster_id"], len(found["brokers"])
-
-
-def wanted_settings(
-    state: TopicState, dead: bool, max_age_s: float | None, max_bytes: int | None, compacted: bool = False
-) -> dict[str, str]:
-    """The safe settings for a topic with as many partitions and replicas as this one."""
-    partitions = state.identity.partitions
-    return safe_settings(dead, state.replicas, max_age_s, max_bytes, partitions, compacted=compacted)
 
 
 def _copies(client: Any, topic: str) -> tuple[int, int, int]:

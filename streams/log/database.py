@@ -18,7 +18,7 @@ import sqlite3
 import uuid
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,12 +78,15 @@ def create_log(path: str) -> None:
     building = f"{path}.{uuid.uuid4().hex}.new"
     try:
         os.close(os.open(building, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        with errors_of(path):
-            connection = sqlite3.connect(building, isolation_level=None)
-            try:
-                connection.executescript(_schema())
-            finally:
-                connection.close()
+        with errors_of(path), closing(sqlite3.connect(building, isolation_level=None)) as connection:
+            connection.executescript(
+                _SCHEMA.format(
+                    page_bytes=PAGE_BYTES,
+                    application_id=APPLICATION_ID,
+                    schema_version=SCHEMA_VERSION,
+                    log_id=uuid.uuid4(),
+                )
+            )
         try:
             os.link(building, path)
         except FileExistsError:
@@ -191,10 +194,9 @@ def _check_place(path: str) -> None:
         raise LogFileError(
             f"{path} is a directory; name a file in it, such as {os.path.join(path, 'clicks.log')}"
         )
-    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
-        raise LogFileError(
-            f"{path}: its folder does not exist; create {os.path.dirname(os.path.abspath(path))}"
-        )
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise LogFileError(f"{path}: its folder does not exist; create {folder}")
 
 
 def _check_format(connection: sqlite3.Connection, path: str) -> None:
@@ -207,15 +209,6 @@ def _check_format(connection: sqlite3.Connection, path: str) -> None:
             f"{path} has log format {version}, this release reads {SCHEMA_VERSION}; "
             "use a release that reads it"
         )
-
-
-def _schema() -> str:
-    return _SCHEMA.format(
-        page_bytes=PAGE_BYTES,
-        application_id=APPLICATION_ID,
-        schema_version=SCHEMA_VERSION,
-        log_id=uuid.uuid4(),
-    )
 
 
 def _sync_folder(folder: Path) -> None:
@@ -241,14 +234,8 @@ class TopicRow:
 def ensure_topic(path: str, topic: str, partitions: int) -> TopicIdentity:
     """Create the log file and the topic unless they exist; another partition count is LogMismatch."""
     create_log(path)
-    connection = open_log(path, durable=True)
-    try:
-        with errors_of(path), transaction(connection, write=True):
-            found = _look_up(connection, topic)
-            if found is None:
-                found = _create(connection, topic, partitions)
-    finally:
-        connection.close()
+    with closing(open_log(path, durable=True)) as log, errors_of(path), transaction(log, write=True):
+        found = _look_up(log, topic) or _create(log, topic, partitions)
     if found.identity.partitions != partitions:
         raise LogMismatch(
             f"topic {topic!r} in {path} has {found.identity.partitions} partitions, not {partitions}; "
@@ -269,16 +256,13 @@ def find_topic(connection: sqlite3.Connection, path: str, topic: str) -> TopicRo
 
 def delete_topic(path: str, topic: str) -> None:
     """Remove a topic and all its records; a later topic of the same name has another identity."""
-    connection = open_log(path, durable=True)
-    try:
+    with closing(open_log(path, durable=True)) as connection:
         row = find_topic(connection, path, topic)
         with errors_of(path), transaction(connection, write=True):
             for partition in range(row.identity.partitions):
                 connection.execute(f"DROP TABLE {row.table(partition)}")
             connection.execute("DELETE FROM partitions WHERE topic = ?", (row.number,))
             connection.execute("DELETE FROM topics WHERE number = ?", (row.number,))
-    finally:
-        connection.close()
 
 
 def first_at_least(
@@ -341,16 +325,13 @@ def compact(path: str, topic: str, least: int = LEAST_NEW) -> dict[int, int]:
 
     Needs memory for one copy of every different key of a partition. A record without a key stays.
     """
-    connection = open_log(path, durable=False)
-    try:
+    with closing(open_log(path, durable=False)) as connection:
         row = find_topic(connection, path, topic)
-        removed = {}
         with errors_of(path):
-            for partition in range(row.identity.partitions):
-                removed[partition] = _compact_partition(connection, row, partition, least)
-    finally:
-        connection.close()
-    return removed
+            return {
+                partition: _compact_partition(connection, row, partition, least)
+                for partition in range(row.identity.partitions)
+            }
 
 
 def _compact_partition(connection: sqlite3.Connection, row: TopicRow, partition: int, least: int) -> int:
@@ -360,7 +341,10 @@ def _compact_partition(connection: sqlite3.Connection, row: TopicRow, partition:
     if found is None:  # the topic was removed meanwhile
         return 0
     end, note = found[0], f"compacted {row.table(partition)}"
-    compacted_to, kept = _read_note(connection, note)
+    noted = connection.execute("SELECT value FROM meta WHERE name = ?", (note,)).fetchone()
+    compacted_to, kept = (
+        map(int, noted[0].split()) if noted else (0, 0)
+    )  # its end and what it kept, last time
     if not is_due(end, compacted_to, kept, least):
         return 0
     table, at, removed, kept = row.table(partition), end, 0, 0
@@ -389,13 +373,6 @@ def _compact_partition(connection: sqlite3.Connection, row: TopicRow, partition:
     return removed
 
 
-def _read_note(connection: sqlite3.Connection, note: str) -> tuple[int, int]:
-    """(end of the partition at its last compaction, records kept by it); zeros before the first."""
-    row = connection.execute("SELECT value FROM meta WHERE name = ?", (note,)).fetchone()
-    end, kept = (0, 0) if row is None else map(int, row[0].split())
-    return end, kept
-
-
 _ROWS_AT_ONCE = 5000
 """Rows removed in one transaction: writers wait for at most that many."""
 
@@ -413,17 +390,14 @@ def retain(
 
     The space is used again by later records; the file itself does not shrink.
     """
-    connection = open_log(path, durable=False)
-    try:
+    with closing(open_log(path, durable=False)) as connection:
         row = find_topic(connection, path, topic)
         limits = limits_of(max_age_s, max_bytes, now_ms, before, row.identity.partitions)
-        removed = {}
         with errors_of(path):
-            for partition in range(row.identity.partitions):
-                removed[partition] = _retain_partition(connection, row, partition, limits)
-    finally:
-        connection.close()
-    return removed
+            return {
+                partition: _retain_partition(connection, row, partition, limits)
+                for partition in range(row.identity.partitions)
+            }
 
 
 MOST_AHEAD_MS = 86_400_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import msgpack
@@ -44,10 +45,6 @@ class OpenLog:
     def close(self) -> None:
         """Release the file."""
         self._connection.close()
-
-    def _check_file(self) -> None:
-        """Raises LogMismatch when the file was removed or replaced since."""
-        check_same_file(self._path, self._file)
 
     def _other_topic(self) -> LogMismatch:
         """The topic is no longer in the file."""
@@ -94,9 +91,11 @@ class LogSource(OpenLog):
                         batch = self._read(partition, max_records)
                         if batch is not None:
                             return batch
-                    self._check_idle()
+                    # nothing to read: because it expired, or because this is no longer the log it was?
+                    check_same_file(self._path, self._file)
+                    check_positions(self._topic.identity.topic, positions, self.bounds())
                 else:
-                    self._check_file()
+                    check_same_file(self._path, self._file)
                 if not self._wait_for_commit(version, deadline):
                     return None
 
@@ -163,15 +162,12 @@ class LogSource(OpenLog):
         """The next records of a partition; it then goes to the end of the queue of partitions."""
         assert self._positions is not None
         position = self._positions[partition]
-        cursor = self._connection.execute(
+        statement = (
             f"SELECT offset, ts, value, key, headers FROM {self._topic.table(partition)}"  # noqa: S608
-            " WHERE offset >= ? ORDER BY offset LIMIT ?",
-            (position, max_records),
+            " WHERE offset >= ? ORDER BY offset LIMIT ?"
         )
-        try:
+        with closing(self._connection.execute(statement, (position, max_records))) as cursor:
             rows = _fetch(cursor)
-        finally:
-            cursor.close()
         if not rows:
             return None
         if rows[0][0] != position and self.bounds()[partition][0] > position:
@@ -180,12 +176,6 @@ class LogSource(OpenLog):
         self._positions[partition] = rows[-1][0] + 1
         offsets, timestamps, values, keys, headers = map(list, zip(*rows, strict=True))
         return RecordBatch(partition, offsets, timestamps, values, keys, [_headers(one) for one in headers])
-
-    def _check_idle(self) -> None:
-        """Nothing to read: because it expired, or because this is no longer the log it was?"""
-        assert self._positions is not None
-        self._check_file()
-        check_positions(self._topic.identity.topic, self._positions, self.bounds())
 
     def _wait_for_commit(self, version: int, deadline: float) -> bool:
         """Sleep until somebody commits; False once the deadline has passed. Nothing is there at `version`:
@@ -232,9 +222,7 @@ def _fetch(cursor: Any) -> list[tuple[Any, ...]]:
 
 
 def _headers(packed: bytes | None) -> Headers:
-    if packed is None:
-        return ()
-    return tuple((name, value) for name, value in msgpack.unpackb(packed))
+    return () if packed is None else tuple((name, value) for name, value in msgpack.unpackb(packed))
 
 
 def now_ms() -> int:
@@ -262,7 +250,7 @@ class LogSink(OpenLog):
         placed = place_records(identity.topic, identity.partitions, records)
         if not records:
             return []
-        self._check_file()
+        check_same_file(self._path, self._file)
         with errors_of(self._path), transaction(self._connection, write=True):
             return self._append(records, placed)
 

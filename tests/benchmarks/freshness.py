@@ -38,7 +38,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daemon.look.live import Distribution, ServeStatus
-from streams.open import TopicLimits, create_topic, create_topics, open_source
+from streams.open import create_topic, create_topics, open_source
+from streams.partitions import TopicLimits
 from streams.source import Address, parse_address
 from streams.steps.codec import Joiner
 from streams.steps.segment import RankOneSteps, Triplets

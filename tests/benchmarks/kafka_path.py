@@ -18,7 +18,8 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.net import manager
 from kafka.net.transport import KafkaTCPTransport
 
-from streams.open import TopicLimits, create_topics, open_source
+from streams.open import create_topics, open_source
+from streams.partitions import TopicLimits
 from streams.source import Address, Client, KafkaSettings, parse_address
 from tests.benchmarks.harness import Figure, ratio_figure
 from tests.benchmarks.triplets import random_triplets

@@ -11,7 +11,8 @@ import statistics
 import sys
 from functools import partial
 
-from streams.open import TopicLimits, create_topics
+from streams.open import create_topics
+from streams.partitions import TopicLimits
 from streams.source import Address, parse_address
 from tests.benchmarks.harness import Figure, paired_ratio
 from tests.benchmarks.kafka_path import bare_confluent, bare_kafka_python, with_client

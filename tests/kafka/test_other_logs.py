@@ -14,7 +14,8 @@ import pytest
 from daemon.exits import EX_DATAERR, EX_OK
 from streams.errors import LogMismatch, OffsetAhead
 from streams.kafka.topics import delete_topic
-from streams.open import TopicLimits, create_topics, open_sink
+from streams.open import create_topics, open_sink
+from streams.partitions import TopicLimits
 from streams.source import KafkaSettings, OutRecord
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import (

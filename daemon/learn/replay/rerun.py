@@ -11,7 +11,7 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -136,14 +136,11 @@ class Runs:
             self._assigned = set(wanted)
 
     def _poll(self) -> RecordBatch | None:
-        for attempt in range(ATTEMPTS):
-            try:
+        for _ in range(ATTEMPTS - 1):
+            with suppress(StreamUnavailable):
                 return self._source.poll(self._chunk, READ_SECONDS)
-            except StreamUnavailable:
-                if attempt == ATTEMPTS - 1:
-                    raise
-                time.sleep(PAUSE_SECONDS)
-        raise AssertionError("the last attempt returns or raises")
+            time.sleep(PAUSE_SECONDS)
+        return self._source.poll(self._chunk, READ_SECONDS)
 
     def _forget(self, partition: int) -> None:
         """Drop what was read ahead of a partition; the source is assigned again before its next read."""
@@ -160,14 +157,29 @@ def _bytes(batch: RecordBatch) -> int:
 
 def _lost(partition: int, offset: int, stop: int, why: str) -> UserError:
     said = why.removeprefix(f"partition {partition}: ")
-    return UserError(
-        f"the log no longer holds offsets {offset:,} up to {stop:,} of partition {partition}: {said}",
-        "replay from a later version; or this is not the log the version was learned from",
-        EX_DATAERR,
-    )
+    what = f"the log no longer holds offsets {offset:,} up to {stop:,} of partition {partition}: {said}"
+    remedy = "replay from a later version; or this is not the log the version was learned from"
+    return UserError(what, remedy, EX_DATAERR)
 
 
 OnRecords = Callable[[int], None]
+
+
+_NOT_OF_THE_LOG = {
+    AVERAGE: (
+        "an average: no event of this log leads to it",
+        "replay from the average on (--from), and what it was made of in the folders it came from",
+    ),
+    QUERIES: (
+        "a map for queries of another model: no event of this log leads to it",
+        "replay from the version that has it on (--from)",
+    ),
+    BACKFILL: (
+        "a backfill: history that is not in this log leads to it",
+        "recompute it with `tripletd backfill --verify` and its files; replay from it on (--from)",
+    ),
+}
+"""Control entries that cannot be recomputed, and what to do instead."""
 
 
 class OutOfLine(Exception):
@@ -236,38 +248,18 @@ class Rerun:
 
     def pass_over(self, ready: ReadyBatch) -> None:
         """Move the position past a batch that was learned otherwise."""
-        decoded = ready.decoded
-        digest, none = decoded.last_digest.hex(), StepInfo.empty(0).loss
-        self.progress.advance(
-            Applied(decoded.partition, decoded.next_offset, digest, ready.records, {}, none)
-        )
+        at, none = ready.decoded, StepInfo.empty(0).loss
+        done = Applied(at.partition, at.next_offset, at.last_digest.hex(), ready.records, {}, none)
+        self.progress.advance(done)
 
     def _control(self, entry: Entry) -> None:
         kind = entry["control"]
-        if kind == AVERAGE:
-            raise UserError(
-                "the schedule contains an average: no event of this log leads to it",
-                "replay from the average on (--from), and what it was made of in the folders it came from",
-                EX_DATAERR,
-            )
-        if kind == QUERIES:
-            raise UserError(
-                "the schedule contains a map for queries of another model: no event of this log leads to it",
-                "replay from the version that has it on (--from)",
-                EX_DATAERR,
-            )
-        if kind == BACKFILL:
-            raise UserError(
-                "the schedule contains a backfill: history that is not in this log leads to it",
-                "recompute it with `tripletd backfill --verify` and its files; replay from it on (--from)",
-                EX_DATAERR,
-            )
+        if kind in _NOT_OF_THE_LOG:
+            what, remedy = _NOT_OF_THE_LOG[kind]
+            raise UserError(f"the schedule contains {what}", remedy, EX_DATAERR)
         if kind not in KINDS:
-            raise UserError(
-                f"the schedule has a control entry {kind!r}, which this release does not know",
-                "replay with the release that wrote it",
-                EX_DATAERR,
-            )
+            what = f"the schedule has a control entry {kind!r}, which this release does not know"
+            raise UserError(what, "replay with the release that wrote it", EX_DATAERR)
         if kind in UNREAD.values():
             self.progress.advance(_unread(self._topic, entry))
         elif kind == ADOPT:
@@ -321,12 +313,9 @@ class Rerun:
             with _readable(f"version {part.version} of shard {part.shard}"):
                 manifest = own.manifest(part.version)
                 if manifest.state_hash != part.state_hash:
-                    raise UserError(
-                        f"version {part.version} of shard {part.shard} is not the one that was merged: the "
-                        "shard's folder was lost since, and begun anew",
-                        "replay from a later version on (--from)",
-                        EX_DATAERR,
-                    )
+                    what = f"version {part.version} of shard {part.shard} is not the one that was merged"
+                    why = "the shard's folder was lost since, and begun anew"
+                    raise UserError(f"{what}: {why}", "replay from a later version on (--from)", EX_DATAERR)
                 if brings(self._base, manifest):
                     brought[part.shard] = read_brought(self._base, manifest, own, lines.own)
         merged = merge(base, brought, record)
@@ -355,11 +344,9 @@ def _readable(what: str) -> Iterator[None]:
 
 
 def _elsewhere(what: str) -> UserError:
-    return UserError(
-        f"the schedule names {what}, and it is not known where these are",
-        "replay with the configuration that they were learned with, whose [shards] count is not 0",
-        EX_DATAERR,
-    )
+    what = f"the schedule names {what}, and it is not known where these are"
+    remedy = "replay with the configuration that they were learned with, whose [shards] count is not 0"
+    return UserError(what, remedy, EX_DATAERR)
 
 
 def _unread(topic: str, entry: Entry) -> Applied:

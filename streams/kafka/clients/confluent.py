@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams.errors import RecordRefused, StreamError, StreamRefused, StreamUnavailable
 from streams.kafka.clients.protocol import CorruptBatch, OutOfRange
-from streams.kafka.connect import milliseconds, missing, settings_of
+from streams.kafka.connect import milliseconds, missing
 from streams.source import Address, OutRecord
 
 Client = TypeVar("Client")
@@ -20,40 +20,32 @@ Plain = str | int | float | bool
 CLOSE_SECONDS = 2.0
 _SILENT = 0  # syslog's "emergency": nothing goes to stderr, errors come to us as values
 
-_DAMAGED = frozenset(
-    (
-        KafkaError._BAD_MSG,
-        KafkaError._BAD_COMPRESSION,
-        KafkaError._UNDERFLOW,
-        KafkaError._NOT_IMPLEMENTED,
-        KafkaError.INVALID_MSG,
-    )
+_DAMAGED = (
+    KafkaError._BAD_MSG,
+    KafkaError._BAD_COMPRESSION,
+    KafkaError._UNDERFLOW,
+    KafkaError._NOT_IMPLEMENTED,
+    KafkaError.INVALID_MSG,
 )
-_NO_SUCH_OFFSET = frozenset(
-    (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
+_NO_SUCH_OFFSET = KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION
+_NO_SUCH_TOPIC = KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC
+NOT_ALLOWED = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
 )
-_NO_SUCH_TOPIC = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC))
-NOT_ALLOWED = frozenset(
-    (
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-    )
-)
-_NOT_TAKEN = frozenset(
-    (
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.RECORD_LIST_TOO_LARGE,
-        KafkaError.INVALID_RECORD,
-        KafkaError.INVALID_TIMESTAMP,
-        KafkaError.INVALID_MSG,
-    )
+_NOT_TAKEN = (
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE,
+    KafkaError.INVALID_RECORD,
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError.INVALID_MSG,
 )
 
 
 def configuration(address: Address) -> dict[str, Plain]:
     """Settings in librdkafka's names; what is not set stays librdkafka's default."""
-    settings = settings_of(address)
+    settings = address.settings
     limit = max(1000, milliseconds(settings.timeout_s))
     given: dict[str, Plain | None] = {
         "bootstrap.servers": address.path,
@@ -94,7 +86,7 @@ def reading_error(error: KafkaError, address: Address, partition: int, position:
     if code in _NO_SUCH_OFFSET:
         return OutOfRange(f"{address}, partition {partition}: no offset {position} ({error.str()})")
     if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
-        group = settings_of(address).client_id
+        group = address.settings.client_id
         return StreamRefused(
             f"{address}: no permission for the group {group!r}, without which confluent reads nothing: "
             "grant READ on it"
@@ -139,7 +131,7 @@ class ConfluentProducer:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._timeout_s = settings_of(address).timeout_s
+        self._timeout_s = address.settings.timeout_s
         self._closed = False
         own: dict[str, object] = {
             "enable.idempotence": True,
@@ -178,13 +170,7 @@ class ConfluentProducer:
             self._producer.purge(blocking=False)
             ends_in_time(self._producer.close)
 
-    def _queue(
-        self,
-        number: int,
-        record: OutRecord,
-        on_delivery: OnDelivery,
-        deadline: float,
-    ) -> None:
+    def _queue(self, number: int, record: OutRecord, on_delivery: OnDelivery, deadline: float) -> None:
         while True:
             try:
                 self._producer.produce(
@@ -200,7 +186,7 @@ class ConfluentProducer:
                 self._producer.poll(_SLICE_SECONDS)
                 self._in_time(deadline)
             except KafkaException as problem:
-                raise _of(problem, self._address) from None
+                raise writing_error(problem.args[0], self._address) from None
             else:
                 return
 
@@ -210,9 +196,3 @@ class ConfluentProducer:
                 f"{self._address}: not acknowledged within {self._timeout_s:g} s; "
                 f"perhaps some records were written"
             )
-
-
-def _of(problem: KafkaException, address: Address) -> StreamError:
-    error = problem.args[0]
-    assert isinstance(error, KafkaError)
-    return writing_error(error, address)

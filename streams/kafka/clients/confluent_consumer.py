@@ -6,6 +6,7 @@ import base64
 import time
 import uuid
 from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import groupby
 from operator import methodcaller
 from typing import cast
@@ -17,45 +18,8 @@ from streams.errors import StreamError, StreamUnavailable
 from streams.kafka.clients.confluent import NOT_ALLOWED, ends_in_time, make, reading_error
 from streams.kafka.clients.protocol import Fetched, recreated
 from streams.kafka.clients.python import PythonConsumer
-from streams.kafka.connect import settings_of
+from streams.kafka.damage import Prober
 from streams.source import Address, Headers
-
-_SLICE_SECONDS = 0.02
-
-
-class GapCheck:
-    """Reads gaps of one topic again; connects when the first one is asked about."""
-
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._client: PythonConsumer | None = None
-
-    def empty(self, partition: int, begin: int, end: int) -> bool:
-        """Whether no committed record lies at `begin` <= offset < `end`.
-
-        Raises what reading raises (CorruptBatch, OutOfRange, ...), and StreamUnavailable without an answer.
-        """
-        client = self._client
-        if client is None:
-            client = self._client = PythonConsumer(self._address)
-        client.assign({partition: begin})
-        deadline = time.monotonic() + settings_of(self._address).timeout_s
-        while time.monotonic() < deadline:
-            fetched = client.poll(1, _SLICE_SECONDS)
-            if fetched:
-                return fetched[0].offsets[0] >= end
-            if client.positions()[partition] >= end:
-                return True
-        raise StreamUnavailable(
-            f"{self._address}, partition {partition}: no answer whether offsets {begin} to {end - 1} "
-            f"hold records"
-        )
-
-    def close(self) -> None:
-        """Release the second client."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
 
 
 class SameTopic:
@@ -63,7 +27,7 @@ class SameTopic:
 
     def __init__(self, address: Address, topic_id: str) -> None:
         self._address, self._topic_id = address, topic_id
-        self._timeout_s = settings_of(address).timeout_s
+        self._timeout_s = address.settings.timeout_s
         self._client: AdminClient | None = None
 
     def check(self) -> None:
@@ -122,10 +86,10 @@ class ConfluentConsumer:
         self._failure: StreamError | None = None
         self._down: str | None = None
         self._closed = False
-        self._gaps = GapCheck(address)
+        self._gaps = Prober(partial(PythonConsumer, address), address.settings.timeout_s, address)
         self._same_topic = None if topic_id is None else SameTopic(address, topic_id)
         # a name it insists on, and asks for the coordinator of; no group is joined and nothing is committed
-        own = {"group.id": settings_of(address).client_id, "error_cb": self._on_error}
+        own = {"group.id": address.settings.client_id, "error_cb": self._on_error}
         self._consumer = make(Consumer, address, READING | own)
 
     def assign(self, positions: Mapping[int, int]) -> None:
@@ -198,12 +162,12 @@ class ConfluentConsumer:
         return [
             Fetched(
                 partition,
-                epoch,
                 offsets,
                 [message.timestamp()[1] for message in messages],
                 [message.value() for message in messages],
                 [message.key() for message in messages],
                 [_headers(message) for message in messages],
+                epoch=epoch,
             )
         ]
 
@@ -221,8 +185,10 @@ class ConfluentConsumer:
     def _is_empty(self, partition: int, begin: int, end: int) -> bool:
         """Whether nothing is to be read at `begin` <= offset < `end`; keeps the failure when not."""
         try:
-            if end >= begin and self._gaps.empty(partition, begin, end):
-                return True
+            if end > begin:
+                found = self._gaps.read(partition, begin, end)
+                if found is None or found.offsets[0] >= end:
+                    return True
             self._failure = StreamUnavailable(
                 f"{self._address}, partition {partition}: the client went from offset {begin} to {end}"
             )

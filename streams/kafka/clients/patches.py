@@ -91,17 +91,17 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
     """The records of one partition in one answer of a broker, read ahead of `take`."""
 
     def _unpack_records(self, tp: Any, records: Any, *deserializers: Any) -> Iterator[Any]:
-        noting = _Noting(records)
+        batches = _Batches(records)
         try:
-            yield from self._unpack_noted(tp, noting, *deserializers)
+            yield from self._unpack_batches(tp, batches, *deserializers)
         except Exception as error:
             if not (isinstance(error, CorruptRecordError) and _FAILED_CHECK in str(error)):
-                error.__dict__[_LAST_OFFSET] = noting.last_offset
+                error.__dict__[_LAST_OFFSET] = batches.last_offset
             raise
 
-    def _unpack_noted(self, tp: Any, records: Any, *deserializers: Any) -> Iterator[Any]:
-        batch = records.next_batch()
-        quick = self.check_crcs and records.size_in_bytes() >= MIN_BYTES
+    def _unpack_batches(self, tp: Any, batches: _Batches, *deserializers: Any) -> Iterator[Any]:
+        batch = batches.next_batch()
+        quick = self.check_crcs and batches.records.size_in_bytes() >= MIN_BYTES
         while batch is not None and quick:
             found = _records_of(batch)
             if found is None:
@@ -112,10 +112,10 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
                 self.next_fetch_offset = record.offset + 1
                 yield record
             self.next_fetch_offset = batch.next_offset
-            batch = records.next_batch()
-        rest = _Rest(batch, records)
+            batch = batches.next_batch()
+        batches.given_back = batch
         del batch  # or it would be held, inflated, for as long as there is a rest
-        yield from super()._unpack_records(tp, rest, *deserializers)
+        yield from super()._unpack_records(tp, batches, *deserializers)
 
 
 _FAILED_CHECK = "failed crc check"
@@ -129,37 +129,21 @@ def last_offset_of(error: Exception) -> int | None:
     return found
 
 
-class _Noting:
-    """Hands batches on, and remembers what the newest one says of its end."""
+class _Batches:
+    """Hands batches on, one that was given back first; remembers what the newest says of its end."""
 
     def __init__(self, records: Any) -> None:
-        self._records = records
+        self.records = records
+        self.given_back: Any = None
         self.last_offset: int | None = None
 
-    def size_in_bytes(self) -> int:
-        """Of the whole answer."""
-        size: int = self._records.size_in_bytes()
-        return size
-
     def next_batch(self) -> Any:
         """The next batch, None behind the last."""
-        self.last_offset = None
-        batch = self._records.next_batch()
-        if batch is not None and batch.magic == 2:
-            self.last_offset = batch.last_offset
+        batch, self.given_back = self.given_back, None
+        if batch is None:
+            batch = self.records.next_batch()
+        self.last_offset = batch.last_offset if batch is not None and batch.magic == 2 else None
         return batch
-
-
-class _Rest:
-    """A batch that was taken already, None behind the last, and those that come after it."""
-
-    def __init__(self, first: Any, records: Any) -> None:
-        self._first, self._records = first, records
-
-    def next_batch(self) -> Any:
-        """The next batch, None behind the last."""
-        first, self._first = self._first, None
-        return self._records.next_batch() if first is None else first
 
 
 def _records_of(batch: Any) -> Iterator[QuickRecord] | None:
@@ -226,9 +210,6 @@ class TooLarge(StreamError):
 class CutShort(StreamError):
     """Compressed bytes end before what they hold does."""
 
-    def __init__(self, codec: str) -> None:
-        super().__init__(f"the {codec} stream ends too early")
-
 
 _poll = threading.local()
 
@@ -277,7 +258,7 @@ def inflate_gzip(payload: Any) -> bytes:
         member = zlib.decompressobj(_GZIP)
         parts.add(member.decompress(rest, parts.room + 1))
         if not member.eof:
-            raise CutShort("gzip")
+            raise CutShort("the gzip stream ends too early")
         rest = member.unused_data
     return parts.joined()
 
@@ -293,7 +274,7 @@ def inflate_snappy(payload: bytes) -> bytes:
         start = place + 4
         place = start + (struct.unpack_from(">i", payload, place)[0] if start <= len(payload) else 0)
         if not start < place <= len(payload):
-            raise CutShort("snappy")
+            raise CutShort("the snappy stream ends too early")
         parts.add(_snappy_block(payload[start:place], parts.room))
     return parts.joined()
 
@@ -313,7 +294,7 @@ def inflate_lz4(payload: bytes) -> bytes:
         while not frame.eof:
             part = frame.decompress(rest, max_length=parts.next)
             if not (part or frame.eof) and frame.needs_input:
-                raise CutShort("lz4")
+                raise CutShort("the lz4 stream ends too early")
             parts.add(part)
             rest = b""
         rest = frame.unused_data or b""

@@ -11,21 +11,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from streams.errors import LogMismatch, StreamError
-from streams.kafka.connect import settings_of
-from streams.source import Address, Headers, OutRecord, TopicIdentity
+from streams.source import Address, OutRecord, RecordBatch, TopicIdentity
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """Consecutive records of one partition and one leader epoch (-1: unknown), as columns of equal length."""
+class Fetched(RecordBatch):
+    """Consecutive records of one partition and one leader epoch (-1: unknown)."""
 
-    partition: int
-    epoch: int
-    offsets: list[int]
-    timestamps: list[int]
-    values: list[bytes | None]
-    keys: list[bytes | None]
-    headers: list[Headers]
+    epoch: int = -1
 
 
 class CorruptBatch(StreamError):
@@ -103,7 +96,7 @@ class ProducerClient(Protocol):
 
 def make_consumer(address: Address, identity: TopicIdentity) -> ConsumerClient:
     """Connect for reading the topic of that identity; raises StreamUnavailable or StreamRefused."""
-    if settings_of(address).client == "confluent":
+    if address.settings.client == "confluent":
         from streams.kafka.clients.confluent_consumer import ConfluentConsumer
 
         return ConfluentConsumer(address, identity.topic_id)
@@ -114,7 +107,7 @@ def make_consumer(address: Address, identity: TopicIdentity) -> ConsumerClient:
 
 def make_producer(address: Address, max_message_bytes: int) -> ProducerClient:
     """Connect for writing batches of at most so many bytes; raises StreamUnavailable or StreamRefused."""
-    if settings_of(address).client == "confluent":
+    if address.settings.client == "confluent":
         from streams.kafka.clients.confluent import ConfluentProducer
 
         return ConfluentProducer(address)

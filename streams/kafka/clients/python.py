@@ -26,13 +26,11 @@ from streams.kafka.connect import (
     call_within,
     client_options,
     close_quietly,
-    ignore,
     milliseconds,
     open_client,
-    settings_of,
     stream_error,
 )
-from streams.source import Address, Headers, OutRecord
+from streams.source import Address, OutRecord
 
 PARTITION_FETCH_BYTES = 4 << 20
 FETCH_BYTES = 16 << 20
@@ -75,7 +73,7 @@ class PythonConsumer:
         self._topic_id = topic_id
         self._places: dict[int, TopicPartition] = {}
         self._reached: dict[int, int] = {}
-        timeout_s = settings_of(address).timeout_s
+        timeout_s = address.settings.timeout_s
         options = client_options(address) | _READING
         options["request_timeout_ms"] = milliseconds(max(_REQUEST_S, timeout_s))
         try:
@@ -111,7 +109,10 @@ class PythonConsumer:
         if polled and (self._cluster.need_update or self._cluster.topic_id(self._address.topic) is None):
             # a fetch may have failed because the topic was removed, and the next one found another
             self._await_metadata()
-        self._check_topic()
+        # the client asks for the topic's id often, and at once after any fetch that failed
+        known = self._cluster.topic_id(self._address.topic)
+        if self._topic_id is not None and known is not None and str(known) != self._topic_id:
+            raise recreated(self._address, self._topic_id, str(known))
         fetched: list[Fetched] = []
         for place, records in polled.items():
             fetched += _columns(place.partition, records)
@@ -137,7 +138,7 @@ class PythonConsumer:
     def close(self) -> None:
         """Release threads and sockets."""
         with suppress(TimeoutError):  # a thread that waits for a name server is left behind
-            call_within(_LEAVE_S, lambda: close_quietly(self._consumer, timeout_ms=_LEAVE_MS), ignore)
+            call_within(_LEAVE_S, lambda: close_quietly(self._consumer, timeout_ms=_LEAVE_MS))
 
     def _pass_gaps(self) -> None:
         """Ask the client where it stands, some partitions at a time: with many, each answer takes long."""
@@ -153,12 +154,6 @@ class PythonConsumer:
         self._cluster.request_update().add_both(lambda _: known.set())
         if not known.wait(_CONFIRM_S):
             raise StreamUnavailable(f"{self._address}: no broker tells whether this is still the same topic")
-
-    def _check_topic(self) -> None:
-        """The client asks for the topic's id often, and at once after any fetch that failed."""
-        known = self._cluster.topic_id(self._address.topic)
-        if self._topic_id is not None and known is not None and str(known) != self._topic_id:
-            raise recreated(self._address, self._topic_id, str(known))
 
     def _fault(self, error: Exception) -> StreamError:
         if isinstance(error, kafka_errors.OffsetOutOfRangeError | kafka_errors.LogTruncationError):
@@ -185,18 +180,14 @@ def _columns(partition: int, records: list[Any]) -> list[Fetched]:
     return [
         Fetched(
             partition,
-            records[0].leader_epoch,
             [record.offset for record in records],
             [record.timestamp for record in records],
             [record.value for record in records],
             [record.key for record in records],
-            [_headers(record.headers) if record.headers else () for record in records],
+            [tuple((n, v or b"") for n, v in one.headers) if one.headers else () for one in records],
+            epoch=records[0].leader_epoch,
         )
     ]
-
-
-def _headers(given: list[tuple[str, bytes | None]]) -> Headers:
-    return tuple((name, value or b"") for name, value in given)
 
 
 _BATCH_BYTES = 256 * 1024
@@ -216,7 +207,7 @@ class PythonProducer:
 
     def __init__(self, address: Address, max_message_bytes: int) -> None:
         self._address = address
-        self._timeout_s = settings_of(address).timeout_s
+        self._timeout_s = address.settings.timeout_s
         limit = milliseconds(self._timeout_s)
         options = client_options(address) | _WRITING
         options |= {
@@ -242,7 +233,10 @@ class PythonProducer:
             self._producer.flush(max(0.0, deadline - time.monotonic()))
             offsets = [future.get(max(0.0, deadline - time.monotonic())).offset for future in futures]
         except Exception as error:
-            raise self._fault(error) from error
+            fault = stream_error(error, self._address)
+            if isinstance(fault, StreamUnavailable):
+                fault = StreamUnavailable(f"in doubt whether all records were written: {fault}")
+            raise fault from error
         if min(offsets) < 0:
             raise StreamUnavailable(f"{self._address}: written, but the broker does not tell where")
         return offsets
@@ -262,9 +256,3 @@ class PythonProducer:
             partition,
             int(time.time() * 1000) if record.timestamp is None else record.timestamp,
         )
-
-    def _fault(self, error: Exception) -> StreamError:
-        fault = stream_error(error, self._address)
-        if isinstance(fault, StreamUnavailable):
-            return StreamUnavailable(f"in doubt whether all records were written: {fault}")
-        return fault

@@ -12,8 +12,9 @@ from daemon.topics.differences import (
     shown,
 )
 from streams.kafka.topics import WATCHED, safe_settings
+from streams.partitions import TopicLimits
 
-SAFE = safe_settings(False, 3, 86400.0, 1 << 30, 2)
+SAFE = safe_settings(False, 3, TopicLimits(86400.0, 1 << 30), 2)
 
 
 def one_difference(setting: str, value: str) -> SettingDifference:
@@ -28,7 +29,7 @@ def test_safe_settings_do_not_differ_from_themselves() -> None:
 
 
 def test_a_topic_of_items_that_forgets_is_unsafe() -> None:
-    compacted = safe_settings(False, 3, 86400.0, 1 << 30, 1, compacted=True)
+    compacted = safe_settings(False, 3, TopicLimits(86400.0, 1 << 30, compacted=True), 1)
     assert (compacted["retention.ms"], compacted["retention.bytes"]) == ("-1", "-1")
     (found,) = setting_differences({**compacted, "cleanup.policy": "delete"}, compacted)
     assert (found.unsafe, found.wanted) == (True, "compact")
@@ -89,7 +90,7 @@ def test_what_compressed_batches_mean_to_each_client(value: str, kept: str) -> N
 
 
 def test_no_limit_wanted_and_one_found_is_unsafe() -> None:
-    unlimited = safe_settings(False, 3, None, None, 2)
+    unlimited = safe_settings(False, 3, TopicLimits(), 2)
     found = setting_differences({**unlimited, "retention.ms": "604800000"}, unlimited)
     assert [one.unsafe for one in found] == [True]
 

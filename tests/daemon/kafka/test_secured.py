@@ -10,7 +10,8 @@ import pytest
 
 from daemon.cli import main
 from daemon.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE
-from streams.open import TopicLimits, create_topics
+from streams.open import create_topics
+from streams.partitions import TopicLimits
 from streams.source import parse_address
 from tests.harness.kafka.control import fresh_topic
 from tests.harness.kafka.fixtures import ONE_AT_A_TIME

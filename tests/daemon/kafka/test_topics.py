@@ -11,6 +11,7 @@ import pytest
 from daemon.cli import main
 from daemon.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE, EX_USAGE
 from streams.kafka.topics import inspect_topic, safe_settings
+from streams.partitions import TopicLimits
 from streams.source import parse_address
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import create_topic
@@ -58,7 +59,7 @@ def test_topics_have_the_safe_settings_and_the_retention(kafka: Cluster, topic: 
     assert ask(capsys, "create", *to, "--partitions", "2", *limits)[0] == EX_OK
     for name, partitions in ((topic, 2), (f"{topic}.holdout", 2), (f"{topic}.dead", 1)):
         state = inspect_topic(parse_address(address(kafka, name)))
-        safe = safe_settings(name.endswith(".dead"), 1, 86400.0, 2 << 20, partitions)
+        safe = safe_settings(name.endswith(".dead"), 1, TopicLimits(86400.0, 2 << 20), partitions)
         assert state.settings == safe
         assert (safe["retention.ms"], safe["retention.bytes"]) == ("86400000", str((2 << 20) // partitions))
     steps = inspect_topic(parse_address(address(kafka, f"{topic}.steps"))).settings or {}

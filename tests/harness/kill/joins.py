@@ -27,7 +27,8 @@ from streams.feed.follow.join import EventTimeJoin
 from streams.feed.follow.topics import FollowedTopic
 from streams.kafka.source import KafkaSink
 from streams.log.source import LogSink
-from streams.open import TopicLimits, create_topics, ensure_topic, open_sink, open_source
+from streams.open import create_topics, ensure_topic, open_sink, open_source
+from streams.partitions import TopicLimits
 from streams.source import Address, OutRecord, parse_address
 from tests.harness.kill.deaths import points
 from tests.harness.kill.forks import Forks

@@ -17,7 +17,8 @@ from checkpoints.manifest import Manifest
 from checkpoints.object_store import ObjectStore
 from checkpoints.store import BlobStore
 from checkpoints.versions import VersionStore
-from streams.open import TopicLimits, create_topics, open_source
+from streams.open import create_topics, open_source
+from streams.partitions import TopicLimits
 from streams.source import Address, parse_address
 
 DIM = 60

@@ -8,7 +8,7 @@ from streams.kafka.clients.protocol import CorruptBatch, Fetched
 def piece(partition, first, values, epoch=0):
     n = len(values)
     offsets = list(range(first, first + n))
-    return Fetched(partition, epoch, offsets, offsets[:], list(values), [None] * n, [()] * n)
+    return Fetched(partition, offsets, offsets[:], list(values), [None] * n, [()] * n, epoch=epoch)
 
 
 class Torn:

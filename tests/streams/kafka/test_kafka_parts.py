@@ -17,6 +17,7 @@ from streams.kafka.connect import stream_error
 from streams.kafka.damage import LastRead, Prober, find_damage, follows, last_of
 from streams.kafka.source import FetchedQueue
 from streams.kafka.topics import safe_settings
+from streams.partitions import TopicLimits
 from streams.source import Address
 from tests.streams.kafka.parts import Torn, piece
 
@@ -98,12 +99,12 @@ def test_errors_of_the_client_are_put_plainly(error, kind, words):
 
 
 def test_safe_settings():
-    safe = safe_settings(False, 3, 3600.0, 1000, 4)
+    safe = safe_settings(False, 3, TopicLimits(3600.0, 1000), 4)
     assert safe["min.insync.replicas"] == "2"
     assert (safe["retention.ms"], safe["retention.bytes"]) == ("3600000", "250")
     assert safe["unclean.leader.election.enable"] == "false"
     assert safe["compression.type"] == "uncompressed"
-    alone = safe_settings(True, 1, None, None, 1)
+    alone = safe_settings(True, 1, TopicLimits(), 1)
     assert (alone["min.insync.replicas"], alone["retention.ms"], alone["retention.bytes"]) == (
         "1",
         "-1",

@@ -9,7 +9,8 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from streams.errors import LogMismatch, RecordRefused, TopicMissing
 from streams.kafka.topics import safe_settings
-from streams.open import TopicLimits, create_topics, delete_topic, prepare_topic
+from streams.open import create_topics, delete_topic, prepare_topic
+from streams.partitions import TopicLimits
 from streams.source import OutRecord
 from tests.harness.kafka.control import create_topic, set_topic
 from tests.streams.kafka.conftest import PATIENCE_S, drain
@@ -35,7 +36,7 @@ def test_topics_are_created_with_the_safe_settings_and_left_as_they_are(kafka, p
     ]
     for one in made:
         dead, partitions = one.identity.topic == address.dead.topic, one.identity.partitions
-        safe = safe_settings(dead, 1, 86400.0, 3 << 20, partitions)
+        safe = safe_settings(dead, 1, TopicLimits(86400.0, 3 << 20), partitions)
         found = settings_of(kafka, one.identity.topic)
         assert {name: found[name] for name in safe} == safe
     again = create_topics(address, 3, TopicLimits())
