@@ -13,7 +13,7 @@ from daemon.describe.sources import IdRule, PhotoList, RawObject, RawSource, fin
 from daemon.describe.views import OF_PHOTOS, TEXT
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from streams.tables import Table, TableError, is_table, text_values
-from streams.text_files import numbered_lines
+from streams.text_files import numbered_lines, read_json
 
 LINES = ".jsonl"
 
@@ -117,7 +117,7 @@ class TextTable:
                 try:
                     number, line = next(lines)
                     place = f"{self._path}, line {number}"
-                    found = json.loads(line)
+                    found = read_json(line)
                 except StopIteration:
                     return
                 except (ValueError, RecursionError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 import time
@@ -26,6 +25,7 @@ from streams.feed.readers.mapped import read_mapped
 from streams.objects.from_arrays import load_arrays
 from streams.objects.rows import CatalogError
 from streams.tables import Table, TableError, is_table
+from streams.text_files import read_json
 
 ROWS = 200
 """Rows that are looked at: enough to tell ids from places, few enough for a second."""
@@ -130,7 +130,7 @@ def _ids(seen: FileSeen) -> dict[str, frozenset[str]]:
     else:
         with Input(seen.path) as source:
             for line in islice(source.lines(), MOST_LINES):
-                row = json.loads(line.data or b"{}")
+                row = read_json(line.data or b"{}")
                 for name in names:
                     found[name].add(str(row.get(name)))
     return {name: frozenset(values) for name, values in found.items()}
@@ -168,7 +168,7 @@ def _lines(path: str) -> FileSeen:
     if known and (not needed or needed <= _keys(first[0])):
         return FileSeen(path, {}, known, (), _fields(first))
     try:
-        rows = [row for row in map(json.loads, first) if isinstance(row, dict)]
+        rows = [row for row in map(read_json, first) if isinstance(row, dict)]
     except (ValueError, RecursionError):
         rows = []
     if not rows:
@@ -182,7 +182,7 @@ _NATIVE = {IMPRESSIONS: {"q", "shown", "clicked"}, TRIPLETS: {"q", "c", "s"}}
 
 
 def _keys(line: bytes) -> set[str]:
-    row = json.loads(line)
+    row = read_json(line)
     return set(row) if isinstance(row, dict) else set()
 
 
@@ -271,7 +271,7 @@ def _is_sparse(cell: Mapping[str, Any]) -> bool:
 def _of_texts(name: str, values: tuple[str, ...]) -> ColumnSeen:
     if all(one.lstrip().startswith("[") for one in values):
         try:
-            return _of_lists(name, tuple(json.loads(one) for one in values))
+            return _of_lists(name, tuple(read_json(one) for one in values))
         except (ValueError, RecursionError):
             pass
     if all(_is_time(one) for one in values):
