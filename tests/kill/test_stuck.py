@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -115,8 +116,11 @@ def follows(shop: Shop, name: str, program: str) -> tuple[int, str]:
     """A follower's exit code and what it said, once it has caught up or died."""
     words = ["feed", "--follow", "--config", str(shop.config(name)), "--exit-when-caught-up"]
     command = [sys.executable, "-m", *program.split(), *words]
-    done = forked.run(command, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=60)
-    return done.returncode, done.stderr.decode()
+    log = shop.folder / f"{name}.stderr"
+    with log.open("wb") as stderr:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = forked.run(command, stderr=stderr, stdin=subprocess.DEVNULL, env=environment, timeout=60)
+    return done.returncode, log.read_text()
 
 
 def test_a_line_that_crashes_the_follower_twice_is_left_out(tmp_path: Path) -> None:
