@@ -5,12 +5,39 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-MAX_LINE_BYTES = 16 * 1024 * 1024
+MAX_LINE_BYTES = 4 * 1024 * 1024
 """No longer line is held in memory."""
 
+MAX_JSON_MEMORY = 48_000_000
+"""What the values of one text of JSON may take, by `json_memory`; with its letters less than 100 MB."""
+
 MARK = b"\xef\xbb\xbf"
+
+
+class TooManyValues(ValueError):
+    """JSON whose values would take far more memory than its text."""
+
+
+def json_memory(text: str | bytes) -> int:
+    """About how many bytes the values of JSON take: of nested lists 100 each, which are two bytes of text."""
+    one, lists, maps = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
+    return 32 * text.count(one) + 104 * text.count(lists) + 184 * text.count(maps)  # type: ignore[arg-type]
+
+
+def check_json(text: str | bytes) -> None:
+    """Raise TooManyValues for JSON that is too long, or would take too much memory."""
+    if len(text) > MAX_LINE_BYTES:
+        raise TooManyValues(f"longer than {MAX_LINE_BYTES:,} bytes")
+    if 184 * len(text) > MAX_JSON_MEMORY and json_memory(text) > MAX_JSON_MEMORY:
+        raise TooManyValues("more values than there is room for in memory")
+
+
+def read_json(text: str | bytes) -> Any:
+    """What JSON says. Raises ValueError, as TooManyValues where it takes too much, and RecursionError."""
+    check_json(text)
+    return json.loads(text)
 
 
 def mark_length(start: bytes) -> int:

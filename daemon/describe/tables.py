@@ -13,7 +13,7 @@ from daemon.describe.sources import IdRule, PhotoList, RawObject, RawSource, fin
 from daemon.describe.views import OF_PHOTOS, TEXT
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from streams.tables import Table, TableError, is_table, text_values
-from streams.text_files import numbered_lines
+from streams.text_files import numbered_lines, read_json
 
 LINES = ".jsonl"
 
@@ -116,7 +116,7 @@ class TextTable:
             try:
                 for number, line in numbered_lines(file):
                     place = f"{self._path}, line {number}"
-                    found = json.loads(line)
+                    found = read_json(line)
                     if not isinstance(found, dict):
                         raise UserError(f"{place}: no object of JSON", "write one per line", EX_DATAERR)
                     yield place, {key: _text(found, name, place) for key, name in self._wanted.items()}

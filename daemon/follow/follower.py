@@ -19,6 +19,7 @@ from prometheus_client import Counter
 from daemon.exits import EX_CONFIG, EX_DATAERR, UserError
 from daemon.follow.metrics import FollowMetrics
 from daemon.follow.outlet import HOLDOUT, TRAINING, FeedOutlet, Retry, Waiting, digest, packed, unpacked
+from daemon.runtime.in_hand import InHand
 from streams.event import Impression
 from streams.feed.decide import Decider, Decision
 from streams.feed.follow.checkpoint import FeedCheckpoints
@@ -26,7 +27,7 @@ from streams.feed.follow.examined import RecentExamination
 from streams.feed.follow.intake import Intake
 from streams.feed.follow.join import EventTimeJoin, JoinSettings
 from streams.feed.follow.records import RecordReader
-from streams.feed.items import Item, LateClick, UnclickedList
+from streams.feed.items import SUSPECT, Item, LateClick, UnclickedList
 from streams.feed.mapping.mapping import ClickLogMapping
 from streams.feed.options import ReaderOptions
 from streams.source import OutRecord
@@ -90,8 +91,8 @@ class SidePaths:
 class ClickFollower:
     """Continues from the newest checkpoint, or starts without one; each call gets the monotonic time.
 
-    open_intake: the sources, from the places of a checkpoint. now_ms: the clock. Raises UserError for a
-    checkpoint of another stream.
+    open_intake: the sources, from the places of a checkpoint. now_ms: the clock. in_hand: what the process
+    before died with. Raises UserError for a checkpoint of another stream.
     """
 
     def __init__(
@@ -106,7 +107,9 @@ class ClickFollower:
         retry: Retry,
         examination: RecentExamination,
         now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+        in_hand: InHand | None = None,
     ) -> None:
+        self._in_hand = in_hand or InHand()
         self._plan, self._decider, self._outlet, self._checkpoints = plan, decider, outlet, checkpoints
         self._metrics, self._retry, self._now_ms = metrics, retry, now_ms
         self._aside = SidePaths(metrics.side_path_errors)
@@ -122,6 +125,7 @@ class ClickFollower:
         self._reader = RecordReader(self._join, ReaderOptions(now_ms()), plan.mapping, plan.bot_clicks)
         metrics.begins_with(self._join)
         self.intake = open_intake({} if said is None else said["places"])
+        self._in_hand.open("followed", self.intake.positions())
         self._tell()
 
     def step(self, now: float) -> bool:
@@ -131,7 +135,8 @@ class ClickFollower:
             lane, records = found
             self._reader.latest_ms = self._now_ms() + self._plan.max_future_ms
             self._reader.newest = 0
-            self._reader.take(records)
+            with self._in_hand.hold_range(lane.held, f"{len(records)} records from {records[0].place} on"):
+                self._reader.take(records)
             lane.saw(min(self._reader.newest, self._now_ms()))
             was, self._slow_clock = self._slow_clock, self._reader.ahead >= ALL_AHEAD
             if self._slow_clock and not was:
@@ -173,6 +178,7 @@ class ClickFollower:
         self._saved_at, self._pause_s = time.monotonic(), max(LEAST_SECONDS, took / MOST_SHARE)
         self._changed = bool(waiting)  # the next one says that these were written
         self._metrics.saved(size, took)
+        self._in_hand.passed(self.intake.positions)
         self._send(waiting)
 
     def not_ready(self) -> str | None:
@@ -240,7 +246,8 @@ class ClickFollower:
         """What counts and estimates gets a list once it was decided; estimates, where it was accepted."""
         self._metrics.decided(decision)
         if decision.reason and decision.fate != "ignored":
-            log.debug(decision.reason, place=place, detail=decision.detail)
+            say = log.error if decision.reason == SUSPECT else log.debug
+            say(decision.reason, place=place, detail=decision.detail)
         if decision.accepted and isinstance(item, Impression | UnclickedList):
             self._examination.add(item)
             if isinstance(item, Impression):

@@ -20,6 +20,7 @@ from daemon.follow.follower import ClickFollower, FollowPlan
 from daemon.follow.metrics import FollowMetrics
 from daemon.follow.outlet import FeedOutlet
 from daemon.retries import RETRY_SECONDS, until_available
+from daemon.runtime.in_hand import ALARM_TIMES, InHand
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime
 from daemon.telemetry.metrics import add_place
 from streams.errors import AddressError, StreamUnavailable
@@ -68,18 +69,21 @@ def run(
             raise UserError(f"{address} lives inside one process", "feed into a log or into Kafka", EX_USAGE)
         catalog = catalog_of_feed(config, log.info)
         retry = RetriedCalls(runtime)
+        in_hand = InHand.of(str(checkpoints.folder), "feed", ALARM_TIMES * config.stream.stuck_after)
+        stack.callback(in_hand.close)
         partitions = retry(lambda: prepare_both(address, config))
         outlet = retry(lambda: FeedOutlet(address, stack))
         now_ms = int(time.time() * 1000)
         fed = retry(lambda: records_given(address))
         follower = ClickFollower(
             plan,
-            open_intake=lambda places: _intake(plan, places, config, schemas),
+            open_intake=lambda places: _intake(plan, places, config, schemas, in_hand),
             decider=decider_of(config, catalog, partitions, now_ms, fed=fed, endless=True),
             outlet=outlet,
             checkpoints=checkpoints,
             metrics=metrics,
             retry=retry,
+            in_hand=in_hand,
             examination=RecentExamination(
                 config.interleaving.key.get_secret_value().encode(), config.feed.follow.shuffled
             ),
@@ -189,10 +193,15 @@ def _schemas(config: Config, folder: Path, failed: Callable[[], None]) -> Schema
 
 
 def _intake(
-    plan: FollowPlan, places: dict[str, object], config: Config, schemas: SchemaDecoder | None
+    plan: FollowPlan,
+    places: dict[str, object],
+    config: Config,
+    schemas: SchemaDecoder | None,
+    in_hand: InHand,
 ) -> Intake:
+    kafka = config.stream.kafka.to_settings()
     try:
-        return Intake(plan.sources, places, plan.lateness_ms, config.stream.kafka.to_settings(), schemas)
+        return Intake(plan.sources, places, plan.lateness_ms, kafka, schemas, guard=in_hand)
     except AddressError as error:
         raise UserError(f"feed.follow.sources: {error}", code=EX_CONFIG) from None
     except FeedError as error:

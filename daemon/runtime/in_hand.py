@@ -18,8 +18,10 @@ import faulthandler
 import json
 import os
 import struct
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +31,7 @@ import structlog
 
 from daemon.config.objects import is_object_address
 from daemon.exits import EX_TEMPFAIL, UserError, as_user_error
+from streams.feed.follow.guard import Held
 from streams.poison import REASONS, SUSPECT
 from streams.source import RecordBatch, cut
 
@@ -44,7 +47,7 @@ DECODE, STEP = 0, 1
 PLACE = struct.Struct("<qqq")
 
 Range = tuple[int, int, int]
-"""Partition, first offset, one past the last."""
+"""Partition (of what is followed the number of a file or partition), first offset, one past the last."""
 
 log = structlog.get_logger("tripletd.in_hand")
 
@@ -85,25 +88,28 @@ class Known:
         deaths = {at: count for at, count in self.deaths.items() if at[1] >= positions.get(at[0], 0)}
         return Known(tuple(filter(ahead, self.seen)), tuple(filter(ahead, self.careful)), deaths)
 
+    def stretch(self, source: int, at: int) -> tuple[int, bool, bool]:
+        """Up to where records from `at` on are taken alike, whether that is the next one alone, and whether
+        it is left out."""
+        mine = [one for one in self.careful if one[0] == source and one[2] > at]
+        if any(first <= at for _, first, _ in mine):
+            return at + 1, True, self.deaths.get((source, at), 0) >= DEATHS
+        return min((first for _, first, _ in mine), default=sys.maxsize), False, False
+
     def pieces(self, batch: RecordBatch) -> list[tuple[RecordBatch, bool]]:
         """The batch in pieces, and whether each is to be alone in hand; suspects are `left_out`.
 
         The batch itself where nothing is known of its records.
         """
-        mine = [one for one in self.careful if one[0] == batch.partition]
-        first, last = batch.offsets[0], batch.offsets[-1]
-        if batch.damaged is not None or not any(one[1] <= last and one[2] > first for one in mine):
+        if batch.damaged is not None:
             return [(batch, False)]
-        suspects, found, begin = self.suspects, list[tuple[RecordBatch, bool]](), 0
-        for place, offset in enumerate(batch.offsets):
-            if any(one[1] <= offset < one[2] for one in mine):
-                if begin < place:
-                    found.append((cut(batch, begin, place), False))
-                alone, begin = cut(batch, place, place + 1), place + 1
-                is_suspect = (batch.partition, offset) in suspects
-                found.append((left_out(alone), False) if is_suspect else (alone, True))
-        if begin < len(batch):
-            found.append((cut(batch, begin, len(batch)), False))
+        found, begin = list[tuple[RecordBatch, bool]](), 0
+        while begin < len(batch):
+            stop, alone, suspect = self.stretch(batch.partition, batch.offsets[begin])
+            end = bisect_left(batch.offsets, stop, begin + 1)
+            piece = cut(batch, begin, end)
+            found.append((left_out(piece), False) if suspect else (piece, alone))
+            begin = end
         return found
 
 
@@ -128,7 +134,7 @@ class InHand:
         self._note: Any = None
         self._words: Any = None
         self._handles_faults = False
-        self.known = Known()
+        self.known, self._topic_id = Known(), ""
 
     @classmethod
     def of(cls, place: str, role: str, alarm_s: float) -> InHand:
@@ -152,12 +158,13 @@ class InHand:
             self._words = open(self._path("words"), "a+b", buffering=0)  # noqa: SIM115
             self._words.seek(0)
             words = self._words.read(MOST_WORDS)
+            self._topic_id = topic_id
             before = self._read(topic_id)
             self.known = before.after(died, bool(words)).from_positions(positions)
             os.pwrite(note.fileno(), bytes(2 * PLACE.size), 0)
             self._words.truncate(0)  # a death that comes now is counted twice in no case
             if self.known != before:
-                self._write(topic_id)
+                self._write()
             self._note = note
         except (OSError, ValueError) as error:
             log.warning("deaths at a record will not be known", problem=str(error))
@@ -166,28 +173,33 @@ class InHand:
         if words:
             log.error("the process before this one ended", words=words.decode("utf-8", "replace"), had=died)
         for partition, offset in sorted(self.known.suspects):
-            log.error(f"left out: {REASONS[SUSPECT]}", partition=partition, offset=offset)
+            log.error(f"left out: {REASONS[SUSPECT]}", source=partition, offset=offset)
         if not faulthandler.is_enabled():
             faulthandler.enable(self._words)
             self._handles_faults = True
         _ROLES.append(self)
 
-    @contextmanager
-    def hold(self, thread: int, batch: RecordBatch, alone: bool = False) -> Iterator[None]:
+    def hold(self, thread: int, batch: RecordBatch, alone: bool = False) -> AbstractContextManager[None]:
         """Around whatever touches the records of a batch in a thread, DECODE or STEP."""
-        note, alarm = self._note, alone and self._alarm_s > 0
+        held = Held(batch.partition, batch.offsets[0], batch.offsets[-1] + 1, alone)
+        what = f"{len(batch)} records of partition {batch.partition}, from offset {batch.offsets[0]:,} on"
+        return self.hold_range(held, what, thread)
+
+    @contextmanager
+    def hold_range(self, held: Held, what: str, thread: int = DECODE) -> Iterator[None]:
+        """The same for records of any source; `what` names them."""
+        note, alarm = self._note, held.alone and self._alarm_s > 0
         if note is None:
             yield
             return
-        _mark(note, thread, PLACE.pack(batch.partition, batch.offsets[0], batch.offsets[-1] + 1))
+        _mark(note, thread, PLACE.pack(*held[:3]))
         if alarm:
             faulthandler.dump_traceback_later(self._alarm_s, exit=True, file=self._words)
         try:
             yield
         except MemoryError as error:  # another start may cure it: it takes the records one at a time
             self.say(f"MemoryError: {error}")
-            what = f"memory ran out over {len(batch)} records of partition {batch.partition}"
-            raise UserError(f"{what}, from offset {batch.offsets[0]:,} on", "", EX_TEMPFAIL) from error
+            raise UserError(f"memory ran out over {what}", "", EX_TEMPFAIL) from error
         except Exception as error:
             if as_user_error(error) is None:
                 self.say(f"{type(error).__name__}: {error}")
@@ -198,6 +210,19 @@ class InHand:
             if alarm:
                 faulthandler.cancel_dump_traceback_later()
         _mark(note, thread, bytes(PLACE.size))
+
+    def stretch(self, source: int, at: int) -> tuple[int, bool, bool]:
+        """See `Known.stretch`."""
+        return self.known.stretch(source, at)
+
+    def passed(self, positions: Callable[[], Mapping[int, int]]) -> None:
+        """Forget what durable positions are past; a source that they do not name was not looked at yet."""
+        if self._note is not None and self.known != Known():
+            known = self.known.from_positions(positions())
+            if known != self.known:
+                self.known = known
+                with suppress(OSError):  # the next start forgets it, too
+                    self._write()
 
     def say(self, words: str) -> None:
         """Leave last words."""
@@ -232,9 +257,9 @@ class InHand:
         except (OSError, ValueError, KeyError, TypeError):
             return Known()
 
-    def _write(self, topic_id: str) -> None:
+    def _write(self) -> None:
         known = self.known
-        said = {"topic": topic_id, **dict(zip(RANGES, (known.seen, known.careful), strict=True))}
+        said = {"topic": self._topic_id, **dict(zip(RANGES, (known.seen, known.careful), strict=True))}
         deaths = [[*at, count] for at, count in known.deaths.items()]
         path = self._path("known.json")
         written = path.with_suffix(".tmp")

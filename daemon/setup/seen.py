@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 import time
@@ -27,6 +26,7 @@ from streams.feed.readers.mapped import read_mapped
 from streams.objects.from_arrays import load_arrays
 from streams.objects.rows import CatalogError
 from streams.tables import Table, TableError, is_table
+from streams.text_files import read_json
 
 ROWS = 200
 """Rows that are looked at: enough to tell ids from places, few enough for a second."""
@@ -194,7 +194,7 @@ def _rows(path: str, most: int) -> Iterator[dict[str, Any]]:
     """The JSON objects among the first lines."""
     for line in _first_lines(path, most):
         with suppress(ValueError, RecursionError):
-            row = json.loads(line)
+            row = read_json(line)
             if isinstance(row, dict):
                 yield row
 
@@ -256,7 +256,7 @@ def column_of(name: str, cells: tuple[Any, ...]) -> ColumnSeen:
     if kinds == {str}:
         with suppress(ValueError, RecursionError):
             if all(one.lstrip().startswith("[") for one in values):
-                return column_of(name, tuple(one and json.loads(one) for one in cells))
+                return column_of(name, tuple(one and read_json(one) for one in cells))
         form = "time" if all(map(_is_time, values)) else "text"
     elif kinds == {list}:
         form, dim = _form_of_lists(name, values)

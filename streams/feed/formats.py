@@ -3,7 +3,6 @@ sources."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -29,6 +28,7 @@ from streams.feed.readers.native import read_binary, read_impressions, read_trip
 from streams.feed.readers.relevance import read_relevance
 from streams.feed.readers.ubi import read_ubi
 from streams.tables import Table, TableError, is_table
+from streams.text_files import read_json
 
 UBI_QUERIES, UBI_EVENTS = "ubi-queries", "ubi-events"
 """The two sides of UBI, as `detect` tells them apart."""
@@ -111,7 +111,7 @@ def detect(source: Input) -> str | None:
     if not line:
         raise FeedError(f"{source.name} is empty", "give a click log with at least one line")
     try:
-        fields = json.loads(line)
+        fields = read_json(line)
     except (ValueError, RecursionError):
         return RELEVANCE if line.count(b"\t") == 2 and not line.lstrip().startswith(b"{") else None
     return _by_fields(fields) if isinstance(fields, dict) else None
@@ -148,7 +148,7 @@ def unmapped_lines(name: str, line: bytes, formats: str) -> FeedError:
     """For a file whose first line is that of no format known."""
     message = f"{name}: its first line is not that of any format known"
     try:
-        fields = json.loads(line)
+        fields = read_json(line)
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict) or not fields:

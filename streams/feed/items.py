@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from streams.event import Event, Impression, ObjectRef
 from streams.poison import REASONS as POISON
+from streams.poison import SUSPECT as SUSPECT_RECORD
 from streams.poison import TOO_LARGE as TOO_LARGE_VALUE
 
 
@@ -131,6 +132,7 @@ BAD_LABELS = MALFORMED + "bad_labels"
 NOT_AS_SCHEMA = MALFORMED + "not_as_schema"
 UNREADABLE = MALFORMED + "unreadable"
 UNKNOWN_SCHEMA = "unknown_schema"
+SUSPECT = SUSPECT_RECORD
 
 PROVED, TOO_LATE, NO_SECRET = "proved", "too_late", "no_secret"
 """What became of the draft that a signed id tells: it goes along; it is left out because the list was made
@@ -179,6 +181,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         BAD_PROPENSITY: "'prop' holds one number in (0, 1] per shown object",
         NOT_AS_SCHEMA: "write records with a serializer that the schema registry knows",
         UNKNOWN_SCHEMA: "feed.follow.registry.url names a registry that has it not, or cannot be used by it",
+        SUSPECT: "`feed --follow` died twice over it; please report it with the record and the log",
         UNREADABLE: "no reader of ours expected this; please report it with the record",
         BAD_ROW: "a row is query TAB object TAB count, the count a finite number >= 0",
         BAD_LABELS: "a row is id TAB label [TAB label ...]",

@@ -20,13 +20,15 @@ from streams.feed import items as reasons
 from streams.feed.inputs import Input, InputLine
 from streams.feed.items import BadItemError, Dropped, Item, Placed
 from streams.limits import MAX_INDEX
-from streams.text_files import MAX_LINE_BYTES
+from streams.text_files import MAX_LINE_BYTES, TooManyValues, read_json
 
 
 def json_map(line: bytes) -> dict[str, Any]:
     """One line as a JSON object."""
     try:
-        value = json.loads(line)
+        value = read_json(line)
+    except TooManyValues as error:
+        raise BadItemError(reasons.TOO_LONG, str(error)) from None
     except UnicodeDecodeError as error:
         raise BadItemError(reasons.NOT_UTF8, f"byte {error.start} is not UTF-8") from None
     except json.JSONDecodeError as error:

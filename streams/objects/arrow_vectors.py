@@ -10,6 +10,7 @@ import numpy as np
 
 from streams.event import Column, DenseColumn, Float32Array, Int64Array, SparseColumn, Vector
 from streams.objects.json_vectors import column_of, read_vector
+from streams.text_files import read_json
 
 if TYPE_CHECKING:
     import pyarrow
@@ -201,7 +202,7 @@ def _of_texts(array: pyarrow.Array[Any], name: str) -> Column:
 def _of_text(text: str, name: str) -> Vector:
     if text[:1] in ("[", "{"):
         try:
-            return read_vector(name, json.loads(text))
+            return read_vector(name, read_json(text))
         except (json.JSONDecodeError, RecursionError):
             raise ValueError(f"{text[:30]!a} is no vector; write [0.1, 0.2]") from None
     try:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from streams import text_files
 from streams.event import UNNAMED_VIEW, Column, DenseColumn, SparseColumn, SparseVector, Vector
+from streams.text_files import TooManyValues
 
 FIELDS = ("id", "x", "views")
 """What a line says of an object's features."""
@@ -17,7 +18,9 @@ FIELDS = ("id", "x", "views")
 def read_json(line: bytes) -> Any:
     """What a line says; ValueError with the remedy where it is no JSON."""
     try:
-        return json.loads(line)
+        return text_files.read_json(line)
+    except TooManyValues:
+        raise
     except (ValueError, RecursionError):
         raise ValueError("not JSON; write one object per line") from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from streams.items import Display, pack_display
 from streams.limits import MAX_SHOWN_TEXT_BYTES
 from streams.objects.columns import ObjectColumns
 from streams.poison import Poison
+from streams.text_files import read_json
 
 BATCH_ROWS = 1024
 """Objects of a batch: of 1,536 coordinates each, 6 MB."""
@@ -214,7 +214,7 @@ def tags_of(cells: Sequence[Any]) -> tuple[str, ...]:
         cell = waiting.pop()
         if isinstance(cell, str) and cell.startswith("[") and cell.endswith("]"):
             try:
-                waiting.append(json.loads(cell))
+                waiting.append(read_json(cell))
             except (ValueError, RecursionError):
                 found[cell] = None
         elif isinstance(cell, list | tuple):

@@ -42,7 +42,8 @@ def test_parked_by_a_stop_until_a_resume(tmp_path: Path, forks: Forks) -> None:
         seen = feeder.written
         wait_until(lambda: feeder.written > seen + 200, learner)
         assert site.newest() == parked
-        assert learner.get("readyz") == (503, "parked: stopped by test: patience\n")
+        told = "parked: stopped by test: patience; `tripletd resume` lets it learn on\n"
+        assert learner.get("readyz") == (503, told)
         site.ledger.append({"kind": "RESUME", "by": "test"})
         wait_until(lambda: site.newest().number > parked.number, learner)
         after = site.versions.manifest(parked.number + 1)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -14,10 +19,12 @@ import pytest
 from daemon.exits import EX_OK, EX_SOFTWARE
 from daemon.up.restarts import Restart, RestartPolicy, decide
 from streams.open import open_sink
-from streams.source import OutRecord
+from streams.source import OutRecord, parse_address
+from tests.harness import forked
 from tests.harness.kill.events import event_bytes
+from tests.harness.kill.joins import Shop, difference
 from tests.harness.kill.learners import Process, catch_up, wait_until
-from tests.harness.kill.site import DENSE, Site, make_site
+from tests.harness.kill.site import DENSE, Site, embedded, make_site
 
 pytestmark = pytest.mark.kill
 
@@ -103,3 +110,34 @@ def test_a_record_that_crashes_the_process_twice_is_left_out(tmp_path: Path) -> 
         assert "Fatal Python error: Segmentation fault" in learner.said()
     assert site.newest().counters["poison.suspect"] == 1
     assert site.newest().state_hash == catch_up(plain).state_hash
+
+
+def follows(shop: Shop, name: str, program: str) -> tuple[int, str]:
+    """A follower's exit code and what it said, once it has caught up or died."""
+    words = ["feed", "--follow", "--config", str(shop.config(name)), "--exit-when-caught-up"]
+    command = [sys.executable, "-m", *program.split(), *words]
+    log = shop.folder / f"{name}.stderr"
+    with log.open("wb") as stderr:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = forked.run(command, stderr=stderr, stdin=subprocess.DEVNULL, env=environment, timeout=60)
+    return done.returncode, log.read_text()
+
+
+def test_a_line_that_crashes_the_follower_twice_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    killed, spared = (parse_address(embedded(folder)) for folder in (tmp_path, tmp_path / "other"))
+    shop = Shop(tmp_path, killed, spared, random.Random(3))
+    shop.begin()
+    shop.more(30)
+    fatal = json.dumps({"event": "other", "fatal": True}).encode()
+    with (tmp_path / "taps.log").open("ab") as file:
+        file.write(fatal + b"\n")
+    shop.more(30)
+    for _ in range(3):  # with others in hand, and twice alone
+        code, said = follows(shop, "killed", "tests.harness.kill.patched fatal_line")
+        assert code == -signal.SIGSEGV, said
+    code, said = follows(shop, "killed", "tests.harness.kill.patched fatal_line")
+    assert code == EX_OK, said
+    assert follows(shop, "spared", "daemon")[0] == EX_OK
+    assert difference(shop) == (0, 0, 0)
+    assert '"suspect"' in said

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from streams.feed.follow.records import RawRecord
+from streams.feed.follow.guard import Guard, Held, Unguarded, source_number
+from streams.feed.follow.records import RawRecord, suspected
 from streams.text_files import MAX_LINE_BYTES
 
 CHUNK_BYTES = 1 << 18
@@ -44,7 +45,7 @@ PLACE = ("path", "offset", "head", "digest", "newest", "skipping", "size", "modi
 class FollowedFile:
     """What a file is, where it is read next, of how many of its first bytes the digest is, its size and time
     when it was seen last. `descriptor`: -1 where it is closed; `asleep`: closed, and read to its end;
-    `refused`: why it cannot be opened."""
+    `refused`: why it cannot be opened; `held`: where the lines are that were read last."""
 
     path: str
     identity: str
@@ -61,10 +62,16 @@ class FollowedFile:
     ended_at: float | None = None
     unnamed_at: float | None = None
     skipping: bool = False
+    held: Held | None = None
 
     def place(self) -> dict[str, Any]:
         """Plain data, to go on from."""
         return {name: getattr(self, name) for name in PLACE}
+
+    @property
+    def number(self) -> int:
+        """What a guard knows it by."""
+        return source_number(self.identity)
 
     @property
     def shown(self) -> str:
@@ -86,9 +93,13 @@ class FollowedFiles:
     """
 
     def __init__(
-        self, pattern: str, places: Mapping[str, Mapping[str, Any]], most_open: int = MOST_OPEN
+        self,
+        pattern: str,
+        places: Mapping[str, Mapping[str, Any]],
+        most_open: int = MOST_OPEN,
+        guard: Guard | None = None,
     ) -> None:
-        self.pattern = pattern
+        self.pattern, self._guard = pattern, guard or Unguarded()
         self.notes: list[str] = []
         self.cut = self.missing_bytes = self.newest = 0
         self._most_open = most_open
@@ -140,6 +151,10 @@ class FollowedFiles:
         """Those of which there is something to read, or may be soon."""
         return [one for one in self._files.values() if not one.asleep]
 
+    def positions(self) -> dict[int, int]:
+        """Where each file is read next, by its number."""
+        return {one.number: one.offset for one in self._files.values()}
+
     def places(self) -> dict[str, dict[str, Any]]:
         """Where each file is read next, as plain data."""
         return {identity: one.place() for identity, one in self._files.items()}
@@ -163,15 +178,18 @@ class FollowedFiles:
         self._measure(one)
         ended_at, one.ended_at = one.ended_at, None
         while one.ended_at is None:
-            records = self._next_lines(one, most)
+            number, at = one.number, one.offset
+            stop, alone, suspect = self._guard.stretch(number, at)
+            records = self._next_lines(one, 1 if alone else most, stop)
             if records is None:
                 one.ended_at = now if ended_at is None else ended_at
             elif records:
-                return records
+                one.held = Held(number, at, at + 1 if alone else one.offset, alone)
+                return [RawRecord(records[0].place, suspected())] if suspect else records
         return []
 
-    def _next_lines(self, one: FollowedFile, most: int) -> list[RawRecord] | None:
-        """Lines of one block, which may hold none that counts; None at the end."""
+    def _next_lines(self, one: FollowedFile, most: int, stop: int) -> list[RawRecord] | None:
+        """Lines of one block that begin before `stop`, which may hold none that counts; None at the end."""
         wanted = CHUNK_BYTES
         while True:
             chunk = os.pread(one.descriptor, wanted, one.offset)
@@ -186,7 +204,7 @@ class FollowedFiles:
             return [] if told else [RawRecord(place, None)]
         if not end:
             return None
-        records = _lines(one, chunk[:end], most)
+        records = _lines(one, chunk[:end], most, stop)
         self._note_head(one)
         return records
 
@@ -325,13 +343,13 @@ def _digest(descriptor: int, size: int) -> str:
     return blake2b(os.pread(descriptor, size, 0), digest_size=8).hexdigest()
 
 
-def _lines(one: FollowedFile, block: bytes, most: int) -> list[RawRecord]:
+def _lines(one: FollowedFile, block: bytes, most: int, stop: int) -> list[RawRecord]:
     """Whole lines of a block that ends with one; the file's offset is behind the last one given."""
     before, offset = f"{one.shown}:byte ", one.offset
-    end = offset + len(block)
+    end = min(offset + len(block), stop)
     found = []
     for line in block.split(b"\n", most)[:most]:
-        if offset == end:  # behind the last line
+        if offset >= end:  # behind the last line
             break
         if one.skipping:
             one.skipping = False

@@ -13,6 +13,7 @@ from typing import Any
 
 from streams.errors import OffsetExpired, StreamUnavailable
 from streams.feed.follow.files import FollowedFile, FollowedFiles, shown
+from streams.feed.follow.guard import Guard, Held, Unguarded
 from streams.feed.follow.records import RawRecord
 from streams.feed.follow.schemas import SchemaDecoder
 from streams.feed.follow.topics import FollowedTopic
@@ -46,6 +47,14 @@ class Lane:
             return self.file.newest
         return self.topic.newest() if self.topic is not None else 0
 
+    @property
+    def held(self) -> Held:
+        """Where the records are that were read last."""
+        source = self.file if self.file is not None else self.topic
+        assert source is not None
+        assert source.held is not None
+        return source.held
+
     def read(self, most: int, now: float) -> list[RawRecord]:
         """Next records; none at the end."""
         if self.topic is not None:
@@ -66,7 +75,7 @@ class Intake:
     """Sources by what the configuration calls them: paths and patterns of files, addresses of topics.
 
     `places`: those of an earlier `places()`. kafka: addresses of Kafka get it. schemas: decodes records of
-    topics. Raises AddressError.
+    topics. guard: what the role died with. Raises AddressError.
     """
 
     def __init__(
@@ -76,7 +85,10 @@ class Intake:
         lateness_ms: int,
         kafka: KafkaSettings | None = None,
         schemas: SchemaDecoder | None = None,
+        *,
+        guard: Guard | None = None,
     ) -> None:
+        guard = guard or Unguarded()
         self._lateness_ms, self._schemas = lateness_ms, schemas
         self.files: dict[str, FollowedFiles] = {}
         self._topics: dict[str, Lane] = {}
@@ -89,9 +101,10 @@ class Intake:
         for name in sources:
             known = places.get(name, {})
             if name.startswith(ADDRESSES):
-                self._topics[name] = Lane(topic=FollowedTopic(_address(name, kafka), known, schemas=schemas))
+                topic = FollowedTopic(_address(name, kafka), known, schemas=schemas, guard=guard)
+                self._topics[name] = Lane(topic=topic)
             else:
-                self.files[name] = FollowedFiles(name, known, most_open)
+                self.files[name] = FollowedFiles(name, known, most_open, guard)
 
     def next(self, most: int, now: float) -> tuple[Lane, list[RawRecord]] | None:
         """The next records, and where they are from: tell it the latest time in them. None: all rests."""
@@ -138,6 +151,12 @@ class Intake:
         """Where each source is read next, as plain data."""
         found: dict[str, Any] = {name: files.places() for name, files in self.files.items()}
         return found | {name: one.topic.place() for name, one in self._topics.items() if one.topic}
+
+    def positions(self) -> dict[int, int]:
+        """The same for a guard: by file and partition."""
+        found = [one.positions() for one in self.files.values()]
+        found += [one.topic.positions() for one in self._topics.values() if one.topic]
+        return {number: at for each in found for number, at in each.items()}
 
     def notes(self) -> list[str]:
         """What is worth telling since the last call."""

@@ -26,8 +26,9 @@ from streams.feed.options import ReaderOptions
 from streams.feed.parse import json_map, timestamp, unwrapped
 from streams.feed.readers.native import clicked_ranks, propensities
 from streams.limits import MAX_SHOWN
+from streams.poison import REASONS as POISON
 from streams.source import Headers
-from streams.text_files import MAX_LINE_BYTES
+from streams.text_files import MAX_LINE_BYTES, check_json
 
 IMPRESSION, CLICK = "impression", "click"
 _CLOUD = "ce_"
@@ -40,6 +41,11 @@ class RawRecord(NamedTuple):
     place: str
     value: Any
     headers: Headers = ()
+
+
+def suspected() -> BadItemError:
+    """The value of a record at which the process died twice: nobody touches what it says."""
+    return BadItemError(reasons.SUSPECT, POISON[reasons.SUSPECT])
 
 
 class RecordReader:
@@ -81,6 +87,8 @@ class RecordReader:
             try:
                 self._join.done += list(self._mapped(records, self._rows))
                 return
+            except MemoryError:
+                raise
             except Exception:  # noqa: BLE001, S110 - of what nobody thought of, each is looked at alone
                 pass
         for record in records:
@@ -91,6 +99,8 @@ class RecordReader:
                     self._join.done += list(self._mapped([record], self._rows))
             except BadItemError as bad:
                 self._join.done.append((record.place, bad.dropped()))
+            except MemoryError:  # another's doing, more often than a record's: see `Guard`
+                raise
             except Exception as error:  # noqa: BLE001 - no record ends the role
                 detail = f"{type(error).__name__}: {error!s:.200}"
                 self._join.done.append((record.place, Dropped(reasons.UNREADABLE, detail)))
@@ -201,11 +211,12 @@ def _document(record: RawRecord) -> dict[str, Any]:
     value = record.value
     if type(value) is bytes:
         try:
+            check_json(value)
             said = from_json(value, cache_strings="keys")  # looking for each id costs more than its memory
         except ValueError:
             said = json_map(value)  # says what is wrong with it
     elif value is None:
-        raise BadItemError(reasons.NOT_JSON, f"the record is empty, or longer than {MAX_LINE_BYTES} bytes")
+        raise BadItemError(reasons.NOT_JSON, f"the record is empty, or longer than {MAX_LINE_BYTES:,} bytes")
     elif isinstance(value, BadItemError):
         raise value
     else:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from streams.errors import OffsetExpired, StreamUnavailable, TopicMissing
-from streams.feed.follow.records import RawRecord
+from streams.feed.follow.guard import Guard, Held, Unguarded, source_number
+from streams.feed.follow.records import RawRecord, suspected
 from streams.feed.follow.schemas import SchemaDecoder
 from streams.open import open_source
 from streams.partitions import OpenTransactions
@@ -36,7 +38,8 @@ class FollowedTopic:
 
     Whatever reads raises what a `Source` raises; a topic that is not there yet is tried again. `notes` are
     lines worth telling: the topic is another one, retention has removed records. schemas: decodes records
-    that name a schema; one whose schema cannot be had waits, with all that were not read by then.
+    that name a schema; one whose schema cannot be had waits, with all that were not read by then. `held`:
+    where the records are that were read last.
     """
 
     address: Address
@@ -45,6 +48,8 @@ class FollowedTopic:
     missing: bool = False
     last: int = -1
     schemas: SchemaDecoder | None = None
+    guard: Guard = field(default_factory=Unguarded)
+    held: Held | None = None
 
     def __post_init__(self) -> None:
         self._source: Source | None = None
@@ -70,7 +75,7 @@ class FollowedTopic:
             self._transactions = self._transactions.next(source.held_back(), now)
             stands = {number: one.offset for number, one in self._partitions.items()}
             self.trouble = self._transactions.trouble(self.address.topic, stands, now, STALL_SECONDS)
-        values = [] if batch is None else self._decoded(batch, begin)
+        values = [] if batch is None else self._decoded(source, batch, begin)
         for number, offset in source.reached().items():
             self._partitions[number].offset = offset
         if batch is None:
@@ -87,16 +92,27 @@ class FollowedTopic:
             if value is not None
         ]
 
-    def _decoded(self, batch: RecordBatch, begin: int) -> list[Any]:
-        """What records from `begin` on say, as far as their schemas can be had: of one at least, or it
-        raises StreamUnavailable."""
+    def _decoded(self, source: Source, batch: RecordBatch, begin: int) -> list[Any]:
+        """What records from `begin` on say, as far as they are taken alike and their schemas can be had: of
+        one at least, or it raises StreamUnavailable."""
+        found = source.identity()
+        number = source_number(found.log_id, found.topic, found.topic_id, batch.partition)
+        stop, alone, suspect = self.guard.stretch(number, batch.offsets[begin])
+        end = bisect_left(batch.offsets, stop, begin + 1)
+        self.held = Held(number, batch.offsets[begin], batch.offsets[end - 1] + 1, alone)
+        if suspect:
+            return [suspected()]
         if self.schemas is None:
-            return batch.values[begin:]
+            return batch.values[begin:end]
+        with self.guard.hold_range(self.held, f"records of {self.address}/{batch.partition}"):
+            return self._by_schema(self.schemas, batch, begin, end)
+
+    def _by_schema(self, schemas: SchemaDecoder, batch: RecordBatch, begin: int, end: int) -> list[Any]:
         found: list[Any] = []
         began = time.monotonic()
-        for value, headers in zip(batch.values[begin:], batch.headers[begin:], strict=True):
+        for value, headers in zip(batch.values[begin:end], batch.headers[begin:end], strict=True):
             try:
-                found.append(None if value is None else self.schemas.decoded(value, headers))
+                found.append(None if value is None else schemas.decoded(value, headers))
             except StreamUnavailable:
                 if not found:
                     raise
@@ -139,6 +155,12 @@ class FollowedTopic:
         found = self._source.identity()
         at = {str(n): (one.offset, one.newest) for n, one in self._partitions.items()}
         return {"identity": [found.log_id, found.topic, found.topic_id], "at": at}
+
+    def positions(self) -> dict[int, int]:
+        """Where each partition is read next, by its number."""
+        place = self.place()
+        at = place.get("at", {}).items()
+        return {source_number(*place["identity"], number): offset for number, (offset, _) in at}
 
     def close(self) -> None:
         """Close the source."""

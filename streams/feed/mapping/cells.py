@@ -7,7 +7,6 @@ row alone; a column of another kind is a ValueError, for it is wrong in every ro
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from streams.feed.items import BadItemError
 from streams.feed.mapping.mapping import UNITS
 from streams.feed.parse import timestamp
 from streams.tables import text_values
+from streams.text_files import read_json
 
 if TYPE_CHECKING:
     import pyarrow
@@ -160,7 +160,7 @@ def _list(cell: Any, separator: str | None, inner: Callable[[Cells], list[Any]])
         text = cell.strip()
         if text.startswith("["):
             try:
-                cell = json.loads(text)
+                cell = read_json(text)
             except (ValueError, RecursionError):
                 return BadItemError(reasons.NOT_JSON, f"{text[:40]!r} begins like a JSON list and is none")
         elif separator is None:

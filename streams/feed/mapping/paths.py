@@ -14,7 +14,6 @@ Columns go through pyarrow as columns; only JSON inside of text is looked at row
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ import numpy as np
 
 from streams.feed import items as reasons
 from streams.feed.items import BadItemError
+from streams.text_files import read_json
 
 if TYPE_CHECKING:
     import pyarrow
@@ -147,7 +147,7 @@ def _json(text: str, step: Step) -> Any:
     if not text:
         return None
     try:
-        return json.loads(text)
+        return read_json(text)
     except (ValueError, RecursionError):
         raise BadItemError(
             reasons.NOT_JSON, f"{text[:40]!r} is no JSON, in which {step} is looked for"

@@ -6,24 +6,30 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from structlog.testing import capture_logs
 
+from daemon.exits import EX_TEMPFAIL, UserError
 from daemon.follow.follower import ALL_AHEAD, ClickFollower, FollowPlan
 from daemon.follow.metrics import FollowMetrics
 from daemon.follow.outlet import FeedOutlet
 from daemon.look.live import FeedStatus
+from daemon.runtime.in_hand import InHand
 from daemon.telemetry.server import Health, status_of
+from streams.codec import decode_event
 from streams.feed.decide import Decider
+from streams.feed.follow import records
 from streams.feed.follow.checkpoint import FeedCheckpoints
 from streams.feed.follow.examined import FRESH, RecentExamination
 from streams.feed.follow.intake import Intake
 from streams.feed.follow.join import JoinSettings
 from streams.feed.options import FeedSettings
 from streams.feed.triplets import SeenCandidates
-from streams.open import ensure_topic
-from streams.source import parse_address
+from streams.open import ensure_topic, open_sink
+from streams.source import OutRecord, parse_address
+from tests.harness.kill.joins import records as values_of
 
 NOW = 1_800_000_000_000
 DAY_MS = 86_400_000
@@ -40,14 +46,22 @@ def start(tmp_path: Path) -> Iterator[Started]:
         ensure_topic(topic, 1)
     with ExitStack() as last:
 
-        def started(now_ms: int = NOW, metrics: FollowMetrics | None = None, **feed: Any) -> ClickFollower:
+        def started(
+            now_ms: int = NOW,
+            metrics: FollowMetrics | None = None,
+            topic: str = "",
+            schemas: Any = None,
+            **feed: Any,
+        ) -> ClickFollower:
             last.close()
-            sources = [str(tmp_path / "raw/*.jsonl")]
+            sources = [str(tmp_path / "raw/*.jsonl"), *filter(None, [topic])]
+            in_hand = InHand(tmp_path / "feed/in-hand", "feed")
+            last.callback(in_hand.close)
             settings = JoinSettings(window_ms=5_000, remembered=10)
             checkpoints = last.enter_context(closing(FeedCheckpoints(tmp_path / "feed")))
             follower = ClickFollower(
                 FollowPlan(sources, settings, LATENESS_MS, DAY_MS),
-                open_intake=lambda places: Intake(sources, places, LATENESS_MS),
+                open_intake=lambda places: Intake(sources, places, LATENESS_MS, None, schemas, guard=in_hand),
                 decider=Decider(FeedSettings(**{"holdout_share": 0.0, **feed}), SeenCandidates()),
                 outlet=FeedOutlet(address, last),
                 checkpoints=checkpoints,
@@ -55,6 +69,7 @@ def start(tmp_path: Path) -> Iterator[Started]:
                 retry=lambda call: call(),
                 examination=RecentExamination(),
                 now_ms=lambda: now_ms,
+                in_hand=in_hand,
             )
             last.enter_context(closing(follower.intake))
             return follower
@@ -62,9 +77,9 @@ def start(tmp_path: Path) -> Iterator[Started]:
         yield started
 
 
-def add(tmp_path: Path, *records: dict[str, Any], name: str = "a") -> None:
+def add(tmp_path: Path, *said: dict[str, Any], name: str = "a") -> None:
     with (tmp_path / "raw" / f"{name}.jsonl").open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(one) + "\n" for one in records)
+        file.writelines(json.dumps(one) + "\n" for one in said)
 
 
 def listed(number: int, ts: int = NOW - 60_000, **more: Any) -> list[dict[str, Any]]:
@@ -224,3 +239,83 @@ def test_status_says_what_a_cut_file_may_have_lost(start: Started, tmp_path: Pat
     assert 0 < status.missing_bytes < size
     assert f"{status.missing_bytes:,} bytes are missing, and perhaps more" in status.line()
     assert "1 files cannot be opened" in status.line()
+
+
+def no_memory_for(marker: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsing what has this in it takes all memory."""
+    parse = records.from_json
+
+    def parsed(value: bytes, **how: Any) -> Any:
+        if marker in value:
+            raise MemoryError
+        return parse(value, **how)
+
+    monkeypatch.setattr(records, "from_json", parsed)
+
+
+def fed(tmp_path: Path) -> set[str]:
+    """The lists that are in the stream, each of whose clicks made one event."""
+    found = [decode_event(one) for one in values_of(parse_address(f"log:{tmp_path}/clicks.log"))]
+    ids = [one.id for one in found]
+    assert len(ids) == len(set(ids)), "one was written twice"
+    return {str(one.impression) for one in found}
+
+
+def deaths(start: Started, **how: Any) -> int:
+    """How often the follower dies until all is read."""
+    for count in range(9):
+        try:
+            caught_up(start(**how), 1.0)
+        except UserError as error:
+            if error.code != EX_TEMPFAIL or "memory ran out over" not in error.message:
+                raise
+        else:
+            return count
+    raise AssertionError("it dies for ever")
+
+
+def test_a_line_at_which_the_role_died_twice_is_left_out_and_the_rest_is_fed_once(
+    tmp_path: Path, start: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        add(tmp_path, *listed(number))
+    add(tmp_path, {"event": "click", "impression": "i1", "ts": NOW - 60_000, "object": "fatal"})
+    with (tmp_path / "raw/a.jsonl").open("a") as file:
+        file.write("\n  \n")
+    for number in range(5, 9):
+        add(tmp_path, *listed(number))
+    no_memory_for(b"fatal", monkeypatch)
+    metrics = FollowMetrics()
+    with capture_logs() as said:
+        assert deaths(start, metrics=metrics) == 3, "one with others in hand, two with it alone"
+    assert value(metrics, "tripletd_feed_dropped_total", reason="suspect") == 1
+    (place,) = [one["place"] for one in said if one["event"] == "suspect"]
+    text = (tmp_path / "raw/a.jsonl").read_bytes()
+    assert b"fatal" in text[int(place.rpartition(" ")[2]) :].split(b"\n")[0]
+    assert value(metrics, "tripletd_feed_impressions_total", fate="training") == 9
+    assert sorted(fed(tmp_path)) == [f"i{number}" for number in range(9)]
+    assert json.loads((tmp_path / "feed/in-hand/feed.known.json").read_text())["deaths"] == []
+    add(tmp_path, {"event": "other", "fatal": 1}, name="b")
+    assert deaths(start) == 3, "another line has to be accused by itself"
+
+
+@pytest.mark.parametrize("by_schema", [False, True])
+def test_so_is_a_record_of_a_topic(
+    tmp_path: Path, start: Started, monkeypatch: pytest.MonkeyPatch, by_schema: bool
+) -> None:
+    class Schemas:
+        notes: ClassVar[list[str]] = []
+
+        def decoded(self, said: bytes, headers: object) -> Any:
+            return records.from_json(said)
+
+    topic = f"log:{tmp_path}/spool.log#clicks"
+    ensure_topic(parse_address(topic), 1)
+    lines = [*listed(1), {"event": "other", "fatal": 1}, *listed(2)]
+    with closing(open_sink(parse_address(topic))) as sink:
+        sink.send([OutRecord(json.dumps(one).encode()) for one in lines])
+    no_memory_for(b"fatal", monkeypatch)
+    metrics = FollowMetrics()
+    assert deaths(start, metrics=metrics, topic=topic, schemas=Schemas() if by_schema else None) == 3
+    assert value(metrics, "tripletd_feed_dropped_total", reason="suspect") == 1
+    assert sorted(fed(tmp_path)) == ["i1", "i2"]

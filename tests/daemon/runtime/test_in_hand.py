@@ -76,6 +76,24 @@ def test_what_was_passed_is_forgotten() -> None:
     assert known.from_positions({0: 14}) == Known()
 
 
+def test_what_is_taken_alike_ends_where_a_record_is_taken_alone() -> None:
+    known = Known((), ((7, 100, 140),), {(7, 120): 2, (7, 110): 1})
+    assert known.stretch(7, 20) == (100, False, False)
+    assert known.stretch(7, 110) == (111, True, False)
+    assert known.stretch(7, 120) == (121, True, True)
+    assert known.stretch(7, 140)[1:] == known.stretch(6, 120)[1:] == (False, False)
+
+
+def test_what_a_durable_position_is_past_is_forgotten_for_good(tmp_path: Path) -> None:
+    role(tmp_path)
+    died_with(tmp_path, RECORD, (5, 1, 2), words=b"x")
+    one = role(tmp_path)
+    one.passed(lambda: {0: 13})
+    assert one.known == role(tmp_path).known == Known(careful=(RECORD, (5, 1, 2)))
+    one.passed(lambda: {0: 14})
+    assert one.known == role(tmp_path).known == Known(careful=((5, 1, 2),)), "of it nothing is known yet"
+
+
 def role(folder: Path, positions: dict[int, int] | None = None, topic: str = "t") -> InHand:
     one = InHand(folder, "learn")
     one.open(topic, positions or {})

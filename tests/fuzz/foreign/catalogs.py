@@ -157,6 +157,14 @@ BROKE = (
     *(b'{"id":"a","x":[1,2],"tags":' + b"[" * n + b"1" + b"]" * n + b"}\n" for n in (300, 900, 990)),
     b'{"id":"a","x":' + b"[" * 980 + b"]" * 980 + b"}\n",
 )
+LONGEST = 4 << 20
+MANY = ("{},", "[],", '{"a":{}},', '{"":1},', "[" * 100 + "]" * 100 + ",", "1,", '"ab",', '"\U00010000",')
+"""Values that take the most memory for their text."""
+HUGE_LINES = tuple(
+    b'{"id":"a","x":[%s]}\n' % (one * ((LONGEST - 40) // len(one))).rstrip(b",")
+    for one in map(str.encode, MANY)
+)
+BROKE += HUGE_LINES
 MAPPED_BROKE = (
     b'{"p":{"sku":' + DIGITS + b',"name":' + DIGITS + b'},"v":[1],"tags":"' + b"[" * 5_000 + b']"}\n',
     *(
@@ -240,7 +248,7 @@ INPUTS = (
     ForeignInput("catalogs.tar", tar, (_tar(),), (UserError,)),
     ForeignInput(
         "catalogs.texts", texts(".jsonl"), (_lines(TEXTS),), (UserError,),
-        (b'{"id":' + DIGITS + b'}\n', b'{"id":"a","text":' + DIGITS + b"}\n"),
+        (b'{"id":' + DIGITS + b'}\n', b'{"id":"a","text":' + DIGITS + b"}\n", *HUGE_LINES),
     ),
     ForeignInput(
         "catalogs.text_table",

@@ -11,7 +11,7 @@ import json
 import logging
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, MutableMapping
+from collections.abc import Callable, Coroutine, MutableMapping
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -39,6 +39,7 @@ from daemon.serve.writes.queue import WriteMetrics, WriteQueue
 from daemon.telemetry.metrics import add_build_info
 from daemon.telemetry.server import ConnectionTable, Health, _handler
 from streams.event import SpaceSpec, ViewSpec
+from streams.foreign_http import ForeignAnswer
 from tests.daemon.serve.http.toy import TOKEN, Watched
 from tests.daemon.serve.items.objects import identity
 from tests.daemon.serve.page.rated import rated_sources
@@ -78,36 +79,14 @@ class Upstream:
     def close(self) -> None:
         """Nothing is open."""
 
-    async def post(self, path: str, body: bytes) -> UpstreamAnswer:
+    async def embeddings(self, body: bytes, *, last: bool = True) -> ForeignAnswer:
         """An answer in OpenAI's shape."""
         given = json.loads(body)["input"]
         texts = [given] if isinstance(given, str) or isinstance(given[0], int) else given
         rows = [[float(1 + len(text) % 7 - place) for place in range(DIM)] for text in texts]
         data = [{"index": place, "embedding": row} for place, row in enumerate(rows)]
-        return UpstreamAnswer(json.dumps({"object": "list", "data": data, "model": "m"}).encode())
-
-
-class UpstreamAnswer:
-    """As that of the client."""
-
-    status, headers = 200, {"content-type": "application/json"}
-
-    def __init__(self, body: bytes) -> None:
-        self.body = body
-
-    async def __aenter__(self) -> UpstreamAnswer:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        """Nothing is held."""
-
-    async def read(self) -> bytes:
-        """All of it."""
-        return self.body
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """All of it in a piece."""
-        yield self.body
+        body = json.dumps({"object": "list", "data": data, "model": "m"}).encode()
+        return ForeignAnswer(200, {"content-type": "application/json"}, body)
 
 
 def opened() -> Live:

@@ -35,6 +35,7 @@ from streams.feed.options import (
     RelevanceOptions,
 )
 from streams.feed.readers import drawn
+from tests.fuzz.foreign.catalogs import HUGE_LINES
 from tests.fuzz.law import ForeignInput
 
 FOLDER = Path(tempfile.mkdtemp(prefix="tripletd-fuzz-"))
@@ -99,6 +100,7 @@ BROKE = (
     b'{"q":"q","c":"c","s":"s","ts":"0001-01-01T00:00:00+23:59"}\n',
     b'{"q":"q","c":"c","s":"s","ts":"9999-12-31T23:59:59-23:59"}\n',
     *BOMB,
+    *(line.replace(b'"id":"a","x"', b'"q":"q","shown"') for line in HUGE_LINES),
 )
 
 

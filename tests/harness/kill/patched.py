@@ -129,6 +129,22 @@ def fatal_record() -> None:
     Assembler.__call__ = fault  # type: ignore[method-assign]
 
 
+def fatal_line() -> None:
+    """Reading a followed record with `fatal` in it is a segmentation fault."""
+    import faulthandler
+
+    from streams.feed.follow import records
+
+    document = records._document
+
+    def fault(record: Any) -> Any:
+        if type(record.value) is bytes and b"fatal" in record.value:
+            faulthandler._sigsegv()  # type: ignore[attr-defined]
+        return document(record)
+
+    records._document = fault
+
+
 def slow_fsync() -> None:
     """One sync of the disk takes long."""
     os.fsync = slowly(os.fsync, 12)
@@ -185,6 +201,7 @@ PATCHES = {
         silent_sink,
         slow_step,
         fatal_record,
+        fatal_line,
         slow_fsync,
         mute_source,
         patient_start,
