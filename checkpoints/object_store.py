@@ -333,8 +333,6 @@ class ObjectStore:
         return put
 
     def _read(self, path: str) -> tuple[bytes, dict[str, Any]]:
-        """The object, and what tells it from what is put there later."""
-
         def read() -> tuple[bytes, dict[str, Any]]:
             found = self._api.get(self._client, path)
             meta = found.meta
@@ -450,7 +448,6 @@ def _as_write(error: CheckpointError) -> WriteFailed:
 
 
 def _is_passing(error: CheckpointError) -> bool:
-    """Whether the same put may succeed within seconds."""
     text = str(error)
     return not (_NO_BUCKET.search(text) or _EXPIRED.search(text) or _REFUSED.search(text))
 

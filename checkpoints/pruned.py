@@ -138,7 +138,6 @@ def fold_history(
 
 
 def _thinned(store: BlobStore, stay: set[int], leave: int, now: float) -> list[Line]:
-    """The lines that a snapshot keeps, ascending, those between them joined to the next."""
     before: int | None = None
     newest: deque[int] = deque(maxlen=leave)
     for line in lines_of(store):  # first who is gone on from twice, or from elsewhere than the line before
@@ -196,7 +195,6 @@ def _can_join(gone: Line, heir: Line) -> bool:
 
 
 def _coalesced(schedule: Iterable[Any]) -> list[Any]:
-    """Runs of one partition that follow each other as one."""
     found: list[Any] = []
     for entry in schedule:
         last = found[-1] if found else None

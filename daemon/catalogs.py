@@ -126,7 +126,6 @@ def folders(config: Config) -> list[Path]:
 
 
 def _keeps_versions(config: Config) -> bool:
-    """Whether there are versions, or the configuration means to have some."""
     if is_object_address(config.checkpoints.path):
         return True
     named = config.file is not None or config.origin_of("checkpoints.path") != "default"

@@ -415,7 +415,6 @@ def _index(config: Config) -> Iterator[CheckFinding]:
 
 
 def _probe(config: Config) -> list[float] | dict[str, list[Any]]:
-    """A vector of the size of those that the store holds."""
     views = config.space_spec().views
     if any(view.kind == "sparse" for view in views):
         return {"indices": [0], "values": [1.0]}

@@ -327,7 +327,6 @@ def _how_far(what: str, run: FeedRun) -> str:
 def _open(
     address: Address, config: Config, stack: ExitStack, interrupts: Interrupts, report: FeedReport
 ) -> tuple[list[RetryingSink], int]:
-    """Both topics to write to, those of an embedded log created where missing, and the partitions."""
     partitions = prepare_both(address, config)
     sinks = []
     for topic in (address, address.holdout):

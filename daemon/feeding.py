@@ -57,7 +57,6 @@ def prepare_both(address: Address, config: Config) -> int:
 
 
 def _prepared(topic: Address, partitions: int, stream: Address) -> int:
-    """The partitions of a topic of the stream that can be written to."""
     try:
         return prepare_topic(topic, partitions, "write").partitions
     except TopicMissing as error:

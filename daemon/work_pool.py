@@ -177,7 +177,6 @@ def _on_ray(
 
 
 def _piece(work: Callable[[T], R], piece: T, nice: int) -> R | UserError:
-    """A piece in a worker of Ray, which may have done others before."""
     if nice:
         os.setpriority(os.PRIO_PROCESS, 0, max(nice, os.getpriority(os.PRIO_PROCESS, 0)))
     _quiet()
@@ -194,7 +193,6 @@ def _begin(nice: int) -> None:
 
 
 def _quiet() -> None:
-    """What the roles log is for those who watch a role."""
     from daemon.runtime.logs import configure
 
     configure("error", "auto", "worker")

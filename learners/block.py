@@ -127,7 +127,6 @@ class SparseBlock:
             )
 
     def _row(self, place: int) -> int:
-        """The row of an entry, counted from the first row's first."""
         return int(np.searchsorted(self.indptr, int(self.indptr[0]) + place, side="right")) - 1
 
     def checked_csr(self) -> sparse.csr_array:

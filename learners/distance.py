@@ -195,7 +195,6 @@ class Dissim(RelativeLearner[DissimConfig]):
 
 
 def _sides(batch: TripletBatch, rows: Int64s) -> tuple[Block, Block]:
-    """m and e of rows that were accepted."""
     pairs = pairs_of(batch.take(rows), np.empty(len(rows), np.uint8))
     return pairs.m, pairs.e
 

@@ -329,14 +329,12 @@ class Keyed(BaseLearner[KeyedConfig]):
         info.projected.sort()
 
     def _begin(self, slot: int) -> None:
-        """Reset the slot's model."""
         self._learners.pop(slot, None)
         for name, array in self.untrained.state().items():
             if name not in self.config.shared:
                 self._arrays[name][slot] = array
 
     def _learner_in(self, slot: int) -> Learner:
-        """The learner on a slot's part of the arrays."""
         learner = self._learners.get(slot)
         if learner is None:
             learner = self.config.restore(
@@ -349,7 +347,6 @@ class Keyed(BaseLearner[KeyedConfig]):
         return learner
 
     def _keep(self, slot: int, learner: Learner) -> None:
-        """Write down what of its state the learner does not keep in the arrays themselves."""
         for name, array in learner.state().items():
             if not np.may_share_memory(array, self._arrays[name]):
                 self._arrays[name][slot] = array

@@ -43,7 +43,6 @@ def correction_goes_on(rank: int, current: State, counted: State, merged: State,
 
 
 def _nearest(rank: int, parts: Sequence[tuple[State, float]], updates: int) -> Arrays:
-    """The matrix of rank r that is nearest to the sum of the parts, in balanced factors."""
     used = [(one, by, int(one["counts"][0])) for one, by in parts]
     U = np.concatenate([by * one["U"][:k].astype(np.float64) for one, by, k in used])
     V = np.concatenate([one["V"][:k].astype(np.float64) for one, _, k in used])

@@ -89,5 +89,4 @@ def _copied(state: State) -> Arrays:
 
 
 def _counters(state: State) -> Any:
-    """Events, and how often and how many entries were dropped."""
     return np.array([int(state["events"]), *state["dropped"]], np.int64)

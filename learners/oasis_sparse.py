@@ -163,7 +163,6 @@ class OasisSparse(BaseLearner[OasisSparseConfig]):
         return info
 
     def _make_room(self) -> None:
-        """Some of the room that the next step wants."""
         marks, limit = self.tables.marks, self.config.entries
         if marks[ENTRIES] + marks[WANTED_ENTRIES] > limit and marks[ENTRIES] > limit // 2:
             self.keep_largest(limit // 2)

@@ -381,7 +381,6 @@ def _require(items: Any, kind: type) -> None:
 
 
 def _empty(queries: int, rows: int, k: int) -> Best:
-    """Heaps with room for what can be found."""
     room = min(checked_count(k), rows)
     scores = np.full((queries, room), -np.inf, np.float32)
     return scores, np.full((queries, room), -1, np.int64), np.zeros(queries, np.int64)

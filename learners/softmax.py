@@ -256,7 +256,6 @@ class Softmax(ScoredByMatrix[SoftmaxConfig]):
         return np.concatenate([newest, (numbers % np.uint64(min(self.pairs, kept))).astype(np.int64)])
 
     def _step(self) -> None:
-        """One step of Adam on a minibatch."""
         self.steps += 1
         at, config, steps = self._drawn(), self.config, self.steps
         G = softmax_gradient(

@@ -103,7 +103,6 @@ def symmetric_norm(W: Float32s) -> float:
 
 
 def _ends(values: NDArray[np.float64], ends: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The largest, descending, and the smallest, ascending."""
     return tuple(map(float, values[::-1][:ends])), tuple(map(float, values[:ends]))
 
 

@@ -182,7 +182,6 @@ def untethered(learner: Learner) -> Any:
 
 
 def _pull(learner: Any, config: TetherConfig) -> None:
-    """One pull, as the module says."""
     if isinstance(learner, DiagonalLearner):
         learner.forget(config.decay)
     elif isinstance(learner, OmksMaps):

@@ -163,7 +163,6 @@ def _opened(
 
 
 def _make(source: CatalogSource, reader: ObjectReader, binary: Path, lines: int | None, tell: Tell) -> None:
-    """Read the source and write the binary. CatalogError of the source, OSError of the folder."""
     progress = ReadingProgress(tell, reader.rows() or lines)
     batches = _source_errors(source, reader.batches())
     with CatalogWriter(binary.parent, source.space, reader.space) as writer:

@@ -215,7 +215,6 @@ def _sources(events: Sequence[PlainEvent]) -> UInt64Array:
 
 
 def _keys(events: Sequence[PlainEvent]) -> npt.NDArray[np.bytes_]:
-    """The keys of events, b"" where they have none."""
     return np.array([one.fields.get("key", "").encode() for one in events], f"S{MAX_KEY_BYTES}")
 
 

@@ -146,7 +146,6 @@ def _read(fields: list[Any], shown: int) -> SignedList:
 
 
 def _packed(teams: Sequence[int]) -> bytes:
-    """Four teams a byte, the first in its lowest bits."""
     whole = sum(team << (2 * rank) for rank, team in enumerate(teams))
     return whole.to_bytes(-(-len(teams) // 4), "little")
 

@@ -114,7 +114,6 @@ class AskClient:
 
 
 def _sent(client: BlockingClient, body: bytes, headers: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
-    """Status, and the answer or what its error says."""
     try:
         answer = client.ask("POST", "/v1/similar", body, headers)
         read = answer.json()

@@ -284,14 +284,12 @@ class Model:
         return self._fitted.transform(vectors)
 
     def _map_queries(self, view: View, queries: Features) -> Block:
-        """Mapped queries, those of other models through the maps that the model has for them."""
         return self._map(queries_in_views(self._fitted, view.queries, queries) if view.queries else queries)
 
     def _items(self, items: Items | Features) -> Items:
         return items if isinstance(items, Items) else Items(self._map(items), ())
 
     def _prepare(self, view: View) -> PreparedOf:
-        """Norms of all items that are to be searched again, before a model answers."""
         with self._lock:
             known = list(self._known)
         return weakref.WeakKeyDictionary({items: items.ready(view, lasting=True) for items in known})

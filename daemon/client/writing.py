@@ -99,7 +99,6 @@ class WriteClient:
                 time.sleep(min(rest_s, LONGEST_REST_S))
 
     def _sent(self, path: str, body: bytes) -> tuple[int, str, float]:
-        """Status, what is said of it, and after how many seconds to try again."""
         try:
             answer = self._client.ask("POST", path, body)
         except ForeignError as error:

@@ -152,7 +152,6 @@ def _document(object_id: str, entry: ListedItem) -> dict[str, Any]:
 
 
 def _views(entry: ListedItem) -> dict[str, str]:
-    """Each view in words."""
     return {
         name: f"dense, {len(raw) // 4} numbers"
         if isinstance(raw, bytes)

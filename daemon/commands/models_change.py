@@ -226,7 +226,6 @@ def tell(made: DataclassInstance, json: bool, *lines: str) -> int:
 
 
 def _by() -> str:
-    """Who runs the command, as the ledger tells it."""
     import getpass
 
     try:

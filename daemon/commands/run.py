@@ -297,7 +297,6 @@ def up(
 
 
 def _arguments(file: Path | None, settings: Sequence[str] | None, exit_when_caught_up: bool) -> list[str]:
-    """The same file and overrides for every role."""
     arguments = ["--config", str(file)] if file else []
     for setting in settings or ():
         arguments += ["--set", setting]

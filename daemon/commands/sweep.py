@@ -109,7 +109,6 @@ def sweep(
 
 
 def _grids(options: Sequence[str], files: Sequence[Path]) -> list[Grid]:
-    """One grid of each file, or one, with the keys of --set in each."""
     from daemon.config.load import read_toml
     from daemon.sweep.grid import check_keys, grid_of_options, grid_of_table
 

@@ -407,7 +407,6 @@ class KernelKeys(Section):
 
 
 def _printed() -> list[KernelKeys]:
-    """The four kernels that the paper builds on each kind of feature."""
     from learners.multikernel.config import PRINTED  # brings numba in, which most commands do without
 
     return [KernelKeys.model_validate({"kind": one.kind, "sigma": one.sigma}) for one in PRINTED]

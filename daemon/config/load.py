@@ -106,7 +106,6 @@ def _variables(
 def _holding(
     layer: Flat, path: Path | None, environ: Mapping[str, str], config: Config
 ) -> dict[Path, list[str]]:
-    """Each file that a secret was read from, or will be, with the names of these."""
     holding: dict[Path, list[str]] = {}
     if path is not None:
         holding[path] = [".".join(key) for key, value in layer.items() if is_secret(key) and value]

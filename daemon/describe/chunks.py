@@ -160,7 +160,6 @@ def _of(kind: str, pixels: Pixels, fit: DescriberFit) -> np.ndarray[Any, Any]:
 
 
 def _chance(seed: int, one: RawObject) -> np.random.Generator:
-    """By the object's id alone, wherever it stands among others."""
     return np.random.default_rng([seed, int.from_bytes(sha256(one.id.encode()).digest()[:8], "little")])
 
 

@@ -54,7 +54,6 @@ def fit_codebook(vectors: npt.NDArray[np.generic], size: int, seed: int) -> Floa
 
 
 def _drawn(rows: Floats, size: int, seed: int) -> Floats:
-    """So many of them by chance, all different."""
     drawn = np.random.default_rng(seed).permutation(len(rows))
     few = np.unique(rows[drawn[: 2 * size]], axis=0)
     if len(few) < size:

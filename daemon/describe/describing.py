@@ -147,7 +147,6 @@ def describe_to(
 
 
 def _plan(settings: DescribeSettings, fit: DescriberFit, source: RawSource) -> dict[str, Any]:
-    """All that decides what is written, under the words that people know it by."""
     fitted = settings.fitted is not None
     return {
         "format": FORMAT,

@@ -131,7 +131,6 @@ def _bank(frequencies: tuple[float, ...]) -> npt.NDArray[np.complex64]:
 
 
 def _spectrum(kernel: npt.NDArray[np.complex128], side: int) -> npt.NDArray[np.complex128]:
-    """Of a kernel that lies around the corner of a square, cut to it."""
     cuts = [max(0, (length - side + 1) // 2) for length in kernel.shape]
     kept = kernel[cuts[0] : kernel.shape[0] - cuts[0], cuts[1] : kernel.shape[1] - cuts[1]]
     placed = np.zeros((side, side), np.complex128)

@@ -267,7 +267,6 @@ class ClickFollower:
                 self._waiting.append((topic, record))
 
     def _examine(self, now: float) -> None:
-        """Estimate the examination of ranks anew, where lists came, in a small share of the time."""
         if now < self._examined_next or not self._examination.is_due:
             return
         began, self._examined_next = time.monotonic(), now + EXAMINE_SECONDS

@@ -81,7 +81,6 @@ def digest(record: bytes | None) -> bytes:
 
 
 def _digests(source: Source, begins: Mapping[int, int]) -> set[bytes]:
-    """Digests of all records from these offsets on, or from where the log begins now."""
     bounds = source.bounds()
     from_here = {n: max(begins.get(n, 0), earliest) for n, (earliest, _) in bounds.items()}
     source.assign({n: min(at, bounds[n][1]) for n, at in from_here.items()})

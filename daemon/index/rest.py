@@ -98,7 +98,6 @@ class RestIndex(ABC):
 
 
 def _reason(answer: ForeignAnswer) -> str:
-    """What a store says is wrong, in one line."""
     try:
         said = answer.json()
     except ForeignError:
@@ -153,7 +152,6 @@ class ElasticIndex(RestIndex):
         return asked | ({"filter": {"bool": {"must": terms}}} if terms else {})
 
     def _exact(self, unit: list[float], terms: list[dict[str, Any]], distance: str) -> dict[str, Any]:
-        """A query that scores every document, by the distance of the field."""
         field = self._field
         inner = {"bool": {"filter": [{"exists": {"field": field}}, *terms]}}
         if self._config.store == "opensearch":

@@ -82,7 +82,6 @@ class MergeWatch:
         self._trouble, self._looked_at = "", number
 
     def _read(self, merged: Manifest, record: ShardRecord) -> Adoption:
-        """The version with the arrays that it takes to go on from it."""
         held = standing(merged, record, self._newest.line)
         if held.before is not None and self._merges.manifest(held.before).name != record.name:
             raise UserError(

@@ -267,7 +267,6 @@ def other_times(manifest: Manifest, expected: Expected) -> Entry | None:
 
 
 def _lasting(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Without those whose change is a control entry."""
     return {name: value for name, value in settings.items() if name not in (CAPS, KNOWN, MAX_FUTURE)}
 
 
@@ -331,7 +330,6 @@ def grown(manifest: Manifest, stream: Mapping[str, Any]) -> Entry | None:
 
 
 def _more_of_unknown(manifest: Manifest, stream: Mapping[str, Any]) -> bool:
-    """Whether all is alike but for more partitions, of a topic without an id."""
     unlike = [name for name in {*manifest.stream, *stream} if manifest.stream.get(name) != stream.get(name)]
     return (
         unlike == ["partitions"]

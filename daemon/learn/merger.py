@@ -263,7 +263,6 @@ class Merger:
         return f"no version yet of shard {', '.join(missing)}" if missing else None
 
     def _have_ended(self) -> bool:
-        """Whether no shard learns any more, as far as can be told."""
         if self.options.beside_learn:
             return not learner_is_running()
         seen, positions = self.housekeeper.seen, self._base.manifest.positions
@@ -349,7 +348,6 @@ class Merger:
             log.warning("not merged now; it is tried again", **about)
 
     def _merged(self, brought: Mapping[int, Brought], firsts: Mapping[int, MergedPart]) -> Merged:
-        """The next version, which holds this and what the one before held."""
         before, parts = MergeRecord.in_version(self._base.manifest), []
         for shard in self.lines.shards:
             known = None if before is None else before.part(shard)

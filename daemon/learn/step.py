@@ -224,7 +224,6 @@ def _learn_fresh(
     names: Names | None,
     rows: npt.NDArray[np.int64],
 ) -> Learned:
-    """Learn these decoded events, at least one and none of them known."""
     seen = triplets if len(rows) == len(decoded) else triplets.take(rows)
     weights = decoded.weights[rows]
     if names is None:

@@ -112,7 +112,6 @@ def collect(config: Config) -> dict[str, Any]:
 
 
 def _lacking(config: Config, served: ServeStatus) -> list[str]:
-    """A line per name that answers with a version that the folder does not have."""
     try:
         versions, _ = open_for_reading(config)
         newest = max(versions.versions(), default=-1)

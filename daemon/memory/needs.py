@@ -163,7 +163,6 @@ def _judging(config: Config) -> Iterator[NeededPart]:
 
 
 def _models(config: Config, copies: int) -> Iterator[NeededPart]:
-    """What models by key take beside their arrays, of so many learners."""
     if slots := config.keys.slots:
         yield NeededPart(f"objects of {slots:,} models", copies * MODEL_BYTES * slots, later=True)
 

@@ -104,7 +104,6 @@ def with_settings(config: Config, settings: Settings) -> Config:
 
 
 def _smaller_state(config: Config) -> Iterator[tuple[Settings, str]]:
-    """The same learner, with fewer models by key, a smaller support set or rank."""
     learner = config.learner
     if config.keys.slots:
         if isinstance(learner, LoretaKeys):

@@ -292,7 +292,6 @@ def reasons(
 
 
 def _newest_that_load(versions: VersionStore) -> list[int]:
-    """The newest RESUMED versions whose every byte is right."""
     found: list[int] = []
     for number in reversed(versions.versions()):
         if len(found) == RESUMED:

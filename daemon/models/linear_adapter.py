@@ -67,7 +67,6 @@ def write_state_dict(file: IO[bytes], arrays: Mapping[str, Float32s]) -> None:
 
 
 def _pickled(arrays: Mapping[str, Float32s]) -> bytes:
-    """A dict of tensors, the numbers of the N-th in the storage N."""
     pairs = [_text(name) + _tensor(array, number) for number, (name, array) in enumerate(arrays.items())]
     return _PROTO_2 + _DICT + _MARK + b"".join(pairs) + _SETITEMS + _STOP
 

@@ -233,7 +233,6 @@ def _by_query(ratings: Sequence[Rating], rows: Floats) -> Floats:
 
 
 def _mean_spread(values: Floats, groups: Sequence[str]) -> float | None:
-    """The standard deviation of the values of each group, mean over groups of two or more."""
     by_group: dict[str, list[float]] = defaultdict(list)
     for value, group in zip(values.tolist(), groups, strict=True):
         by_group[group].append(value)

@@ -97,7 +97,6 @@ class KeyModels:
             return list(self._held.values())
 
     def _kept(self, view: View, key: str) -> ChosenModel | None:
-        """The model as it was a short while ago, behind a version."""
         newest = self._newest.get(key)
         if not view.model.behind or newest is None or newest.total > view.model.total:
             return None
@@ -109,7 +108,6 @@ class KeyModels:
         return ChosenModel(model, newest.total)
 
     def _of(self, view: View, form: KeyedForm, key: str) -> ChosenModel:
-        """The key's model of this very state, made unless it is held."""
         total = view.model.total
         at = (view.model.version, total, key)
         digest = self._digests.get(at)

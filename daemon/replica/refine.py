@@ -130,7 +130,6 @@ class Refiner(BackgroundThread):
     def _computed(
         self, view: View, generation: int, learner: Learner, carry: FormUpdater, sample: FoldedSample | None
     ) -> RefineResult:
-        """The form of the copied state, what is prepared of it, and how far the carried one was from it."""
         began, model = time.thread_time(), view.model
         form = carry.exact(learner, trained_number(model))
         known = view.prepared if view.formed == model.total else None  # only the items have changed

@@ -190,7 +190,6 @@ class Follower(BackgroundThread):
             self._stopping.wait(self._quiet.rest_s())
 
     def _install(self) -> None:
-        """Show what the refiner made, unless another version was loaded meanwhile."""
         if not self._work or self._writer.unshown:
             return
         work = self._work.popleft()
@@ -241,7 +240,6 @@ class Follower(BackgroundThread):
         return folder.is_replaced
 
     def _is_behind(self, decision: Keep | Load, versions: Sequence[int]) -> bool:
-        """Whether something newer is there than what answers, also where it is about to be loaded."""
         if self._served is None:
             return False
         if self._alias == LATEST:
@@ -251,7 +249,6 @@ class Follower(BackgroundThread):
         return bool(decision.why) and decision.older is None
 
     def _stands_behind(self, behind: bool) -> None:
-        """Who moves does not stand still, however far behind."""
         if not behind:
             self._behind_at = None
         elif self._behind_at is None or self._behind_with != self._served:

@@ -105,7 +105,6 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
 
 
 def _no_password() -> str:
-    """Nobody is there to type one, and OpenSSL would ask at the terminal."""
     raise ValueError("the key is encrypted")
 
 

@@ -160,7 +160,6 @@ class RecentClicks:
             return wanted
 
     def _follow(self) -> None:
-        """Read the end of the topic, and on from there."""
         source = self._opening()
         try:
             bounds = source.bounds()

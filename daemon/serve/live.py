@@ -441,7 +441,6 @@ class Live:
         return GraphKeeper(roots, lambda: catalog.current, serve.ann_from, self._items_changed)
 
     def _guarded(self, found: GuardResult) -> None:
-        """Tell how wide a walk has to be under a model."""
         width = "exact" if found.width is None else found.width
         log.info(
             "approximate search was measured",

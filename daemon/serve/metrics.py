@@ -88,7 +88,6 @@ class _OnRead(Collector):
 
 
 def _served(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
-    """What each alias answers with, and what it took to get there. All labels are of closed lists."""
     yield from _models(states)
     for name, documentation, label, field in (
         ("tripletd_swaps", "Models swapped in, by what changed", "result", "swaps"),

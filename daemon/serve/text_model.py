@@ -91,7 +91,6 @@ class TextModelLayout:
 
 
 def _modules(folder: Path) -> tuple[Pooling, bool]:
-    """How tokens become a text's vector, and whether it is brought to unit length."""
     modules = _read(folder, "modules.json", needed=True)
     try:
         found = [(str(one["type"]).rpartition(".")[2], str(one["path"])) for one in modules]

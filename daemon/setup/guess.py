@@ -159,7 +159,6 @@ def _describe_catalog(made: SetupGuess, seen: FileSeen, id_: ColumnSeen | None) 
 
 
 def _overlap(column: ColumnSeen | None, ids: Set[str]) -> float:
-    """Which share of a column's values are among these."""
     texts = [] if column is None or not ids else column.texts
     return sum(one in ids for one in texts) / max(len(texts), 1)
 

@@ -129,7 +129,6 @@ def look_at(path: str) -> FileSeen:
 
 
 def _ids(seen: FileSeen) -> dict[str, frozenset[str]]:
-    """Of each column whose first values differ, all values."""
     found: dict[str, set[str]] = {one.name: set() for one in seen.of("text", "number") if one.differs}
     if found and is_table(seen.path):
         count = 0
@@ -191,7 +190,6 @@ def _first_lines(path: str, most: int) -> Iterator[bytes]:
 
 
 def _rows(path: str, most: int) -> Iterator[dict[str, Any]]:
-    """The JSON objects among the first lines."""
     for line in _first_lines(path, most):
         with suppress(ValueError, RecursionError):
             row = read_json(line)
@@ -200,13 +198,11 @@ def _rows(path: str, most: int) -> Iterator[dict[str, Any]]:
 
 
 def _fields(lines: Iterable[bytes]) -> tuple[tuple[str, ...], ...]:
-    """Those of lines that are no JSON, cut at tabs or spaces."""
     texts = [line.decode("utf-8", "replace").strip() for line in lines]
     return tuple(tuple(text.split("\t") if "\t" in text else text.split()) for text in texts)
 
 
 def _fitting(lines: Sequence[bytes]) -> tuple[str, ...]:
-    """The mappings that come along by which these lines of JSON have impressions."""
     fits = []
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
         file.writelines(line.rstrip() + b"\n" for line in lines)
@@ -286,7 +282,6 @@ def _is_time(text: str) -> bool:
 
 
 def _form_of_lists(name: str, values: Sequence[list[Any]]) -> tuple[Form, int]:
-    """Whether these are vectors, and of how many numbers, or lists of ids."""
     kinds, lengths = {type(one) for row in values for one in row}, {len(row) for row in values}
     if kinds and kinds <= {int, float} and len(lengths) == 1 and min(lengths) > 1:
         no_ids = float in kinds or any(len({*row}) < len(row) or min(row) < 0 for row in values)

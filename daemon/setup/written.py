@@ -74,7 +74,6 @@ def next_commands(made: SetupGuess, mapping: str, home: Path) -> list[str]:
 
 
 def _place(path: str, home: Path) -> str:
-    """Relative to the configuration's folder where it lies below it, else absolute."""
     whole = Path(os.path.abspath(path))
     return str(whole.relative_to(home)) if whole.is_relative_to(home) else str(whole)
 

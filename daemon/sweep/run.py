@@ -147,7 +147,6 @@ def _job(job: SweepJob, now_ms: int | None) -> BackfillJob:
 
 
 def _judged(config: Config) -> dict[str, Any]:
-    """Whatever the numbers depend on besides the setting, the units and the lists."""
     catalog = learner_catalog(config, lambda _: None)
     return {
         "catalog": None if catalog is None else catalog.digest,

@@ -313,7 +313,6 @@ class LearnMetrics:
 
 
 def _preset(counter: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """One child per name, so that every series exists from the start at zero."""
     return {name: counter.labels(name) for name in names}
 
 

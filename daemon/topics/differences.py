@@ -131,7 +131,6 @@ def _cost(setting: str, found: str, wanted: str, client: str) -> tuple[str, bool
 
 
 def _cost_of_compression(found: str, client: str) -> tuple[str, bool]:
-    """What a topic that holds compressed batches means to each client."""
     kept = "as producers compress them" if found == "producer" else f"in {found}"
     if client == "confluent":
         danger = f"a small batch can fill a reader's memory, since {client} inflates without a limit"

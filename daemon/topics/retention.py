@@ -100,7 +100,6 @@ def retain_after_feed(config: Config, address: Address, warn: Warn) -> dict[str,
 
 
 def _is_of(manifest: Manifest, address: Address) -> bool:
-    """Whether the version learned from this very topic, not from another one of the same name."""
     try:
         with closing(open_sink(address)) as sink:
             identity = sink.identity()

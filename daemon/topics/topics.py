@@ -288,7 +288,6 @@ def _bounds(look: TopicLook) -> str:
 
 
 def _may_feed(address: Address) -> Iterator[CheckFinding]:
-    """Only a host that runs feed needs to write events and impressions."""
     for topic in (address, address.holdout):
         try:
             preflight(topic, "write")

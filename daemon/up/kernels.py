@@ -57,7 +57,6 @@ def compile_backwards() -> None:
 
 
 def _imported() -> tuple[Any, Any]:
-    """How learners and decoders are compiled, with all their modules imported."""
     for name in modules():
         importlib.import_module(name)
     kernels, decoders = (importlib.import_module(f"{package}.compile") for package in PACKAGES)

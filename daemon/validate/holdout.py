@@ -275,7 +275,6 @@ class Holdout:
         letters: list[DeadLetter],
         left_out: Counter[str],
     ) -> None:
-        """Add what the records of a batch are."""
         for offset, value in zip(batch.offsets, batch.values, strict=True):
             if self._upto is not None and offset >= self._upto[batch.partition]:
                 break

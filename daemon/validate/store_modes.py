@@ -108,7 +108,6 @@ def _vectors(maker: VectorMaker, view: View, queries: Block, wanted: WantedVecto
 
 
 def _asked(index: VectorIndex, k: int, ids: Sequence[str | None], vectors: Block) -> Lists:
-    """What the store finds for each query, itself left out."""
     try:
         return [
             [one.id for one in index.search(vector, k + 1) if one.id != own][:k]

@@ -337,7 +337,6 @@ def by_rules(*parts: Any) -> Callable[[Settled, Any], StateMerge]:
 
 
 def _of_a_matrix(learner: type[Any], config: type[Any], **others: Any) -> Algorithm:
-    """A learner of one matrix W."""
     forms = MatrixForms(distance=learner.DISTANCE)
     return Algorithm(pulled(same_names(config)), learner, forms, matrices(1), followed=ONE_MATRIX, **others)
 
@@ -349,7 +348,6 @@ def _diagonal(learner: type[Any], config: type[Any], arrays: int, **others: Any)
 
 
 def _over_supports(settings: Callable[..., OmksConfig]) -> Algorithm:
-    """OKS and OMKS over a support set."""
     return Algorithm(
         settings,
         Omks,

@@ -125,7 +125,6 @@ def serving_form(
 def _learned(
     kind: FormKind, learner: Learner, number: int, config: ServingConfig, own: OwnRanking
 ) -> FormByChoice:
-    """With one decomposition for each power, and one for what shows how familiar queries are."""
     assert isinstance(kind, MatrixForms), "no other forms are chosen"
     at_power = cache(partial(kind.learned, learner, number, config, own))
     familiarity = cache(partial(kind.familiarity, learner, number, config))

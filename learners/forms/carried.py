@@ -155,7 +155,6 @@ class CarriedForm:
         return folded
 
     def _followed(self, block: Block) -> Float32s:
-        """sym(W) q for each row, as W is now."""
         folded = fold_symmetric(self.state_matrix, block)
         if self.pending is not None and len(self.pending):
             folded += self.pending.folded(block)

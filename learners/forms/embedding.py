@@ -186,14 +186,12 @@ class Embedding:
         return self.form.self_scores(rows)
 
     def _lengthened(self, rows: Block) -> Block:
-        """Rows of unit length where scores are normalised."""
         made = _copied(rows)
         if self.form.normalised:
             to_unit(made)
         return made
 
     def _apart(self, rows: Block, objects: Block, beside: tuple[Float32s, Float32s]) -> Block:
-        """Rows over the norms of their objects, or with two more columns for a distance."""
         if self.form.normalised:
             return _times_rows(rows, inverse_roots(self._own(objects)))
         return _with_columns(rows, np.column_stack(beside)) if by_distance(self.form) else _copied(rows)

@@ -326,7 +326,6 @@ def scaled_columns(block: Block, w: NDArray[Any]) -> Block:
 
 
 def _owners(block: Block) -> NDArray[np.int64]:
-    """The row of each entry of sparse rows."""
     assert isinstance(block, SparseBlock)
     return np.repeat(np.arange(len(block)), np.diff(block.indptr))
 

@@ -105,7 +105,6 @@ class Tables:
         return Tables(*by_row, self._in_room_of(len(self.cells)), self.marks.copy())
 
     def _in_room_of(self, places: int) -> Int64s:
-        """The cells, with so many places."""
         cells, top = _cells(places), int(self.marks[TOP])
         cells[:top] = self.cells[:top]
         return cells

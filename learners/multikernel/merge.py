@@ -74,7 +74,6 @@ class _MergedSupports:
         return others | self._written(current, _added(_read(current), _read(merged), _read(counted), 1.0))
 
     def _written(self, like: State, kept: Kept) -> Arrays:
-        """The arrays of these triplets, within the budget."""
         order = self._by_worth(kept)
         rows, triplets = np.zeros_like(like["rows"]), np.full_like(like["triplets"], EMPTY)
         tau, joined = np.zeros_like(like["tau"]), np.zeros_like(like["joined"])
@@ -96,7 +95,6 @@ class _MergedSupports:
         return {"rows": rows, "triplets": triplets, "tau": tau, "joined": joined}
 
     def _by_worth(self, kept: Kept) -> list[Key]:
-        """The triplets, those first that stay the longest."""
         if self.config.evict == "oldest":
             return sorted(kept, key=lambda key: (-kept[key].joined, key))
         return sorted(kept, key=lambda key: (-float(kept[key].tau.sum()), key))
@@ -107,7 +105,6 @@ def _others(state: State) -> Arrays:
 
 
 def _read(state: State) -> dict[Key, _Kept]:
-    """The triplets of a support set, by their objects' bytes."""
     rows = state["rows"]
     found: dict[Key, _Kept] = {}
     objects: dict[int, bytes] = {}

@@ -205,7 +205,6 @@ def _join(values: Sequence[bytes]) -> UInt8Array:
 
 
 def _bounds(values: Sequence[bytes]) -> Int64Array:
-    """Where each begins when they are joined, and where the last ends."""
     bounds = np.zeros(len(values) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=bounds[1:])
     return bounds

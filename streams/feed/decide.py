@@ -400,7 +400,6 @@ def check_texts(item: Event | Impression | UnclickedList) -> None:
 
 
 def _fits(name: str) -> bool:
-    """Whether a record can hold this id."""
     try:
         return 0 < len(name.encode()) <= MAX_TEXT_BYTES
     except UnicodeEncodeError:

@@ -83,7 +83,6 @@ def _items(sources: Sequence[tuple[Input, str]], options: ReaderOptions) -> Iter
 
 
 def _kind(source: Input, wanted: str | None) -> str:
-    """The format of a source, which is closed again (stdin excepted)."""
     with source:
         if wanted is not None and wanted != UBI:
             source.first_byte()

@@ -156,7 +156,6 @@ def _floats(values: list[Any], field: str) -> np.ndarray[Any, np.dtype[np.float3
 
 
 def _kind(value: Any) -> str:
-    """How an error speaks of a JSON value."""
     names = {dict: "a map", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), f"the number {value!r}" if isinstance(value, int | float) else "odd")
 

@@ -112,7 +112,6 @@ class PositionWeights:
 
 
 def _filled(examination: Sequence[float]) -> list[float]:
-    """A rank that is not known is examined as the nearest known one above it."""
     found: list[float] = []
     for one in examination:
         found.append(found[-1] if math.isnan(one) else one)

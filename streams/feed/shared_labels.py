@@ -92,7 +92,6 @@ class SharedLabels:
         return query, table.indices[other].astype(np.int64), self._rest(query, rng)
 
     def _partners(self, query: IntArray, rng: np.random.Generator) -> IntArray:
-        """One uniform object per query that shares a label with it."""
         clicked = np.empty(len(query), dtype=np.int64)
         waiting = np.arange(len(query))
         for _ in range(ROUNDS):
@@ -115,7 +114,6 @@ class SharedLabels:
         return clicked
 
     def _rest(self, query: IntArray, rng: np.random.Generator) -> IntArray:
-        """One uniform object per query that shares no label with it."""
         skipped = np.empty(len(query), dtype=np.int64)
         waiting = np.arange(len(query))
         for _ in range(ROUNDS):

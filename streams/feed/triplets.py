@@ -318,7 +318,6 @@ def without(impression: Impression, ranks: frozenset[int]) -> Impression:
 
 
 def _draft_of(draft: Draft, place: Mapping[int, int]) -> Draft:
-    """The draft of the ranks that are left, by their new places."""
     explored = None if draft.explored is None else place.get(draft.explored)
     return replace(
         draft,

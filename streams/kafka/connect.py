@@ -190,7 +190,6 @@ def missing(address: Address) -> TopicMissing:
 
 
 def _words(error: BaseException) -> str:
-    """Class and text of an error, on one line of bounded length."""
     text = " ".join(str(error).split())
     name = type(error).__name__
     text = text if text.startswith(name) else f"{name}: {text}"

@@ -112,7 +112,6 @@ def _end_said(fault: CorruptBatch, other: Prober | None, partition: int, first: 
 
 
 def _last(prober: Prober, partition: int, damaged: int, end: int) -> int:
-    """The last offset that cannot be read, going up from one that cannot."""
     step = 1
     sound = min(end, damaged + step)
     while _fault_at(prober, partition, sound, end) is not None:

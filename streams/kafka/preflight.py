@@ -87,8 +87,6 @@ def _first_success(brokers: Sequence[str], look: Callable[[str], None], limit: f
 
 
 def _check_advertised(brokers: Sequence[str], entered: str, settings: KafkaSettings, limit: float) -> None:
-    """Clients connect where the brokers send them, which is not always where this machine can connect."""
-
     def reach(broker: str) -> None:
         with Probe(broker, settings, limit - _DIAGNOSIS_S, limit) as probe:
             _enter(probe)
@@ -202,7 +200,6 @@ def _asks_password(settings: KafkaSettings) -> bool:
 
 
 def _no_tls(probe: Probe, reason: str) -> StreamError:
-    """Why a handshake failed."""
     if "ALERT" in reason and "PROTOCOL_VERSION" not in reason:
         return _client_certificate_refused(probe)
     try:
@@ -220,7 +217,6 @@ def _no_tls(probe: Probe, reason: str) -> StreamError:
 
 
 def _certificate_refused(probe: Probe, problem: ssl.SSLCertVerificationError) -> StreamRefused:
-    """What is wrong with the broker's certificate, and the remedy."""
     authorities = probe.settings.ssl_cafile
     unsigned = (
         f"is not signed by an authority in ssl_cafile ({authorities}): name the file of the authority that "
@@ -246,7 +242,6 @@ def _client_certificate_refused(probe: Probe) -> StreamRefused:
 
 
 def _no_kafka(probe: Probe, answer: NoAnswer, *, over_tls: bool) -> StreamError:
-    """What is there instead of a broker that speaks as the settings say."""
     settings = probe.settings
     begins_tls = answer.received.startswith(_TLS_ALERT)
     if not uses_tls(settings) and (begins_tls or _answer(probe, over_tls=True) is not None):
@@ -335,7 +330,6 @@ def _prove_password(probe: Probe, mechanism: str) -> None:
 
 
 def _no_password_given(probe: Probe) -> StreamError:
-    """Why a broker hung up after it had answered with its versions."""
     try:
         with probe.again(_QUESTION_S) as other:
             if uses_tls(other.settings):

@@ -155,7 +155,6 @@ class Probe:
         return bytes(parts)
 
     def _waiting(self) -> socket.socket:
-        """The socket, which waits no longer than the time that is left."""
         assert self._socket is not None, "connect first"
         self._socket.settimeout(self._left())
         return self._socket

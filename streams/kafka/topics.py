@@ -121,7 +121,6 @@ def _create(admin: Admin, address: Address, partitions: int, limits: TopicLimits
 
 
 def _await_topic(admin: Admin, address: Address) -> TopicIdentity:
-    """Wait until every broker we may ask knows it, with a leader for each partition."""
     deadline = time.monotonic() + address.settings.timeout_s
     while True:
         try:

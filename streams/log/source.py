@@ -47,7 +47,6 @@ class OpenLog:
         self._connection.close()
 
     def _other_topic(self) -> LogMismatch:
-        """The topic is no longer in the file."""
         return LogMismatch(
             f"{self._path}: topic {self._topic.identity.topic!r} was removed or re-created while it "
             "was open; open it again"
@@ -209,7 +208,6 @@ class LogSource(OpenLog):
 
 
 def _fetch(cursor: Any) -> list[tuple[Any, ...]]:
-    """Rows up to the byte limit of one poll, at least one where there is any."""
     rows: list[tuple[Any, ...]] = []
     held = 0
     for row in cursor:

@@ -101,7 +101,6 @@ def _plain(array: pyarrow.Array[Any]) -> pyarrow.Array[Any]:
 
 
 def _storage(kind: pyarrow.DataType) -> pyarrow.DataType:
-    """The type below an extension's, such as a tensor of fixed shape."""
     import pyarrow
 
     return kind.storage_type if isinstance(kind, pyarrow.BaseExtensionType) else kind

@@ -232,7 +232,6 @@ _WHOLES = ("_int2", "_int4", "_int8")
 
 
 def _form(type_name: str) -> tuple[str, pyarrow.DataType]:
-    """What a column of a type is cast to when it is asked for, and what it becomes."""
     import pyarrow as pa
 
     if type_name in _BINARY:

@@ -172,12 +172,10 @@ def check_kept(links: Sequence[Link], bounds: Mapping[int, tuple[int, int]], fro
 
 
 def _gone(link: Link, bounds: Mapping[int, tuple[int, int]]) -> bool:
-    """Whether something that was learned for this version is no longer there."""
     return any(start < bounds[p][0] for p, start in _first_wanted([link]).items() if p in bounds)
 
 
 def _first_wanted(links: Sequence[Link]) -> dict[int, int]:
-    """The first offset that the links' runs read, by partition."""
     wanted: dict[int, int] = {}
     for link in links:
         for entry in link.schedule:

@@ -261,7 +261,6 @@ def _check_catalog(target: Manifest, catalog: Catalog | None) -> None:
 
 
 def _check_one_log(links: Sequence[Link], from_version: int) -> None:
-    """Records learned before a change of the log are not in the log that is there now."""
     read = False
     for link in links:
         for entry in link.schedule:

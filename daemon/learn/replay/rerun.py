@@ -277,7 +277,6 @@ class Rerun:
         self._base = manifest
 
     def _adopt(self, entry: Entry) -> None:
-        """Go on from a merged version, as a shard does."""
         lines = self._lines
         if lines is None or lines.merges is None:
             raise _elsewhere("a merged version")
@@ -325,7 +324,6 @@ class Rerun:
 
 
 def _is_known(base: Manifest, of: int, part: MergedPart) -> bool:
-    """Whether the version before held this of the shard already."""
     before = MergeRecord.in_version(base)
     known = None if before is None else before.part(Shard(part.shard, of))
     return known is not None and (known.version, known.line) == (part.version, part.line)
@@ -350,7 +348,6 @@ def _elsewhere(what: str) -> UserError:
 
 
 def _unread(topic: str, entry: Entry) -> Applied:
-    """What passing a stretch that was not read did to the progress."""
     partition, stop = entry["partition"], entry["to"]
     reason = next(reason for reason, kind in UNREAD.items() if kind == entry["control"])
     letter = DeadLetter(topic, partition, stop - 1, reason, "", None)

@@ -364,7 +364,6 @@ def _older_copy(inputs: Inputs, newest: Manifest, known: VersionName | None) -> 
 
 
 def _still_asked(plan: _Plan, newest: Manifest | None) -> _Plan:
-    """The plan without a branch or change of the log that the newest version already descends from."""
     if newest is None:
         return plan
     options = without_what_was_made(plan.options, newest, plan.inputs.versions)
@@ -374,7 +373,6 @@ def _still_asked(plan: _Plan, newest: Manifest | None) -> _Plan:
 
 
 def _standing(plan: _Plan, newest: Manifest | None) -> Manifest:
-    """The manifest of the version to continue from."""
     number = plan.options.restart_from
     if number is None:
         assert newest is not None, "without a version there is only a beginning"
@@ -481,7 +479,6 @@ def _load(number: int | None, inputs: Inputs) -> Version:
 
 
 def _offsets(plan: _Plan) -> dict[int, int]:
-    """Next offset per partition where this run is to begin, not looking at any version."""
     start, at_ts = plan.start, None
     if start.kind in ("ts", "last"):
         moment = start.ts if start.kind == "ts" else int((time.time() - start.back_s) * 1000)

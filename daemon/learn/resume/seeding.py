@@ -66,7 +66,6 @@ def why_anew(versions: VersionStore, own: Manifest, merges: VersionStore, merged
 
 
 def _begin(versions: VersionStore, merged: Version, shard: Shard) -> None:
-    """Write the merged version as the shard's next one, with the position of its partitions."""
     epoch = versions.claim()
     record = first_record(merged.manifest, shard, epoch.next_number)
     older = versions.newest_manifest()

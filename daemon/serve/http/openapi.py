@@ -239,7 +239,6 @@ def _json(model: type[BaseModel] | None) -> dict[str, Any]:
 
 
 def _schemas(limits: HttpLimits) -> dict[str, Any]:
-    """All models by name, with the bounds that are settings."""
     bodies = dict.fromkeys(one.body for one in OPERATIONS if one.body is not None)
     answers = dict.fromkeys(one.answer for one in OPERATIONS if isinstance(one.answer, type))
     wanted = [

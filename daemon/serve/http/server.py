@@ -196,7 +196,6 @@ class LimitedConnection(HttpToolsProtocol):
         self._tell_table()
 
     def _tell_table(self) -> None:
-        """Whether it waits for its client, and for what, or is at work."""
         cycle = self.cycle
         if self._is_over:
             return

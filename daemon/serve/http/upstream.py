@@ -103,7 +103,6 @@ class Upstream:
         return Problem(status, "upstream_refused", message, field, remedy, headers=headers)
 
     def _tell(self, reason: str, how: str, detail: str) -> None:
-        """Count it, and have it in the log now and then."""
         self._metrics.upstream_failures.labels(reason).inc()
         now = time.monotonic()
         if now - self._said.get(reason, float("-inf")) > SAY_AGAIN_S:

@@ -174,7 +174,6 @@ def fault(parts: RawParts, space: SpaceSpec) -> Poison | None:
 
 
 def _overflowed(mapped: Block) -> NDArray[np.bool_]:
-    """Per row, whether it holds a value that is not finite."""
     if isinstance(mapped, DenseBlock):
         sound: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(mapped.values), axis=1)
         return ~sound

@@ -209,7 +209,6 @@ class ItemIndex:
         return True
 
     def _install(self, merge: Merge) -> None:
-        """Put the merged part in place of its sources, with what died in them meanwhile dead."""
         assert merge.merged is not None
         now = {part.serial: part for part in self.snapshot.parts}
         alive = np.concatenate(
@@ -225,7 +224,6 @@ class ItemIndex:
         self.snapshot = self._published([merged, *kept] if dead < len(merged) else kept)
 
     def _published(self, parts: Iterable[IndexPart]) -> IndexSnapshot:
-        """A snapshot of these parts, the largest first."""
         ordered = sorted(parts, key=lambda part: (-len(part), part.serial))
         return IndexSnapshot(next(_serials), self._map_id, tuple(ordered), self._shown)
 

@@ -270,7 +270,6 @@ def _of_features(query: Query, space: SpaceSpec, maps: QueryMaps, fitted: Fitted
 
 
 def _in_this_space(query: Query, space: SpaceSpec, maps: QueryMaps) -> Query:
-    """The query with vectors of the space's views, those of other models mapped."""
     own = {view.name: view.dim for view in space.views}
     if query.views is not None:
         given, prefix = query.views, "views."
@@ -300,7 +299,6 @@ def _in_this_space(query: Query, space: SpaceSpec, maps: QueryMaps) -> Query:
 
 
 def _views(query: Query, space: SpaceSpec) -> tuple[Mapping[str, Any], str]:
-    """The given vectors, one for each view of the space and no other, and what precedes a view in a field."""
     names = [view.name for view in space.views]
     if query.only is not None:
         if len(names) > 1:

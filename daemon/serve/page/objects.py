@@ -66,7 +66,6 @@ def _candidates(columns: Sequence[Packed], wanted: str) -> Iterator[Sequence[int
 
 
 def _containing(column: Packed, start: int, stop: int, wanted: bytes) -> Iterator[int]:
-    """Rows of a slice in whose bytes the ASCII text begins, any case."""
     offset = int(column.bounds[start])
     text = column.data[offset : int(column.bounds[stop])].tobytes().lower()
     at = text.find(wanted)

@@ -171,7 +171,6 @@ class Finder:
         return Answered(_hits(self._snapshot, query, best), exact, recall)
 
     def _included(self, place: int) -> list[ScoredPlace]:
-        """The objects that a query names, by descending score."""
         query = self.queries[place]
         names = sorted((query.include or frozenset()) - query.exclude - {query.id or ""})
         parts, rows = self._snapshot.find_many(names)
@@ -198,7 +197,6 @@ def lowered(hits: Sequence[ScoredId], own: float) -> Sequence[ScoredId]:
 
 
 def _share(snapshot: IndexSnapshot, allowed: Sequence[Mask | None]) -> float:
-    """Of all living objects, those that a filter leaves."""
     pairs = zip(snapshot.parts, allowed, strict=True)
     left = sum(len(part) - part.dead if mask is None else int(np.count_nonzero(mask)) for part, mask in pairs)
     return left / max(1, len(snapshot))

@@ -155,7 +155,6 @@ class GraphKeeper(BackgroundThread):
             self._temporary.cleanup()
 
     def _place(self) -> Path:
-        """The first folder that can be made and written to, else a temporary one."""
         for root in self._roots:
             with suppress(OSError):
                 root.mkdir(parents=True, exist_ok=True)
@@ -286,7 +285,6 @@ class GraphKeeper(BackgroundThread):
                 raise _BuildFailed(f"its process ended with {code}: {_last_line(said)}")
 
     def _tidy(self, root: Path) -> None:
-        """Remove graphs that match nothing here and that nobody has taken for long."""
         for folder in files.graphs_in(root):
             with suppress(OSError):
                 if folder.name in self._refused and time.time() - folder.stat().st_mtime > OLD_S:
@@ -307,7 +305,6 @@ class _BuildFailed(Exception):
 
 
 def _alone(named: NamedGraph, snapshot: IndexSnapshot) -> GraphState:
-    """How much of a snapshot a graph has by itself."""
     coverage = Coverage()
     coverage.use([named])
     return states_of(coverage.of(snapshot), snapshot)[0][0]

@@ -180,7 +180,6 @@ class Preparer:
     def _walkable(
         self, view: View, norms: Norms, graphs: GraphSearch, covered: Covered, kept: Norms | None
     ) -> ReadyGraphs:
-        """The graphs under a model. Measured anew where the form or the graphs are other ones."""
         known = NO_GRAPHS if kept is None else kept.graphs
         if known.covered is covered:
             return known

@@ -333,7 +333,6 @@ def _among(part: ReadyPart, queries: EncodedQueries, rows: Int64s, mask: Mask | 
 def _each(
     part: ReadyPart, queries: EncodedQueries, chosen: Sequence[Int64s], mask: Mask | None, k: int
 ) -> TopK:
-    """The k best of the rows chosen for each query."""
     if len(chosen) == 1:
         return _among(part, queries, chosen[0], mask, k)
     found = [_among(part, queries.one(n), rows, mask, k) for n, rows in enumerate(chosen)]
@@ -346,7 +345,6 @@ def _beside(found: Sequence[TopK]) -> TopK:
 
 
 def _widened(best: Best, k: int) -> Best:
-    """The same with room for k, absent ones at the end."""
     scores, parts, rows = best
     missing = ((0, 0), (0, max(0, k - scores.shape[1])))
     places = [np.pad(one, missing, constant_values=-1) for one in (parts, rows)]

@@ -142,7 +142,6 @@ class SpoolFolder:
             self._descriptor = -1
 
     def _begin(self) -> None:
-        """Open a new file, and see that its name lasts too."""
         self._path.mkdir(parents=True, exist_ok=True)
         self._began = self._now()
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(self._began))
@@ -193,7 +192,6 @@ class SpoolFolder:
 
 
 def _is_written(path: str) -> bool:
-    """Whether another process has the file open for its next record, which would be lost with it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

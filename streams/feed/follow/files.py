@@ -271,7 +271,6 @@ class FollowedFiles:
                 self._lost(one, f"{one.shown} is gone")
 
     def _measure(self, one: FollowedFile) -> None:
-        """See how long the file is now, and whether its beginning is still what was read."""
         found = os.fstat(one.descriptor)
         size, is_same = found.st_size, (found.st_size, found.st_mtime_ns) == (one.size, one.modified)
         if not is_same and one.head and _digest(one.descriptor, one.head) != one.digest:

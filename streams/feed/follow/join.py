@@ -308,7 +308,6 @@ class EventTimeJoin:
         return same
 
     def _best(self, click: PendingClick, candidates: Sequence[JoinedImpression]) -> JoinedImpression | None:
-        """The latest of them that showed its object, in time where the click does not name it."""
         within = self._settings.within_ms
         fits = [
             one

@@ -109,7 +109,6 @@ class ProtobufDecoders:
 
 
 def _fields_of_repeated(descriptor: Any) -> Iterator[int]:
-    """How many fields each type has of which a message may hold any number."""
     seen: set[tuple[str, bool]] = set()
     left = [(descriptor, False)]
     while left:

@@ -266,7 +266,6 @@ def _optional(said: Mapping[str, Any], field: str) -> str | None:
 
 
 def _keys(said: Mapping[str, Any]) -> Keys:
-    """Whose lists a click may belong to."""
     value = said.get("key")
     if type(value) is list and all(type(one) is str for one in value):
         return tuple(value)
@@ -284,7 +283,6 @@ def _time(said: Mapping[str, Any]) -> int:
 
 
 def _are_ids(values: list[Any]) -> bool:
-    """Whether all are texts, and none is empty."""
     try:
         "".join(values)  # several times faster than to ask each for its type
     except TypeError:

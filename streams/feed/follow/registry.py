@@ -181,7 +181,6 @@ class SchemaRegistry:
         raise StreamUnavailable(self._trouble) from error
 
     def _answers(self) -> bool:
-        """Whether it answers what is no matter of one schema."""
         try:
             return bool(self.kinds())
         except ValueError:
@@ -202,7 +201,6 @@ class SchemaRegistry:
         return RegisteredSchema(str(found.get("schemaType") or AVRO), _text(found), tuple(named.items()))
 
     def _references(self, found: Any, how: str, asked: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-        """What a schema refers to, after what that refers to."""
         for one in found.get("references") or ():
             subject, version = quote(str(one["subject"]), safe=""), quote(str(one["version"]), safe="")
             if (subject, version) in asked:

@@ -80,7 +80,6 @@ class SchemaDecoder:
             return BadItemError(reasons.NOT_AS_SCHEMA, detail[:200])
 
     def _known(self, key: SchemaKey) -> Decode | BadItemError:
-        """How records of a schema are read, or what is wrong with all of them."""
         try:
             schema = self._registry.schema(key)
         except UnknownSchemaError as error:
@@ -153,7 +152,6 @@ def _framed(data: bytes) -> tuple[SchemaKey, bytes] | None:
 
 
 def _message_indexes(data: bytes) -> tuple[Sequence[int], bytes]:
-    """Message indexes, and what follows them."""
     count, at = _varint(data, 0)
     if not 0 <= count <= DEEPEST_MESSAGE:
         raise BadItemError(reasons.NOT_AS_SCHEMA, f"it names a message by {count} indexes")

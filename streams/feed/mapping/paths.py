@@ -136,7 +136,6 @@ def _down(value: Any, step: Step) -> Any:
 
 
 def _filled(value: Any) -> Any:
-    """Of a struct of which one field is filled, that field."""
     if isinstance(value, dict):
         filled = [one for one in value.values() if one is not None]
         return filled[0] if len(filled) == 1 else (value if filled else None)
@@ -238,7 +237,6 @@ def _taken(array: pyarrow.Array[Any], chosen: np.ndarray[Any, Any]) -> pyarrow.A
 
 
 def _filled_column(array: pyarrow.Array[Any]) -> pyarrow.Array[Any]:
-    """Of a column of structs, each the text of its first field that is filled."""
     import pyarrow
     from pyarrow import compute, types
 

@@ -288,7 +288,6 @@ class JoinWindow:
     def _take(
         self, one: OpenImpression, shown: str, waiting: list[WaitingClick], same: list[OpenImpression]
     ) -> None:
-        """Give the impression those of the clicks on an object of its that belong to it."""
         left = []
         for click in waiting:
             if self._may_have(click, one) and (len(same) == 1 or self._best(click, shown, same) is one):

@@ -197,7 +197,6 @@ class ConfluentConsumer:
         return False
 
     def _hear(self, partition: int, messages: Iterable[Message]) -> None:
-        """Ends of the partition, up to the first error that came in the place of its next record."""
         for message in messages:
             error, position = message.error(), self._positions[partition]
             assert error is not None, "only messages with an error come here"

@@ -48,7 +48,6 @@ class WideTransport(KafkaTCPTransport):  # type: ignore[misc]
     """kafka-python's plain connection; with TLS, whose records have 16 KB at most, it stays as it is."""
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
-        """What the socket holds, and what ended the connection, if anything did."""
         parts: list[bytes] = []
         try:
             while not parts or len(parts[-1]) == RECEIVE_BYTES:
@@ -178,7 +177,6 @@ def _records_of(batch: Any) -> Iterator[QuickRecord] | None:
 
 
 def _one_by_one(batch: Any) -> Iterator[QuickRecord]:
-    """Records of a batch that is inflated already, each taken apart by the library."""
     epoch = batch.leader_epoch
     for one in batch:
         yield QuickRecord(epoch, one.offset, one.timestamp, one.key, one.value, one.headers)
