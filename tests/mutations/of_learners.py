@@ -195,7 +195,7 @@ AROUND = (
     _m("outside.never-gives-way", "class Embedding", "given[:, None] * turned + (1 - given)[:, None] * behind", "turned + 0 * behind", OUTSIDE),
     _m("outside.inverse-root", "def _root_beside(", "lambda v: 1 / np.sqrt(1 + v)", "lambda v: np.sqrt(1 + v)", OUTSIDE),
     _m("outside.distance-apart", "class Embedding", "-self._own(rows), np.ones(len(rows), np.float32)", "self._own(rows), np.ones(len(rows), np.float32)", OUTSIDE),
-    _m("outside.lengths-stay", "def _lengthened(", "if not self.form.normalised:", "if True:", OUTSIDE),
+    _m("outside.lengths-stay", "def _lengthened(", "if self.form.normalised:\n            to_unit", "if False:\n            to_unit", OUTSIDE),
     _m("outside.weights-of-views", "def linear_space(", "found.matrix * fitted.scales.get(name, 1.0)", "found.matrix", OUTSIDE),
     _m("outside.scaled-rows-fold", "def linear_space(", "if found.rows == \"scaled\" and not alone:", "if False:", OUTSIDE),
     _m("spectrum.symmetry", "def symmetry_index(", "symmetric_squares(W) / whole", "whole / whole", "learners/test_averaged.py -k symmetry"),
