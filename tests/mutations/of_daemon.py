@@ -161,8 +161,8 @@ HTTP = (
 
 VALIDATE = (
     _m("decide.best-is-last", "def _after(entry", "entry.version if entry.beats else best", "entry.version", DECIDE),
-    _m("decide.patience", "def is_over(", "self.stale >= rule.versions", "self.stale > rule.versions", DECIDE),
-    _m("decide.min-versions", "def is_over(", "self.counted < rule.min_versions", "self.counted <= rule.min_versions", DECIDE),
+    _m("decide.patience", "def is_over(", "self.idle >= max(", "self.idle > max(", DECIDE),
+    _m("decide.min-versions", "def is_over(", "self.counted >= rule.min_versions", "self.counted > rule.min_versions", DECIDE),
     _m("decide.not-enough-counts", "def patience_of(", "if not entry.decided:", "if False:", DECIDE),
     _m("evidence.worse-than-the-anchor", "def weigh(", "found == \"inferior\" or", "", EVIDENCE),
     _m("evidence.patience", "def decided(self) -> bool", "self.found != \"not yet\" or", "", EVIDENCE),

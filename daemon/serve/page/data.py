@@ -253,21 +253,19 @@ class ObjectsAsked(Asked):
     limit: int = Field(12, ge=1, le=MOST_OBJECTS)
 
 
-class ExploreAsked(Asked):
-    """The `k` nearest of the object `id` under `left` and `right`, by the models of `key`."""
-
-    id: ObjectName = ""
-    left: Side = ""
-    right: Side = ""
-    k: int = Field(10, ge=1, le=MOST_HITS)
-    key: str = Field("", max_length=MOST_KEY)
-
-
 class DiffAsked(Asked):
     """Two aliases or versions."""
 
     left: Side = ""
     right: Side = ""
+
+
+class ExploreAsked(DiffAsked):
+    """The `k` nearest of the object `id` under `left` and `right`, by the models of `key`."""
+
+    id: ObjectName = ""
+    k: int = Field(10, ge=1, le=MOST_HITS)
+    key: str = Field("", max_length=MOST_KEY)
 
 
 class ImageAsked(Asked):
@@ -347,19 +345,12 @@ class PageData:
         hits = [one.hits if isinstance(one, NearestObjects) else () for one in found]
         ids = dict.fromkeys([asked.id, *(object_id for side in hits for object_id, _ in side)])
         known = {one.id: one for one in self._sources.objects.shown(list(ids))}
-        answers = [
+        left, right = (
             _side_data(side, one, hits[place], hits[1 - place], known)
             for place, (side, one) in enumerate(zip(sides, found, strict=True))
-        ]
-        return answer_json(
-            request,
-            {
-                "query": asdict(known[asked.id]),
-                "shared": shared(*hits),
-                "left": answers[0],
-                "right": answers[1],
-            },
         )
+        query = asdict(known[asked.id])
+        return answer_json(request, {"query": query, "shared": shared(*hits), "left": left, "right": right})
 
     def diff(self, request: Request) -> Response:
         """What changed from `left` to `right`, aliases or versions; 202 while it is made: ask again."""
