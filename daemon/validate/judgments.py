@@ -93,11 +93,11 @@ def load_judgments(address: str) -> Judgments:
     return judgments
 
 
-Lines = list[tuple[int, str]]
+NumberedLines = list[tuple[int, str]]
 """With their numbers, blank ones left out."""
 
 
-def _read_qrels(name: str, lines: Lines) -> Judgments:
+def _read_qrels(name: str, lines: NumberedLines) -> Judgments:
     relevant: dict[str, set[str]] = {}
     for number, line in lines:
         fields = line.split()
@@ -117,7 +117,7 @@ def _read_qrels(name: str, lines: Lines) -> Judgments:
     return Judgments(relevant={query: frozenset(others) for query, others in relevant.items()})
 
 
-def _read_labels(name: str, lines: Lines) -> Judgments:
+def _read_labels(name: str, lines: NumberedLines) -> Judgments:
     labels: dict[str, str] = {}
     for number, line in lines:
         object_id, tab, label = line.partition("\t")
@@ -132,4 +132,7 @@ def _read_labels(name: str, lines: Lines) -> Judgments:
     return Judgments(labels=labels)
 
 
-_READERS: dict[str, Callable[[str, Lines], Judgments]] = {"qrels": _read_qrels, "labels": _read_labels}
+_READERS: dict[str, Callable[[str, NumberedLines], Judgments]] = {
+    "qrels": _read_qrels,
+    "labels": _read_labels,
+}

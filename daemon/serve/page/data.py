@@ -180,22 +180,21 @@ def _seconds(created: str) -> float | None:
 
 
 def _version(number: int, point: Point | None, row: VersionRow | None, behind: bool) -> dict[str, Any]:
-    measures = {} if point is None else point.measures
-    reference = {} if point is None else point.reference
+    point = point or Point(number, 0 if row is None else row.events)
     return {
         "number": number,
-        "created": row.created if row is not None else point.created if point is not None else "",
-        "events": point.events if point is not None else row.events if row is not None else 0,
-        "names": list(row.aliases) if row is not None else [],
+        "created": point.created if row is None else row.created,
+        "events": point.events,
+        "names": [] if row is None else list(row.aliases),
         "kept": row is not None,
         "behind": behind,
-        "size": row.size if row is not None else None,
-        "decision": measures.get(_DECISION),
-        "decision_of_zero": reference.get(_DECISION),
-        "training_loss": None if point is None else point.loss,
-        "verdict": "" if point is None else point.verdict,
-        "marks": [] if point is None else list(point.marks),
-        "damaged": row.damaged if row is not None else "",
+        "size": None if row is None else row.size,
+        "decision": point.measures.get(_DECISION),
+        "decision_of_zero": point.reference.get(_DECISION),
+        "training_loss": point.loss,
+        "verdict": point.verdict,
+        "marks": list(point.marks),
+        "damaged": "" if row is None else row.damaged,
     }
 
 
