@@ -65,7 +65,7 @@ def judge(
         zero, version = cache.open(progress.base), cache.open(number)
         evaluator = Evaluator(Judge(cache.objects, None, config.validate.max_queries))
         before, after = evaluator.measures(zero, window), evaluator.measures(version, window)
-        seen = evaluator.compare(version, (zero, zero, zero), window, {})
+        seen = evaluator.compare((version, zero, zero, zero), window, {})
     except (CandidateRejected, NotFinite, CheckpointError, UserError) as error:
         return HistoryVerdict(len(lists), "not judged", str(error))
     rule = EvidenceRule(config.validate.alpha, config.validate.window)

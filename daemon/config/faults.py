@@ -69,7 +69,10 @@ FOREIGN_KEYS: Mapping[str, Mapping[str, str]] = {
     "checkpoints": {**_PATHS, "interval": "every", "save_every": "every"},
     "feed": {"holdout": "holdout_share", "negatives": "random_negatives", "test_size": "holdout_share"},
     "feed.follow": {**dict.fromkeys(("files", "source", "inputs", "paths", "topics"), "sources")},
-    "validate": {**dict.fromkeys(("labels", "qrels", "truth"), "judgments"), "early_stopping": "patience"},
+    "validate": {
+        **dict.fromkeys(("labels", "qrels", "truth"), "judgments"),
+        **dict.fromkeys(("patience", "early_stopping"), "patience_events"),
+    },
     "serve": {"workers": "processes", "timeout": "request_timeout", "alias": "aliases"},
     "index": {"type": "store", "kind": "store", "url": "address", "api_key": "secret", "password": "secret"},
     "embeddings": {**dict.fromkeys(("url", "base_url", "endpoint"), "upstream"), "model": "models"},

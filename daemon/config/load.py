@@ -184,13 +184,6 @@ def _spelt(path: tuple[str, ...]) -> tuple[str, ...]:
 
 RENAMED: Mapping[tuple[str, ...], tuple[str, ...]] = {("serve", "patience"): ("serve", "request_timeout")}
 """Keys under their former names, which are still taken, with a note."""
-GOING: Mapping[tuple[str, ...], str] = {
-    (
-        "validate",
-        "patience",
-    ): "counts versions, and goes with the next release; validate.patience_events counts what was learned"
-}
-"""Keys that still mean what they did, and the note to who sets one."""
 
 
 def resolve_paths(config: Config) -> Config:
@@ -248,8 +241,6 @@ def load_config(
             now = RENAMED.get(key, key)
             if now != key:
                 notes.append(f"{_place(key, {'.'.join(key): origin}, path)}: is called {'.'.join(now)} now")
-            if key in GOING:
-                notes.append(f"{_place(key, {'.'.join(key): origin}, path)}: {GOING[key]}")
             if now == key or now not in layer:  # the new name wins over the old one beside it
                 merged[now] = value
                 origins[".".join(now)] = origin

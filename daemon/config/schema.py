@@ -778,9 +778,6 @@ class ValidateConfig(Section):
         ge=1,
         description="stop after this many events without a gain, or as many as the last gain took if more",
     )
-    patience: int = Field(
-        0, ge=0, description="former rule, instead: stop after so many versions without a new best; 0: off"
-    )
     min_delta: float = Field(0.002, ge=0, description="lead a new best needs")
     min_versions: int = Field(3, ge=1, description="never stop before this many judged versions")
     on_stop: Literal["park", "exit"] = Field("park", description="what learn does on STOP")

@@ -189,8 +189,7 @@ class Observer:
         metrics = self._metrics
         metrics.add_phase("poll", ready.poll_seconds)
         metrics.add_phase("decode", ready.decode_seconds)
-        metrics.record_duplicates(step.duplicates)
-        metrics.record_capped(len(step.capped))
+        metrics.record_stepless(step.duplicates, len(step.capped))
         metrics.keys.evicted.inc(step.info.evicted)
         metrics.poison_share.set(poison_share)
         dead = [*ready.decoded.poison, *step.letters]
@@ -232,7 +231,7 @@ class Observer:
 
     def failed(self, error: CheckpointError) -> None:
         """A version could not be written; learning continues."""
-        self._metrics.checkpoint_failed()
+        self._metrics.checkpoint_failures.inc()
         log.error("version could not be written; learning continues", error=str(error))
 
     def skipped(self) -> None:

@@ -94,6 +94,10 @@ class _OfRole(BaseModel):
         times = "once" if self.folder_losses == 1 else f"{self.folder_losses} times"
         return f"the checkpoint folder was lost {times} since its start" if self.folder_losses else None
 
+    def numbers(self, ago: Self, seconds: float, minute: Self) -> Iterator[tuple[str, float | None]]:
+        """Live numbers, from this status, the one `seconds` before it and the one a minute before it."""
+        yield from ()
+
 
 class LearnStatus(_OfRole):
     """The status document of `learn`. Since it began: events by the outcome of their step, their hinge losses
@@ -352,10 +356,6 @@ class UpStatus(_OfRole):
     def trouble(self) -> dict[str, str]:
         """A line for each role that does not run as it should."""
         return {one.name: line for one in self.roles if (line := one.line()) is not None}
-
-    def numbers(self, _ago: Self, _seconds: float, _minute: Self) -> Iterator[tuple[str, float | None]]:
-        """No live numbers."""
-        yield from ()
 
 
 RoleStatus: TypeAlias = LearnStatus | MergeStatus | ValidateStatus | ServeStatus | FeedStatus | UpStatus

@@ -24,8 +24,6 @@ from daemon.versions.verdict import PlainAnswer, Stopped
 _OUTCOMES = (*APPLIED, REJECTED)
 _DEAD = (POISON, REJECTED)
 _REFUSED = "refused"
-_FORMER = {"patience": "no gain for as long as validate.patience allows"}
-"""Reasons of a STOP as older releases wrote them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +131,7 @@ def summary(entries: Sequence[LedgerEntry]) -> Summary:
     judged, best = measures_by_version(entries), aliases(entries).get("best")
     return Summary(
         best=best,
-        stopped_by=_FORMER.get(stop.reason, stop.reason) if stop else None,
+        stopped_by=stop.reason if stop else None,
         stopped_at=stop.version if stop else None,
         judged=len(judged),
         paused_by=pause.reason if pause else None,

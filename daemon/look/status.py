@@ -137,7 +137,7 @@ def _lacking(config: Config, served: ServeStatus) -> list[str]:
 
 
 def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | None:
-    picture |= {"checkpoints": config.checkpoints.path, "versions": [], "newest": None, "best": None}
+    picture |= {"checkpoints": config.checkpoints.path, "versions": [], "newest": None}
     picture |= _stands(Summary()) | {"problems": [], "reference": ""}
     try:
         store, ledger = open_for_reading(config)
@@ -164,15 +164,10 @@ def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | Non
 
 def _stands(stands: Summary) -> dict[str, Any]:
     verdict = stands.verdict
-    fields = {name: getattr(stands, name) for name in _STANDS}
-    return fields | {
+    return asdict(stands) | {
         "is_better": verdict and verdict.sentence,
         "verdict": verdict and verdict.to_json(),
-        "stop": stands.stop and asdict(stands.stop),
     }
-
-
-_STANDS = ("stopped_by", "stopped_at", "paused_by", "judged", "form", "unseen")
 
 
 def _collect_stream(config: Config, newest: Manifest | None, picture: dict[str, Any]) -> None:

@@ -244,7 +244,7 @@ class LearnMetrics:
         )
         self._checkpoint_bytes = gauge("tripletd_checkpoint_bytes", "Size of the newest version")
         about = "Versions that could not be written"
-        self._checkpoint_failures = counter("tripletd_checkpoint_failures", about)
+        self.checkpoint_failures = counter("tripletd_checkpoint_failures", about)
         self._written_at = time.monotonic()
         age = gauge("tripletd_checkpoint_age_seconds", "Since the newest version, or since start")
         age.set_function(lambda: time.monotonic() - self._written_at)
@@ -261,21 +261,15 @@ class LearnMetrics:
         """Add one kernel call: per-event outcome, loss and tau [n] and the call's seconds."""
         counts = np.bincount(outcome, minlength=len(OUTCOMES))
         for name, count in zip(OUTCOMES, counts.tolist(), strict=True):
-            if count:
-                self._events[name].inc(count)
+            self._events[name].inc(count)
         self._loss.observe_many(loss[outcome != _REJECTED])
         self._tau.observe_many(tau[(outcome == _UPDATED) & (tau > 0)])  # 0 where another part of it updated
         self._step.observe_mean(seconds, len(outcome))
 
-    def record_duplicates(self, count: int) -> None:
-        """Add events whose id was known: no step was made of them."""
-        if count:
-            self._events["duplicate"].inc(count)
-
-    def record_capped(self, count: int) -> None:
-        """Add events that a cap refused."""
-        if count:
-            self._events["capped"].inc(count)
+    def record_stepless(self, duplicate: int, capped: int) -> None:
+        """Add events of which no step was made: their id was known, or a cap refused them."""
+        self._events["duplicate"].inc(duplicate)
+        self._events["capped"].inc(capped)
 
     def record_dead_letters(self, by_reason: Mapping[str, int]) -> None:
         """Add dead letters; reasons are the closed list of the streams package."""
@@ -306,10 +300,6 @@ class LearnMetrics:
         self._checkpoint_seconds.observe(seconds)
         self._checkpoint_bytes.set(size)
         self._written_at = time.monotonic()
-
-    def checkpoint_failed(self) -> None:
-        """A version could not be written; learning continues and the alarm counter rises."""
-        self._checkpoint_failures.inc()
 
 
 def _preset(counter: Any, names: tuple[str, ...]) -> dict[str, Any]:

@@ -298,12 +298,10 @@ def block_of(judge: Judge, queries: Iterable[ObjectRef]) -> Block:
 
 def _place(now: FormChoice | None, offered: Sequence[FormChoice], first: int) -> int:
     """Where among those offered what was chosen last stands; `first` where it is none of them."""
-    same = (
-        at
-        for at, one in enumerate(offered)
-        if now is not None and (one.raw, one.power, one.own_share) == (now.raw, now.power, now.own_share)
-    )
-    return next(same, first)
+    if now is None:
+        return first
+    kinds = [(one.raw, one.power, one.own_share) for one in (*offered, now)]
+    return kinds.index(kinds[-1]) if kinds[-1] in kinds[:-1] else first
 
 
 def told_why(

@@ -19,6 +19,7 @@ its teams, and of no others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -76,8 +77,8 @@ def told_by_order(
 
 def compare(
     panel: Panel,
-    versions: tuple[Scored, Scored, Scored, Scored],
-    states: tuple[State, State, State, State],
+    versions: Sequence[Scored],
+    states: Sequence[State],
     fresh: Mask,
     through: Positions,
     *,

@@ -184,7 +184,12 @@ def judge_by(
 
 def fallen(rule: DecisionRule, own: Mapping[str, Any], reference: Mapping[str, Any]) -> list[str]:
     """Guard measures that are too far below version 0's, or not known for both."""
-    return [guard.measure for guard in rule.guards if not _holds(guard, own, reference)]
+    both = ((guard, own.get(guard.measure), reference.get(guard.measure)) for guard in rule.guards)
+    return [
+        guard.measure
+        for guard, mine, base in both
+        if mine is None or base is None or not mine >= base - guard.tolerance
+    ]
 
 
 def missing(rule: DecisionRule, reference: Mapping[str, Any]) -> list[str]:
@@ -203,11 +208,6 @@ def why_not(rule: DecisionRule, judged: Judged, own: Mapping[str, Any], referenc
     return f"its lead {judged.lead:+.4f} is not above {judged.best.min_delta:g}"
 
 
-def _holds(guard: MeasureGuard, own: Mapping[str, Any], reference: Mapping[str, Any]) -> bool:
-    mine, base = own.get(guard.measure), reference.get(guard.measure)
-    return mine is not None and base is not None and bool(mine >= base - guard.tolerance)
-
-
 def is_finite(measures: Mapping[str, Any], rule: DecisionRule) -> bool:
     """True when the decision measure is there and a finite number."""
     value = measures.get(rule.measure)
@@ -223,13 +223,11 @@ class StopRule:
     """Early stop: no gain in `events` learned, or in as many as the last gain took where those are more, and
     `min_versions` judged versions at the least.
 
-    versions: counted instead, where a configuration of an older release names `validate.patience`. gain: what
-    counts as one, for people; 0 where clicks prove it.
+    gain: what counts as one, for people; 0 where clicks prove it.
     """
 
     events: int = 20_000
     min_versions: int = 3
-    versions: int | None = None
     gain: float = 0.0
 
 
@@ -246,11 +244,7 @@ class Patience:
 
     def is_over(self, rule: StopRule) -> bool:
         """Whether learning is to stop."""
-        if self.counted < rule.min_versions:
-            return False
-        if rule.versions is not None:
-            return self.stale >= rule.versions
-        return self.idle >= max(rule.events, self.took or 0)
+        return self.counted >= rule.min_versions and self.idle >= max(rule.events, self.took or 0)
 
 
 @dataclass(frozen=True, slots=True)

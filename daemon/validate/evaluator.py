@@ -234,33 +234,21 @@ class Evaluator:
         """The version's measures on the window. Raises NotFinite."""
         return self._look(candidate, window).measures
 
-    def compare(
-        self,
-        version: Candidate,
-        against: tuple[Candidate, Candidate, Candidate],
-        window: Window,
-        after: Positions,
-    ) -> Comparison:
-        """A version against version 0, the best version and the anchor on the window. Raises NotFinite.
+    def compare(self, versions: Sequence[Candidate], window: Window, after: Positions) -> Comparison:
+        """A version against version 0, the best version and the anchor, given in this order, on the window.
+        Raises NotFinite.
 
         after: positions up to which lists were bet on before.
         """
-        zero, best, anchor = against
         fresh = np.array([held.offset >= after.get(held.partition, 0) for held in window], bool)
-        own, at_zero, at_best, at_anchor = (self._look(one, window) for one in (version, zero, best, anchor))
-        states = version.state, zero.state, best.state, anchor.state
-        looks = own, at_zero, at_best, at_anchor
+        looks = [self._look(one, window) for one in versions]
+        states = [one.state for one in versions]
         return compare(self._panel_of(window), looks, states, fresh, window.positions)
 
     def compare_before(
-        self,
-        bettor: Candidate,
-        against: tuple[Candidate, Candidate, Candidate],
-        window: Window,
-        since_ms: int,
-        until_ms: int,
+        self, versions: Sequence[Candidate], window: Window, since_ms: int, until_ms: int
     ) -> Comparison:
-        """A version against the same three on the lists of these times that were learned from after it.
+        """The same on the lists of these times, which were learned from after the first of the versions.
         Raises NotFinite.
 
         What it has learned is ordered otherwise than what it has not, and tells nothing of how far the
@@ -270,13 +258,11 @@ class Evaluator:
         lists = [held.impression for held in window.trained()]
         panel = self._judge.panel(lists)
         fresh = np.array([since_ms < one.ts <= until_ms for one in lists], bool)
-        zero, best, anchor = against
         looks = {
             one.number: Scored({}, self._judge.shown_scores(one.scorer, panel), np.zeros(0))
-            for one in (bettor, *against)
+            for one in versions
         }
-        scored = looks[bettor.number], looks[zero.number], looks[best.number], looks[anchor.number]
-        states = bettor.state, zero.state, best.state, anchor.state
+        scored, states = [looks[one.number] for one in versions], [one.state for one in versions]
         return compare(panel, scored, states, fresh, {}, alike=False)
 
     def unseen(self, candidate: Candidate, zero: Candidate, window: Window) -> Measures:
@@ -476,7 +462,7 @@ class Weigher:
             anchor = self._candidates.open(known.anchor)
         except CandidateRejected:  # it is gone
             anchor, known = best, known.anchored(best.number)
-        seen = evaluator.compare(version, (zero, best, anchor), self._holdout.window, known.through)
+        seen = evaluator.compare((version, zero, best, anchor), self._holdout.window, known.through)
         if not seen.away:
             seen = replace(seen, barred=self._barred(evaluator, version, zero))
         seen = self._with_trained(evaluator, seen, version, (zero, best, anchor), known.bettor)
@@ -495,7 +481,7 @@ class Weigher:
 
     def is_worse(self, evaluator: Evaluator, version: Candidate, zero: Candidate) -> bool:
         """Whether users surely prefer version 0 on the window as a whole. Raises NotFinite."""
-        seen = evaluator.compare(version, (zero, zero, zero), self._holdout.window, {})
+        seen = evaluator.compare((version, zero, zero, zero), self._holdout.window, {})
         return is_inferior(seen.fresh, self._evidence)
 
     def is_worth_another(self, known: Standing, least: int) -> bool:
@@ -527,7 +513,7 @@ class Weigher:
         times = bettor.until_ms, next_one.until_ms
         try:
             before = self._candidates.open(bettor.version)
-            return with_trained(seen, evaluator.compare_before(before, against, window, *times))
+            return with_trained(seen, evaluator.compare_before((before, *against), window, *times))
         except (CandidateRejected, NotFinite):  # pruned, say: what came meanwhile is bet on by nobody
             return seen
 

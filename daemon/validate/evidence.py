@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal, Self
 
 import numpy as np
@@ -458,11 +458,9 @@ class Weighed:
     def to_json(self) -> dict[str, Any]:
         """As it stands in the entry's measures."""
         return {
-            "found": self.outcome.found,
-            "verdict": self.verdict,
+            **asdict(self.outcome),
             "guards": list(self.outcome.guards),
-            "promoted": self.outcome.promoted,
-            "fell": self.outcome.fell,
+            "verdict": self.verdict,
             "alpha": self.rule.alpha,
             "lists_missing": lists_missing(self.standing, self.rule),
             "standing": self.standing.to_json(),

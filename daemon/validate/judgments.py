@@ -79,13 +79,13 @@ def load_judgments(address: str) -> Judgments:
     if kind not in _READERS or not name:
         raise JudgmentsError(f"validate.judgments: {address!r} is not 'qrels:path' or 'labels:path'")
     try:
-        lines = read_text(Path(name)).splitlines()
+        every = enumerate(read_text(Path(name)).splitlines(), 1)
     except OSError as error:
         reason = error.strerror or error
         raise JudgmentsError(f"validate.judgments: cannot read {name}: {reason}; check the path") from error
     except ValueError as error:
         raise JudgmentsError(f"{name}: {error}") from error
-    judgments = _READERS[kind](name, lines)
+    judgments = _READERS[kind](name, [(number, line) for number, line in every if line.strip()])
     if not judgments.relevant and not judgments.labels:
         raise JudgmentsError(
             f"{name}: no judgment in the file; give it at least one line or leave the key empty"
@@ -93,11 +93,13 @@ def load_judgments(address: str) -> Judgments:
     return judgments
 
 
-def _read_qrels(name: str, lines: list[str]) -> Judgments:
+NumberedLines = list[tuple[int, str]]
+"""With their numbers, blank ones left out."""
+
+
+def _read_qrels(name: str, lines: NumberedLines) -> Judgments:
     relevant: dict[str, set[str]] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for number, line in lines:
         fields = line.split()
         if len(fields) != 4:
             raise JudgmentsError(
@@ -115,11 +117,9 @@ def _read_qrels(name: str, lines: list[str]) -> Judgments:
     return Judgments(relevant={query: frozenset(others) for query, others in relevant.items()})
 
 
-def _read_labels(name: str, lines: list[str]) -> Judgments:
+def _read_labels(name: str, lines: NumberedLines) -> Judgments:
     labels: dict[str, str] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for number, line in lines:
         object_id, tab, label = line.partition("\t")
         label = label.strip()
         if not tab or not object_id or not label:
@@ -132,4 +132,7 @@ def _read_labels(name: str, lines: list[str]) -> Judgments:
     return Judgments(labels=labels)
 
 
-_READERS: dict[str, Callable[[str, list[str]], Judgments]] = {"qrels": _read_qrels, "labels": _read_labels}
+_READERS: dict[str, Callable[[str, NumberedLines], Judgments]] = {
+    "qrels": _read_qrels,
+    "labels": _read_labels,
+}

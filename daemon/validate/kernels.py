@@ -23,9 +23,7 @@ from daemon.validate.scorer import MappedObjects, Scorer
 from daemon.versions.algorithms import algorithm_of, columns_of, kernel_names, learner_config_of, map_of
 from daemon.versions.restore import learner_of
 from learners.base import Learner
-from learners.forms.quadratic import ServedForm
 from learners.hedge import HedgeConfig, first_standing
-from learners.maps import FittedSpaceMap
 from learners.tether import untethered
 
 
@@ -57,12 +55,15 @@ def judge_kernels(versions: VersionStore, number: int, config: Config, most: int
     fitted, theta = map_of(version), learner.theta.tolist()
     names = kernel_names(learner_config_of(version.manifest), columns_of(fitted))
     measures: Sequence[float | None] = [None] * len(theta)
-    if config.validate.judgments:
-        kind = algorithm_of(version.manifest.learner["name"]).forms.served(config.serving)
-        measured = _Measure(config, fitted, most)
-        serving, own = config.serving, fitted.own
-        forms = (kind.make(one, max(1, number), serving, own) for one in each_alone(learner))
-        measures = [measured(form) for form in forms]
+    judgments, serving = open_judgments(config), config.serving
+    if judgments is not None:
+        kind = algorithm_of(version.manifest.learner["name"]).forms.served(serving)
+        forms = (kind.make(one, max(1, number), serving, fitted.own) for one in each_alone(learner))
+        objects = MappedObjects(config.space_spec(), learner_catalog(config), fitted)
+        judged = judged_queries(config, objects, judgments, most)
+        tables = (judged.table(Scorer(form, objects), judged.fixed) for form in forms)
+        means = [judged.summary(judged.fixed, table)["map_full"] for table in tables]
+        measures = [None if math.isnan(mean) else mean for mean in means]
     weights = [None if found is None else math.exp(found) for found in measures]
     return [KernelRow(*row) for row in zip(names, theta, measures, weights, strict=True)]
 
@@ -75,18 +76,3 @@ def each_alone(learner: Any) -> list[Learner]:
         arrays = {**learner.state(), "standing": first_standing(given, len(own))}
         made.append(type(learner).from_state(arrays, replace(learner.config, hedge=given)))
     return made
-
-
-class _Measure:
-    """mAP over the whole catalog, on the judged queries of the holdout."""
-
-    def __init__(self, config: Config, fitted: FittedSpaceMap, most: int) -> None:
-        space, judgments = config.space_spec(), open_judgments(config)
-        assert judgments is not None
-        self._objects = MappedObjects(space, learner_catalog(config), fitted)
-        self._judged = judged_queries(config, self._objects, judgments, most)
-
-    def __call__(self, form: ServedForm) -> float | None:
-        table = self._judged.table(Scorer(form, self._objects), self._judged.fixed)
-        found = self._judged.summary(self._judged.fixed, table)["map_full"]
-        return None if math.isnan(found) else found

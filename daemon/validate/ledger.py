@@ -98,13 +98,8 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
     return JudgedHistory(*known, trials, why)
 
 
-def measured_positions(positions: Positions) -> dict[str, int]:
-    """Holdout positions as they stand in an entry's measures (JSON has no whole numbers as keys)."""
-    return {str(partition): offset for partition, offset in sorted(positions.items())}
-
-
 def positions_of(measures: Mapping[str, Any]) -> Positions:
-    """The inverse of `measured_positions`; empty for an entry written by somebody else."""
+    """Holdout positions in an entry's measures; empty for one written by somebody else."""
     found = measures.get(POSITIONS)
     return {int(partition): int(offset) for partition, offset in found.items()} if found else {}
 
@@ -158,9 +153,10 @@ def keep_entry(
     judged = judge_by(rule, candidate.number, known, reference, best)
     if evidence is not None:
         judged = replace(judged, outcome=evidence.outcome)
-    stands: dict[str, Any] = {}
+    stands: dict[str, Any] = {BEST_BEFORE: 0}
     if best is not None:
-        stands = {BEST_DECISION: best.value, BEST_HOLDS: best.holds, MIN_DELTA: best.min_delta}
+        stands = {BEST_BEFORE: best.version, BEST_DECISION: best.value, BEST_HOLDS: best.holds}
+        stands |= {MIN_DELTA: best.min_delta, BEST_MEASURES: dict(best_measures or {})}
     measures = {
         "events": candidate.events,
         **known,
@@ -169,11 +165,8 @@ def keep_entry(
         "guarded": judged.guarded,
         "eligible": judged.eligible if judged.outcome is None else judged.outcome.promoted,
         "state_hash": candidate.manifest.state_hash,
-        POSITIONS: measured_positions(positions),
         REFERENCE: {**reference, "decision": judged.reference},
-        BEST_BEFORE: 0 if best is None else best.version,
         **stands,
-        **({} if best is None or not best_measures else {BEST_MEASURES: dict(best_measures)}),
         **({} if keys is None else {KEYS: verdicts_to_json(keys)}),
         **({} if candidate.choice is None else {FORM: candidate.choice.to_json()}),
         **({} if evidence is None else {EVIDENCE: evidence.to_json(), ANCHOR: evidence.standing.anchor}),
@@ -192,7 +185,7 @@ def keep_entry(
         reason += f"; served with {candidate.choice.why}"
     if keys is not None:
         reason += f"; {sum(one.learned for one in keys.values())} of {len(keys)} keys judged learned"
-    return _entry("KEEP", candidate.number, reason, measures)
+    return _entry("KEEP", candidate.number, reason, positions, measures)
 
 
 def _answer(
@@ -213,29 +206,30 @@ def _answer(
 
 def refused_entry(version: int, why: str, positions: Positions) -> dict[str, Any]:
     """KEEP of a version that must never be best."""
-    measures = {REFUSED: True, POSITIONS: measured_positions(positions)}
-    return _entry("KEEP", version, f"refused: {why}", measures)
+    return _entry("KEEP", version, f"refused: {why}", positions, {REFUSED: True})
 
 
 def verdict_entry(verdict: Verdict, positions: Positions) -> dict[str, Any]:
     """PROMOTE or ROLLBACK of the alias `best`, or STOP."""
-    measures = {**verdict.measures, POSITIONS: measured_positions(positions)}
-    entry = _entry(verdict.kind, verdict.version, verdict.reason, measures)
+    entry = _entry(verdict.kind, verdict.version, verdict.reason, positions, verdict.measures)
     return entry if verdict.kind == "STOP" else {**entry, "alias": BEST}
 
 
 def resume_entry(version: int, risen: LossRise, positions: Positions) -> dict[str, Any]:
     """RESUME because the best version's holdout loss has risen."""
     why = f"drift: holdout loss of version {version} rose from {risen.before:.3f} to {risen.now:.3f}"
-    return _entry("RESUME", version, why, {POSITIONS: measured_positions(positions)})
+    return _entry("RESUME", version, why, positions, {})
 
 
 def trial_entry(version: int, stop: Stopped, came: int, positions: Positions) -> dict[str, Any]:
     """RESUME because as many events have come since the STOP as were to be waited for."""
     why = f"trial: {came:,} new events have come since learning was stopped"
-    measures = {POSITIONS: measured_positions(positions), TRIAL: [stop.trials + 1, stop.wait >> stop.trials]}
-    return _entry("RESUME", version, why, measures)
+    return _entry("RESUME", version, why, positions, {TRIAL: [stop.trials + 1, stop.wait >> stop.trials]})
 
 
-def _entry(kind: str, version: int, reason: str, measures: Mapping[str, Any]) -> dict[str, Any]:
-    return {"kind": kind, "version": version, "by": VALIDATE, "reason": reason, "measures": dict(measures)}
+def _entry(
+    kind: str, version: int, reason: str, positions: Positions, measures: Mapping[str, Any]
+) -> dict[str, Any]:
+    known = {str(partition): offset for partition, offset in sorted(positions.items())}  # JSON keys are text
+    measures = {**measures, POSITIONS: known}
+    return {"kind": kind, "version": version, "by": VALIDATE, "reason": reason, "measures": measures}

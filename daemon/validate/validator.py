@@ -170,7 +170,7 @@ class Validator:
             inputs.candidates, inputs.holdout, rule, EvidenceRule(config.alpha, config.window)
         )
         gain = 0.0 if self._by_evidence else config.min_delta
-        self._stop = StopRule(config.patience_events, config.min_versions, config.patience or None, gain)
+        self._stop = StopRule(config.patience_events, config.min_versions, gain)
         self._watch = DriftWatch(config.drift)
         self._folder, self._folder_at, self._trial_at = FolderWatch(inputs.versions), 0.0, 0.0
         self._evaluator: AnyEvaluator | None = None

@@ -347,7 +347,7 @@ def test_thinned_entries_amount_to_the_same(seed: int, monkeypatch: pytest.Monke
     assert best_version(own.judged) == best_version(other.judged)
     assert (own.promoted, own.baseline, own.stopped_at) == (other.promoted, other.baseline, other.stopped_at)
     assert (own.baseline <= own.seen) == (other.baseline <= other.seen)
-    rule = StopRule(versions=10, min_versions=2)
+    rule = StopRule(events=10, min_versions=2)
     verdicts = [[(one.kind, one.version) for one in outstanding(part, rule)] for part in (own, other)]
     assert verdicts[0] == verdicts[1]
     of_keys, all_of_keys = KeyVerdicts.of(thin), KeyVerdicts.of(entries)

@@ -18,8 +18,8 @@ def test_numbers_are_told_in_runs() -> None:
 
 
 def test_a_resume_lifts_the_stop() -> None:
-    entries = [LedgerEntry(n=1, kind="STOP", version=3, reason="patience")]
-    assert summary(entries).stopped_by == "no gain for as long as validate.patience allows"
+    entries = [LedgerEntry(n=1, kind="STOP", version=3, reason="no gain")]
+    assert summary(entries).stopped_by == "no gain"
     entries.append(LedgerEntry(n=2, kind="RESUME", version=3, reason="drift"))
     assert summary(entries).stopped_by is None
 

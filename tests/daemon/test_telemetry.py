@@ -103,7 +103,7 @@ def test_phases_dead_letters_lag_and_checkpoints() -> None:
     metrics.record_dead_letters({"not_finite": 2})
     metrics.record_lag(3, 17, 2.5)
     metrics.record_checkpoint(4, 0.02, 1000)
-    metrics.checkpoint_failed()
+    metrics.checkpoint_failures.inc()
     found = samples(metrics.registry)
     assert found["tripletd_loop_seconds_total|phase=poll"] >= 0.002
     assert found["tripletd_loop_seconds_total|phase=decode"] == 1.5
@@ -186,7 +186,7 @@ def test_every_page_over_http() -> None:
         assert (status, json.loads(text)["version"]) == (200, version())
         assert [is_of(said(server.port), role, "/here") for role in ("learn", "validate")] == [True, False]
         assert not is_of(said(server.port), "learn", "/elsewhere")
-        metrics.record_duplicates(3)
+        metrics.record_stepless(3, 0)
         metrics.record_lag(0, 4, 0.5)
         metrics.record_lag(1, 3, 2.5)
         told = said(server.port)

@@ -161,8 +161,8 @@ HTTP = (
 
 VALIDATE = (
     _m("decide.best-is-last", "def _after(entry", "entry.version if entry.beats else best", "entry.version", DECIDE),
-    _m("decide.patience", "def is_over(", "self.stale >= rule.versions", "self.stale > rule.versions", DECIDE),
-    _m("decide.min-versions", "def is_over(", "self.counted < rule.min_versions", "self.counted <= rule.min_versions", DECIDE),
+    _m("decide.patience", "def is_over(", "self.idle >= max(", "self.idle > max(", DECIDE),
+    _m("decide.min-versions", "def is_over(", "self.counted >= rule.min_versions", "self.counted > rule.min_versions", DECIDE),
     _m("decide.not-enough-counts", "def patience_of(", "if not entry.decided:", "if False:", DECIDE),
     _m("evidence.worse-than-the-anchor", "def weigh(", "found == \"inferior\" or", "", EVIDENCE),
     _m("evidence.patience", "def decided(self) -> bool", "self.found != \"not yet\" or", "", EVIDENCE),
@@ -192,7 +192,7 @@ VALIDATE = (
     _m("decide.judge-while-stopped", "def next_to_judge(", "or history.stopped", "", DECIDE),
     _m("rules.margin", "def eligible(", "self.gain >= self.margin", "self.gain > -1", RULES + " " + DECIDE),
     _m("rules.lead", "def beats(", "self.lead >= self.best.min_delta", "True", RULES + " " + DECIDE),
-    _m("rules.guard", "def _holds(guard", "base - guard.tolerance", "base + guard.tolerance", RULES + " " + DECIDE),
+    _m("rules.guard", "def fallen(", "base - guard.tolerance", "base + guard.tolerance", RULES + " " + DECIDE),
     _m("rules.margin-of-few", "def margin_on(", "self.margin * float(short**NOISE_EXPONENT)", "self.margin", RULES),
     _m("history.refused-stays", "if entry.measures.get(REFUSED):", "judged = [one for one in judged if one.version != entry.version]", "pass", HISTORY),
     _m("history.resume", "elif entry.kind == \"RESUME\" and", "not is_pause(entry)", "True", "daemon/validate"),

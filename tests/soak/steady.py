@@ -227,7 +227,9 @@ def steady(root: Path, minutes: float, leak: str = "") -> tuple[dict[str, Held],
     """Run it; what was held at each look, and what the users saw. leak: a role that is to lose memory."""
     config, (port,) = root / "tripletd.toml", free_ports(1)
     told = (
-        CONFIG.replace("min_impressions = 5", f"min_impressions = 5\npatience = 1000000\nwindow = {WINDOW}")
+        CONFIG.replace(
+            "min_impressions = 5", f"min_impressions = 5\npatience_events = 1000000\nwindow = {WINDOW}"
+        )
         .replace("[stream]\n", f"[stream]\n{RETENTION}")
         .replace("serve_port = 0", f"serve_port = {port}\nup_port = 0")
     )

@@ -180,22 +180,21 @@ def _seconds(created: str) -> float | None:
 
 
 def _version(number: int, point: Point | None, row: VersionRow | None, behind: bool) -> dict[str, Any]:
-    measures = {} if point is None else point.measures
-    reference = {} if point is None else point.reference
+    point = point or Point(number, 0 if row is None else row.events)
     return {
         "number": number,
-        "created": row.created if row is not None else point.created if point is not None else "",
-        "events": point.events if point is not None else row.events if row is not None else 0,
-        "names": list(row.aliases) if row is not None else [],
+        "created": point.created if row is None else row.created,
+        "events": point.events,
+        "names": [] if row is None else list(row.aliases),
         "kept": row is not None,
         "behind": behind,
-        "size": row.size if row is not None else None,
-        "decision": measures.get(_DECISION),
-        "decision_of_zero": reference.get(_DECISION),
-        "training_loss": None if point is None else point.loss,
-        "verdict": "" if point is None else point.verdict,
-        "marks": [] if point is None else list(point.marks),
-        "damaged": row.damaged if row is not None else "",
+        "size": None if row is None else row.size,
+        "decision": point.measures.get(_DECISION),
+        "decision_of_zero": point.reference.get(_DECISION),
+        "training_loss": point.loss,
+        "verdict": point.verdict,
+        "marks": list(point.marks),
+        "damaged": "" if row is None else row.damaged,
     }
 
 
@@ -253,21 +252,19 @@ class ObjectsAsked(Asked):
     limit: int = Field(12, ge=1, le=MOST_OBJECTS)
 
 
-class ExploreAsked(Asked):
-    """The `k` nearest of the object `id` under `left` and `right`, by the models of `key`."""
-
-    id: ObjectName = ""
-    left: Side = ""
-    right: Side = ""
-    k: int = Field(10, ge=1, le=MOST_HITS)
-    key: str = Field("", max_length=MOST_KEY)
-
-
 class DiffAsked(Asked):
     """Two aliases or versions."""
 
     left: Side = ""
     right: Side = ""
+
+
+class ExploreAsked(DiffAsked):
+    """The `k` nearest of the object `id` under `left` and `right`, by the models of `key`."""
+
+    id: ObjectName = ""
+    k: int = Field(10, ge=1, le=MOST_HITS)
+    key: str = Field("", max_length=MOST_KEY)
 
 
 class ImageAsked(Asked):
@@ -347,19 +344,12 @@ class PageData:
         hits = [one.hits if isinstance(one, NearestObjects) else () for one in found]
         ids = dict.fromkeys([asked.id, *(object_id for side in hits for object_id, _ in side)])
         known = {one.id: one for one in self._sources.objects.shown(list(ids))}
-        answers = [
+        left, right = (
             _side_data(side, one, hits[place], hits[1 - place], known)
             for place, (side, one) in enumerate(zip(sides, found, strict=True))
-        ]
-        return answer_json(
-            request,
-            {
-                "query": asdict(known[asked.id]),
-                "shared": shared(*hits),
-                "left": answers[0],
-                "right": answers[1],
-            },
         )
+        query = asdict(known[asked.id])
+        return answer_json(request, {"query": query, "shared": shared(*hits), "left": left, "right": right})
 
     def diff(self, request: Request) -> Response:
         """What changed from `left` to `right`, aliases or versions; 202 while it is made: ask again."""

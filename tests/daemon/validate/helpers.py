@@ -64,9 +64,9 @@ def kinds(world):
 
 def better_and_better(world, count):
     """Versions that learn on, each with impressions of its own time."""
-    for _ in range(count):
+    for number in range(count):
         world.feed(20)
-        world.publish()
+        world.publish(events=700 * number)
         world.learn(700)
         yield
 

@@ -51,7 +51,7 @@ def test_the_best_is_ranked_once(world, start):
 @pytest.mark.parametrize("labels", [True, False])
 def test_a_validator_restarted_before_every_step_writes_the_same(make_world, start, labels):
     """Nothing of the best, its measures or patience lives in the process alone."""
-    settings = {"validate__patience": 2, "validate__min_versions": 2}
+    settings = {"validate__patience_events": 1_400, "validate__min_versions": 2}
     settings |= {} if labels else {"validate__judgments": ""}
     written = []
     for name in ("one process", "many processes"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import accumulate
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +22,7 @@ from daemon.validate.decide import (
     stopped_by,
 )
 
-RULE = StopRule(versions=3, min_versions=4)
+RULE = StopRule(events=3, min_versions=4)
 ZERO = Judged(0, 0.2, 0.2)
 DELTA = 0.01
 
@@ -30,10 +33,10 @@ def over(best, version, value, at, **changes):
 
 
 def run(*values, start=1):
-    """Version 0, then versions judged one after the other on windows that are all alike."""
+    """Version 0, then versions of one event each, judged one by one on windows that are all alike."""
     judged, best, at = [ZERO], 0, 0.2
     for number, value in enumerate(values, start):
-        judged.append(over(best, number, value, at))
+        judged.append(over(best, number, value, at, events=number))
         if judged[-1].beats:
             best, at = number, value
     return tuple(judged)
@@ -157,13 +160,13 @@ def test_after_a_resume_only_what_is_learned_then_counts():
 
 
 def test_unguarded_versions_are_no_improvement():
-    judged = (ZERO, *(Judged(i, 0.2 + i / 10, 0.2, guarded=False) for i in range(1, 5)))
+    judged = (ZERO, *(Judged(i, 0.2 + i / 10, 0.2, guarded=False, events=i) for i in range(1, 5)))
     assert stopped_by(JudgedHistory(judged), RULE)
 
 
 def test_a_yardstick_carried_over_a_resume_may_be_best_and_is_not_counted():
     carried = (ZERO, Judged(7, 0.5, 0.2))
-    tries = tuple(over(7, 8 + i, value, 0.5) for i, value in enumerate((0.3, 0.4, 0.45, 0.46)))
+    tries = tuple(over(7, 8 + i, value, 0.5, events=1 + i) for i, value in enumerate((0.3, 0.4, 0.45, 0.46)))
     history = JudgedHistory((*carried, *tries[:3]), baseline=frozenset({0, 7}))
     assert not stopped_by(history, RULE)
     longer = JudgedHistory((*carried, *tries), baseline=frozenset({0, 7}))
@@ -184,7 +187,7 @@ def test_verdicts_are_promote_then_stop_and_nothing_twice():
     promoted = JudgedHistory(history.judged, promoted=1)
     stop = outstanding(promoted, RULE)
     assert [(v.kind, v.version, v.reason) for v in stop] == [
-        ("STOP", 1, "no gain in 0 events and 3 judged versions")
+        ("STOP", 1, "no gain in 3 events and 3 judged versions")
     ]
     assert outstanding(JudgedHistory(history.judged, promoted=1, stopped_at={0: 3}), RULE) == ()
     assert outstanding(JudgedHistory(), RULE) == ()
@@ -220,10 +223,10 @@ def test_a_gain_below_the_margin_is_not_best():
 
 
 def test_windows_that_cannot_decide_promote_nothing_and_wear_out_no_patience():
-    few = [Judged(i, 0.9, 0.2, enough=False) for i in range(1, 9)]
+    few = [Judged(i, 0.9, 0.2, enough=False, events=i) for i in range(1, 9)]
     assert best_version((ZERO, *few)) == 0
     assert not stopped_by(JudgedHistory((ZERO, *few)), RULE)
-    assert stopped_by(JudgedHistory((ZERO, *few, *run(0.3, 0.3, 0.3, 0.3, start=9))), RULE)
+    assert stopped_by(JudgedHistory((ZERO, *few, *run(*[0.3] * 10, start=9))), RULE)
 
 
 def test_the_reason_names_whom_the_best_beat():
@@ -268,11 +271,15 @@ def test_best_changes_only_to_a_version_better_than_0_and_than_the_best_on_its_w
 
 @given(entries, st.integers(1, 5), st.integers(1, 8))
 def test_stop_needs_min_versions_and_patience(judged, patience, min_versions):
-    rule = StopRule(versions=patience, min_versions=min_versions)
+    """Each version has learned an event more."""
+    rule = StopRule(events=patience, min_versions=min_versions)
+    learned = accumulate(bool(entry.version) for entry in judged)
+    judged = [replace(entry, events=events) for entry, events in zip(judged, learned, strict=True)]
     counted = [upto for upto, entry in enumerate(judged, 1) if entry.version and entry.enough]
     if stopped_by(JudgedHistory(tuple(judged)), rule):
         assert len(counted) >= max(patience, min_versions)
         since = {best_version(judged[:upto]) for upto in counted[-patience:]}
         assert len(since | {best_version(judged[: counted[-patience] - 1])}) == 1
-    calm = (*judged, *(Judged(100 + i, 0.0, 0.5) for i in range(max(patience, min_versions))))
+    enough = range(max(patience, min_versions, len(judged)))
+    calm = (*judged, *(Judged(100 + i, 0.0, 0.5, events=len(judged) + 1 + i) for i in enough))
     assert stopped_by(JudgedHistory(calm), rule)

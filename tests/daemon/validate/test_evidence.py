@@ -171,9 +171,8 @@ def test_it_is_the_same_after_the_ledger():
 
 
 def judged(version, outcome, best=None):
-    return Judged(
-        version, 0.0, 0.0, best=None if best is None else Incumbent(best, 0.0, 0.0), outcome=outcome
-    )
+    incumbent = None if best is None else Incumbent(best, 0.0, 0.0)
+    return Judged(version, 0.0, 0.0, best=incumbent, outcome=outcome, events=version)
 
 
 NOT_YET, BETTER, NO_WORSE = (
@@ -214,4 +213,4 @@ def test_a_fall_is_a_rollback():
 )
 def test_patience_counts_evidence_alone(outcome, ends):
     entries = (Judged(0, 0.0, 0.0), *(judged(version, outcome) for version in range(1, 9)))
-    assert (stopped_by(JudgedHistory(entries), StopRule(versions=3)) is not None) is ends
+    assert (stopped_by(JudgedHistory(entries), StopRule(events=3)) is not None) is ends

@@ -10,7 +10,7 @@ from daemon.exits import UserError
 from daemon.validate.role import ValidateOptions, run
 
 ONCE = ValidateOptions(exit_when_caught_up=True)
-SOON = {"validate__judgments": "", "validate__patience": 1, "validate__min_versions": 1}
+SOON = {"validate__judgments": "", "validate__patience_events": 1, "validate__min_versions": 1}
 
 
 def told(world):
@@ -71,9 +71,9 @@ def test_few_lists_leave_version_0_best_and_say_what_is_missing(world):
     """A version far better, asked for a proof that so few lists cannot give; each gets a little nearer."""
     world.publish()
     world.learn(3000)
-    for _ in range(2):
+    for events in (3_000, 6_000):
         world.feed(60)
-        world.publish()
+        world.publish(events=events)
         run(world.config(**SOON, validate__alpha=1e-9), ONCE)
     assert [kind for kind, _ in told(world)] == ["KEEP", "PROMOTE", "KEEP", "KEEP"]  # no STOP either
     assert aliases(world.ledger.entries()) == {"best": 0}
@@ -149,13 +149,13 @@ def test_a_version_that_cannot_be_ranked_is_refused_and_the_next_is_judged(world
 def test_patience_stops_and_names_the_best(world):
     world.feed(60)
     world.publish()
-    config = world.config(validate__patience=2, validate__min_versions=2)
+    config = world.config(validate__patience_events=200, validate__min_versions=2)
     world.learn(3000)
-    for _ in range(3):
-        world.publish()
+    for events in (100, 200, 300):
+        world.publish(events=events)
         run(config, ONCE)
     assert told(world)[-2:] == [("KEEP", 3), ("STOP", 1)]
-    assert world.ledger.entries()[-1].reason == "no gain of .002 in 0 events and 2 judged versions"
+    assert world.ledger.entries()[-1].reason == "no gain of .002 in 200 events and 2 judged versions"
     world.publish()
     run(config, ONCE)
     assert told(world)[-1] == ("STOP", 1)

@@ -96,7 +96,7 @@ def test_no_measure_and_no_bet_depends_on_them(world):
             Candidate(Numbered(number), scorer, objects) for number, scorer in enumerate((other, one))
         ]
         zero, version = candidates
-        seen = evaluator.compare(version, (zero, zero, zero), window, {0: 50})
+        seen = evaluator.compare((version, zero, zero, zero), window, {0: 50})
         told.append((evaluator.measures(version, window), replace(seen, through={})))
         assert bool(evaluator.unseen(version, zero, window)) == bool(added)
     assert told[0] == told[1]

@@ -131,16 +131,19 @@ def test_a_window_without_a_judged_query_waits_for_one(world, start):
 
 def stop(world, start, **settings):
     """A world stopped by patience on version 1, and the validator that wrote it."""
-    settings = {"validate__patience": 1, "validate__min_versions": 1, "validate__window": 400} | settings
+    settings = {
+        "validate__patience_events": 1,
+        "validate__min_versions": 1,
+        "validate__window": 400,
+    } | settings
     validator, inputs = start(**settings)
     world.feed(350)
     world.publish()
     turn(validator)
     world.learn(3000)
-    world.publish()
-    turn(validator)
-    world.publish()
-    turn(validator)
+    for events in (3_000, 6_000):
+        world.publish(events=events)
+        turn(validator)
     assert kinds(world)[-1] == ("STOP", 1)
     return validator, inputs
 
@@ -173,7 +176,7 @@ def test_flipped_clicks_after_a_stop_resume_learning(world, start, kind):
 def test_drift_since_the_stop_is_seen_after_a_restart(world, start):
     stop(world, start)
     world.feed(300, flipped=True)
-    validator, _ = start(validate__patience=1, validate__min_versions=1, validate__window=400)
+    validator, _ = start(validate__patience_events=1, validate__min_versions=1, validate__window=400)
     turn(validator)
     assert ("RESUME", 1) in kinds(world)
 
