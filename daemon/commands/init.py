@@ -56,12 +56,11 @@ def init(
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
+            say(f"wrote {path}")
     for note in made.notes:
         write_note(note)
     if made.mapping is not None and made.mapping.unknown:
         write_note(f"{mapping}: say which column is {' and which is '.join(made.mapping.unknown)}")
-    for path in () if dry_run else texts:
-        say(f"wrote {path}")
     moved = [] if home == Path.cwd() else [f"cd {out}"]
     say("next:")
     for command in (*moved, *next_commands(made, Path(mapping).name, home)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -139,8 +139,8 @@ def _arrays(place: Path) -> dict[str, ColumnSeen]:
 
 def _table(path: str) -> FileSeen:
     fits = tuple(name for name in recipes() if not RowSource(path, load_mapping(name)).missing)
-    lines = _first_lines(path) if path.lower().endswith((".csv", ".tsv")) else ()
-    return FileSeen(path, _columns(next(_cells(path), {})), "", fits, _fields(lines))
+    lines = _fields(path) if path.lower().endswith((".csv", ".tsv")) else ()
+    return FileSeen(path, _columns(next(_cells(path), {})), "", fits, lines)
 
 
 _NATIVE = {IMPRESSIONS: {"q", "shown", "clicked"}, TRIPLETS: {"q", "c", "s"}}
@@ -152,7 +152,7 @@ def _lines(path: str) -> FileSeen:
         known = detect(source) or ""
     cells = next(_cells(path), {})
     if not cells or (known and _NATIVE.get(known, set()) <= next(_rows(path, 1)).keys()):
-        return FileSeen(path, {}, known, (), _fields(_first_lines(path)))
+        return FileSeen(path, {}, known, (), _fields(path))
     return FileSeen(path, _columns(cells), "", _fitting(path))
 
 
@@ -193,8 +193,8 @@ def _rows(path: str, most: int) -> Iterator[dict[str, Any]]:
                 yield row
 
 
-def _fields(lines: Iterable[bytes]) -> tuple[tuple[str, ...], ...]:
-    texts = [line.decode("utf-8", "replace").strip() for line in lines]
+def _fields(path: str) -> tuple[tuple[str, ...], ...]:
+    texts = [line.decode("utf-8", "replace").strip() for line in _first_lines(path)]
     return tuple(tuple(text.split("\t") if "\t" in text else text.split()) for text in texts)
 
 
