@@ -38,12 +38,15 @@ _SHOWN_TO_PEOPLE = {
 }
 
 
+_NEEDED = {"impressions": ("time", "query"), "shown": ("time", "query", "id"), "triplets": ()}
+
+
 @dataclass(frozen=True, slots=True)
 class MappingGuess:
     """What the columns of a click log mean, by the keys of a mapping; `unknown`: what could not be told."""
 
-    keys: dict[str, Any] = field(default_factory=dict)
-    unknown: tuple[str, ...] = ()
+    keys: dict[str, Any]
+    unknown: list[str]
 
 
 @dataclass(slots=True)
@@ -83,7 +86,18 @@ def guess(files: Sequence[FileSeen]) -> SetupGuess:
         need = "no file has vectors: name the one of your objects, or make it with `tripletd describe`"
         made.notes.append(need)
     for one in others:
-        _take_other(made, one, known)
+        is_display = _SHOWN_TO_PEOPLE.keys() & one.columns.keys() and _overlap(one.columns.get("id"), known)
+        if (one.format and one.format != "relevance") or one.mappings:
+            made.logs.append(one)
+        elif (mapping := mapping_of(one, known)) is not None:
+            made.logs.append(one)
+            made.mapping = made.mapping or mapping
+        elif (kind := _judged(one, known)) and not made.judgments:
+            made.judgments = kind, one.path
+        elif is_display and not made.display:
+            made.display = one.path
+        else:
+            made.notes.append(f"what {one.path} is could not be told, so it is left out")
     if not made.logs:
         made.notes.append("no file is a click log: name the one with what was shown and clicked")
     query = "" if made.mapping is None else made.mapping.keys.get("query", "")
@@ -94,22 +108,6 @@ def guess(files: Sequence[FileSeen]) -> SetupGuess:
         if known and query in one.columns and not _overlap(one.columns[query], known)
     ]
     return made
-
-
-def _take_other(made: SetupGuess, one: FileSeen, known: Set[str]) -> None:
-    """Add a file without vectors. known: ids of the catalog."""
-    is_display = _SHOWN_TO_PEOPLE.keys() & one.columns.keys() and _overlap(one.columns.get("id"), known)
-    if (one.format and one.format != "relevance") or one.mappings:
-        made.logs.append(one)
-    elif (mapping := mapping_of(one, known)) is not None:
-        made.logs.append(one)
-        made.mapping = made.mapping or mapping
-    elif (kind := _judged(one, known)) and not made.judgments:
-        made.judgments = kind, one.path
-    elif is_display and not made.display:
-        made.display = one.path
-    else:
-        made.notes.append(f"what {one.path} is could not be told, so it is left out")
 
 
 def _vector_columns(seen: FileSeen) -> dict[str, tuple[str, str, int]]:
@@ -173,10 +171,11 @@ def _judged(seen: FileSeen, known: Set[str]) -> str:
 
 def mapping_of(seen: FileSeen, known: Set[str]) -> MappingGuess | None:
     """What the columns of a click log mean; None where nothing looks like one. known: ids of the catalog."""
-    return _row_per_list(seen, known) or _row_per_triplet(seen) or _row_per_object(seen, known)
+    keys = _row_per_list(seen, known) or _row_per_triplet(seen) or _row_per_object(seen, known)
+    return MappingGuess(keys, [one for one in _NEEDED[keys["rows"]] if one not in keys]) if keys else None
 
 
-def _row_per_list(seen: FileSeen, known: Set[str]) -> MappingGuess | None:
+def _row_per_list(seen: FileSeen, known: Set[str]) -> dict[str, Any]:
     named = [one for one in seen.of("text") if _SHOWN.search(one.name) or _CLICKED.search(one.name)]
     lists = seen.of("list") + [column for one in named for column in separated(one)]
     found = [
@@ -195,12 +194,12 @@ def _row_per_list(seen: FileSeen, known: Set[str]) -> MappingGuess | None:
         return ids + named + 3 * _overlap(shown, known) + 3 * share
 
     if not found:
-        return None
+        return {}
     _, shown, clicked, clicks = max(found, key=score)
-    common, unknown = _time_and_query(seen, {shown.name, clicked.name}, known)
-    keys = {"rows": "impressions", **common, "shown": shown.name, **clicks}
+    common = _time_and_query(seen, {shown.name, clicked.name}, known)
     separator = shown.separator or clicked.separator
-    return MappingGuess(keys | ({"separator": separator} if separator else {}), unknown)
+    cut = {"separator": separator} if separator else {}
+    return {"rows": "impressions", **common, "shown": shown.name, **clicks, **cut}
 
 
 def _click_keys(shown: ColumnSeen, clicked: ColumnSeen) -> Iterator[tuple[dict[str, Any], float]]:
@@ -218,10 +217,8 @@ def _click_keys(shown: ColumnSeen, clicked: ColumnSeen) -> Iterator[tuple[dict[s
         yield keys, 0.9 * within / len(rows) + 0.05 * bool(_POSITION.search(clicked.name))
 
 
-def _time_and_query(
-    seen: FileSeen, taken: Set[str], known: Set[str]
-) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The keys that name them, and which of the two could not be told. taken: columns of another meaning."""
+def _time_and_query(seen: FileSeen, taken: Set[str], known: Set[str]) -> dict[str, Any]:
+    """The keys that name these, as far as they could be told. taken: columns of another meaning."""
 
     def score(one: ColumnSeen) -> float:
         named = 3 * bool(_QUERY.search(one.name)) - 2 * bool(_SESSION.search(one.name))
@@ -236,22 +233,22 @@ def _time_and_query(
         found = {"time": time.name} | ({"time_unit": time.unit} if time.unit not in ("", "ms") else {})
     if queries:
         found["query"] = max(queries, key=score).name
-    return found, tuple(key for key in ("time", "query") if key not in found)
+    return found
 
 
-def _row_per_triplet(seen: FileSeen) -> MappingGuess | None:
+def _row_per_triplet(seen: FileSeen) -> dict[str, Any]:
     found: dict[str, Any] = {"rows": "triplets"}
     for role, pattern in _ROLES:
         names = (one.name for one in seen.of(*_TEXTS) if one.name not in found.values())
         found[role] = next(filter(pattern.search, names), None)
-    return MappingGuess(found) if all(found.values()) else None
+    return found if all(found.values()) else {}
 
 
-def _row_per_object(seen: FileSeen, known: Set[str]) -> MappingGuess | None:
+def _row_per_object(seen: FileSeen, known: Set[str]) -> dict[str, Any]:
     clicks = [one for one in seen.of("truth") if _CLICKED.search(one.name)]
     texts = seen.of(*_TEXTS)
     if not clicks or not texts:
-        return None
+        return {}
 
     def score(one: ColumnSeen) -> tuple[bool, float]:
         named = bool(_OBJECT.search(one.name))
@@ -260,10 +257,10 @@ def _row_per_object(seen: FileSeen, known: Set[str]) -> MappingGuess | None:
     object_ = max(texts, key=score).name
     names = [one.name for one in texts if one.name != object_]
     position = next(filter(_POSITION.search, names), "")
-    common, unknown = _time_and_query(seen, {object_, position}, known)
+    common = _time_and_query(seen, {object_, position}, known)
     lists = [one for one in names if one not in {position, *common.values()} and _LIST.search(one)]
-    found = {"rows": "shown", **common, "id": next(iter(lists), ""), "object": object_, "position": position}
-    keys = {key: one for key, one in found.items() if one}
     clicked = "true" if {*clicks[0].texts} <= {"True", "False"} else "1"
-    keys["click"] = {"where": {clicks[0].name: clicked}}
-    return MappingGuess(keys, unknown if lists else (*unknown, "id"))
+    click = {"where": {clicks[0].name: clicked}}
+    columns = {"id": next(iter(lists), ""), "object": object_, "position": position}
+    found = {"rows": "shown", **common, **columns, "click": click}
+    return {key: one for key, one in found.items() if one}
