@@ -51,13 +51,12 @@ class MappingGuess:
 
 @dataclass(slots=True)
 class SetupGuess:
-    """The files by what they are; `columns` of the catalog by what they mean; views as (name, kind, dim);
-    judgments as (kind, path).
-    """
+    """The files by what they are; `columns` of the catalog by what they mean; views with their settings;
+    judgments as (kind, path)."""
 
     catalog: FileSeen | None = None
     columns: dict[str, Any] = field(default_factory=dict)
-    views: list[tuple[str, str, int]] = field(default_factory=list)
+    views: dict[str, dict[str, Any]] = field(default_factory=dict)
     logs: list[FileSeen] = field(default_factory=list)
     mapping: MappingGuess | None = None
     judgments: tuple[str, str] | None = None
@@ -110,30 +109,30 @@ def guess(files: Sequence[FileSeen]) -> SetupGuess:
     return made
 
 
-def _vector_columns(seen: FileSeen) -> dict[str, tuple[str, str, int]]:
-    """By column, or pattern of columns: the name of its view, its kind and dim."""
-    found = {
-        one.name: (one.name.removeprefix("views."), "sparse" if one.form == "sparse" else "dense", one.dim)
-        for one in seen.of("vector", "sparse")
-    }
+def _vector_columns(seen: FileSeen) -> dict[str, tuple[str, dict[str, Any]]]:
+    """By column, or pattern of columns: the name of its view, and its settings."""
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for one in seen.of("vector", "sparse"):
+        kind = {"kind": "sparse"} if one.form == "sparse" else {}
+        found[one.name] = one.name.removeprefix("views."), {"dim": one.dim, **kind}
     numbered = (re.fullmatch(r"(.*?)\d+", one.name) for one in seen.of("number", "truth"))
     heads = Counter(match[1] for match in numbered if match)
-    return found | {f"{head}*": (head.strip("_. -") or "x", "dense", n) for head, n in heads.items() if n > 3}
+    return found | {f"{head}*": (head.strip("_. -") or "x", {"dim": n}) for head, n in heads.items() if n > 3}
 
 
 def _describe_catalog(made: SetupGuess, seen: FileSeen, id_: ColumnSeen | None) -> None:
     vectors = _vector_columns(seen)
     own = {*vectors} == {"x"} or all(name.startswith("views.") for name in vectors)
     if own and id_ is not None and id_.name == "id":
-        made.views = [*vectors.values()]
+        made.views = dict(vectors.values())
         return
     if id_ is not None:
         made.columns["id"] = id_.name
     elif not seen.path.endswith(ARRAYS):
         untold = f"which column of {seen.path} is the id could not be told: say it as catalog.columns.id"
         made.notes.append(untold)
-    names = ["x"] if len(vectors) == 1 else [re.sub(r"\W+", "_", view) for view, _, _ in vectors.values()]
-    made.views = [(name, kind, dim) for name, (_, kind, dim) in zip(names, vectors.values(), strict=True)]
+    names = ["x"] if len(vectors) == 1 else [re.sub(r"\W+", "_", view) for view, _ in vectors.values()]
+    made.views = {name: settings for name, (_, settings) in zip(names, vectors.values(), strict=True)}
     views = dict(zip(names, vectors, strict=True))
     made.columns |= views if len(vectors) == 1 else {"views": views}
     columns = (one.name for one in seen.of("text", "list", "number") if one is not id_)

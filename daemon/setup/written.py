@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from daemon.setup.guess import MappingGuess, SetupGuess
 from daemon.setup.seen import FileSeen
@@ -29,10 +28,7 @@ def settings_text(made: SetupGuess, files: Sequence[FileSeen], home: Path) -> st
     lines.append("# Every key with its default: docs/configuration.md. `tripletd check` prints what counts.")
     if not made.views:
         lines += ["", "# [space.views.x]       # no file with vectors was given", "# dim = 384"]
-    tables: dict[str, dict[str, Any]] = {
-        f"space.views.{toml_key(name)}": {"dim": dim} | ({"kind": kind} if kind == "sparse" else {})
-        for name, kind, dim in made.views
-    }
+    tables = {f"space.views.{toml_key(name)}": settings for name, settings in made.views.items()}
     tables["catalog"] = {"path": _place(made.catalog.path, home)} if made.catalog else {}
     tables["catalog.columns"] = made.columns
     if made.judgments is not None:
