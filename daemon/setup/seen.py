@@ -140,7 +140,8 @@ def _arrays(place: Path) -> dict[str, ColumnSeen]:
 def _table(path: str) -> FileSeen:
     fits = tuple(name for name in recipes() if not RowSource(path, load_mapping(name)).missing)
     lines = _fields(path) if path.lower().endswith((".csv", ".tsv")) else ()
-    return FileSeen(path, _columns(next(_cells(path), {})), "", fits, lines)
+    no_rows: dict[str, list[Any]] = {name: [] for name in Table(path).columns}
+    return FileSeen(path, _columns(next(_cells(path), no_rows)), "", fits, lines)
 
 
 _NATIVE = {IMPRESSIONS: {"q", "shown", "clicked"}, TRIPLETS: {"q", "c", "s"}}
