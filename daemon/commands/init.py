@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from daemon.commands.common import DEFAULT_FILE, flag, say, write_note
+from daemon.commands.common import DEFAULT_FILE, flag, say, write_note, write_notes
 from daemon.exits import EX_CANTCREAT, EX_OK, EX_USAGE, UserError
 
 _MOST = 20
@@ -56,12 +56,10 @@ def init(
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-    for note in made.notes:
-        write_note(note)
+            say(f"wrote {path}")
+    write_notes(made.notes)
     if made.mapping is not None and made.mapping.unknown:
         write_note(f"{mapping}: say which column is {' and which is '.join(made.mapping.unknown)}")
-    for path in () if dry_run else texts:
-        say(f"wrote {path}")
     moved = [] if home == Path.cwd() else [f"cd {out}"]
     say("next:")
     for command in (*moved, *next_commands(made, Path(mapping).name, home)):
@@ -75,10 +73,8 @@ def _files_here() -> list[str]:
     from streams.tables import SUFFIXES
 
     endings = (*SUFFIXES, *ARRAYS, *LINES, *LABELS)
-    found = sorted(
-        one.name for one in Path().iterdir() if one.is_file() and one.name.lower().endswith(endings)
-    )
-    if not found:
+    files = (one.name for one in Path().iterdir() if one.is_file())
+    if not (found := sorted(one for one in files if one.lower().endswith(endings))):
         remedy = "name them: tripletd init OBJECTS CLICKS; or see an example with `tripletd demo`"
         raise UserError(f"no file with objects or clicks in {Path.cwd()}", remedy, EX_USAGE)
     return found[:_MOST]

@@ -8,10 +8,12 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from daemon.exits import EX_CANTCREAT, EX_TEMPFAIL, EX_USAGE, UserError
+from daemon.toml_text import toml_table
 from streams.durable import TEMPORARY, replacing
 from streams.event import SpaceSpec
 
@@ -94,18 +96,10 @@ def settings_text(catalog: str, space: SpaceSpec, model: str) -> str:
 
     model: folder of the text model by which `serve` can embed queries in words, "" without one.
     """
-    views = "\n".join(
-        f'[space.views.{view.name}]\nkind = "{view.kind}"\ndim = {view.dim}\n' for view in space.views
-    )
-    texts = f"[embeddings]\nfolder = {json.dumps(os.path.abspath(model))}\n\n" if model else ""
-    return f"""# What `tripletd describe` wrote beside {catalog}; every other key: docs/configuration.md.
-[stream]
-address = "log:clicks.log"
-
-{views}
-[catalog]
-path = {json.dumps(catalog)}
-
-{texts}[checkpoints]
-path = "checkpoints"
-"""
+    tables: dict[str, dict[str, Any]] = {"stream": {"address": "log:clicks.log"}}
+    tables |= {f"space.views.{view.name}": {"kind": view.kind, "dim": view.dim} for view in space.views}
+    tables["catalog"] = {"path": catalog}
+    tables |= {"embeddings": {"folder": os.path.abspath(model)}} if model else {}
+    tables["checkpoints"] = {"path": "checkpoints"}
+    lines = [f"# What `tripletd describe` wrote beside {catalog}; every other key: docs/configuration.md."]
+    return "\n".join(chain(lines, *([*toml_table(table, keys), ""] for table, keys in tables.items())))

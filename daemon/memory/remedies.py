@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 from typing import Any, TypeAlias
 
 from daemon.config import Config
@@ -16,6 +17,7 @@ from daemon.config.learners import LEARNERS, LegoKeys, LegoPairsKeys, LoretaKeys
 from daemon.config.schema import SpaceConfig
 from daemon.memory.needs import learner_bytes, mapped_dim
 from daemon.text import size
+from daemon.toml_text import toml_table
 from learners.errors import LearnerError
 from learners.psd import MAX_FULL_DIM
 
@@ -45,12 +47,8 @@ class Alternative:
 
     def toml(self) -> str:
         """The lines for the file."""
-        lines = []
-        for number, (table, keys) in enumerate(self.settings.items()):
-            note = "" if number else f"  # {self.what}: {size(self.nbytes)}"
-            lines.append(f"[{table}]{note}")
-            lines += [f"{key} = {_toml(value)}" for key, value in keys.items()]
-        return "\n".join(lines)
+        notes = chain([f"{self.what}: {size(self.nbytes)}"], repeat(""))
+        return "\n".join(chain(*map(toml_table, self.settings, self.settings.values(), notes)))
 
 
 def alternatives(config: Config, free: int, need: Need) -> list[Alternative]:
@@ -174,15 +172,3 @@ _MEANS = {
     "oasis-diagonal": "a weight for each column instead of each pair",
     "soml-tg": "a sparse weight for each column",
 }
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
-    return str(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -38,9 +38,7 @@ LABELS = (".txt", ".qrels")
 SEPARATORS = ("|", ";", ",", " ")
 
 Form = Literal["vector", "sparse", "list", "time", "number", "text", "truth", "other"]
-TIMES = re.compile(
-    r"(^|_|\b)(time|date|ts|stamp|at|when|created|timestamp|datetime)($|_|\b)|time", re.IGNORECASE
-)
+TIMES = re.compile(r"(^|_|\b)(date|ts|stamp|at|when|created)($|_|\b)|time", re.IGNORECASE)
 _VECTORS = re.compile(r"emb|vec|feat|repr|^x$|values", re.IGNORECASE)
 
 
@@ -95,7 +93,7 @@ class FileSeen:
     format: str = ""
     mappings: tuple[str, ...] = ()
     lines: tuple[tuple[str, ...], ...] = ()
-    ids: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    ids: Mapping[str, Set[str]] = field(default_factory=dict)
 
     def of(self, *forms: Form) -> list[ColumnSeen]:
         """The columns that hold these."""
@@ -103,11 +101,12 @@ class FileSeen:
 
     def described(self) -> str:
         """In words, for a comment."""
-        if self.format:
-            return f"{self.path}: a click log, {self.format}"
-        return f"{self.path}: " + (
-            ", ".join(one.described() for one in self.columns.values()) or "lines of text"
-        )
+        format_ = f"a click log, {self.format}" if self.format else ""
+        return f"{self.path}: {format_ or self.columns_described() or 'lines of text'}"
+
+    def columns_described(self) -> str:
+        """What each column holds."""
+        return ", ".join(one.described() for one in self.columns.values())
 
 
 def look_at(path: str) -> FileSeen:
@@ -117,7 +116,7 @@ def look_at(path: str) -> FileSeen:
         raise UserError(f"{path}: no such file", "name files that there are", EX_DATAERR)
     try:
         if place.name.lower().endswith(ARRAYS):
-            return _arrays(place, path)
+            return FileSeen(path, _arrays(place))
         seen = _table(path) if is_table(path) else _lines(path)
         return replace(seen, ids=_ids(seen)) if seen.of("vector", "sparse", "number") else seen
     except (TableError, FeedError) as error:
@@ -128,41 +127,21 @@ def look_at(path: str) -> FileSeen:
         raise UserError(f"{path}: not UTF-8 text", "save the file as UTF-8", EX_DATAERR) from None
 
 
-def _ids(seen: FileSeen) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {one.name: set() for one in seen.of("text", "number") if one.differs}
-    if found and is_table(seen.path):
-        count = 0
-        for batch in Table(seen.path, words_are_null=False).batches([*found]):
-            for name, column in batch.columns.items():
-                found[name].update(map(str, column.to_pylist()))
-            count += len(column)
-            if count >= MOST_IDS:
-                break
-    elif found:
-        for row in _rows(seen.path, MOST_LINES):
-            for name, values in found.items():
-                values.add(str(row.get(name)))
-    return {name: frozenset(values) for name, values in found.items()}
-
-
-def _arrays(place: Path, path: str) -> FileSeen:
+def _arrays(place: Path) -> dict[str, ColumnSeen]:
     columns = {}
     for name, array in load_arrays(place).items():
         if array.ndim == 2 and array.dtype.kind in "fiu":
             columns[name] = ColumnSeen(name, "vector", dim=array.shape[1])
         elif array.ndim == 1:
             columns[name] = ColumnSeen(name, "text", tuple(map(str, array[:ROWS].tolist())))
-    return FileSeen(path, columns)
+    return columns
 
 
 def _table(path: str) -> FileSeen:
-    table = Table(path, words_are_null=False)
-    batch = next(iter(table.batches(table.columns, ROWS)), None)
-    first = {} if batch is None else batch.columns
-    cells = {name: first[name].to_pylist() if first else [] for name in table.columns}
     fits = tuple(name for name in recipes() if not RowSource(path, load_mapping(name)).missing)
-    is_text = path.lower().endswith((".csv", ".tsv"))
-    return FileSeen(path, _columns(cells), "", fits, _fields(_first_lines(path, ROWS)) if is_text else ())
+    lines = _fields(path) if path.lower().endswith((".csv", ".tsv")) else ()
+    no_rows: dict[str, list[Any]] = {name: [] for name in Table(path).columns}
+    return FileSeen(path, _columns(next(_cells(path), no_rows)), "", fits, lines)
 
 
 _NATIVE = {IMPRESSIONS: {"q", "shown", "clicked"}, TRIPLETS: {"q", "c", "s"}}
@@ -172,18 +151,37 @@ _NATIVE = {IMPRESSIONS: {"q", "shown", "clicked"}, TRIPLETS: {"q", "c", "s"}}
 def _lines(path: str) -> FileSeen:
     with Input(path) as source:
         known = detect(source) or ""
-    first, rows = list(_first_lines(path, ROWS)), list(_rows(path, ROWS))
-    if known and _NATIVE.get(known, set()) <= (rows[0].keys() if rows else set()):
-        return FileSeen(path, {}, known, (), _fields(first))
-    if not rows:
-        return FileSeen(path, {}, "", (), _fields(first))
-    names = dict.fromkeys(key for row in rows for key in row)
-    return FileSeen(
-        path, _columns({name: [row.get(name) for row in rows] for name in names}), "", _fitting(first)
-    )
+    cells = next(_cells(path), {})
+    if not cells or (known and _NATIVE.get(known, set()) <= next(_rows(path, 1)).keys()):
+        return FileSeen(path, {}, known, (), _fields(path))
+    return FileSeen(path, _columns(cells), "", _fitting(path))
 
 
-def _first_lines(path: str, most: int) -> Iterator[bytes]:
+def _cells(path: str, names: Sequence[str] = (), most: int = ROWS) -> Iterator[dict[str, list[Any]]]:
+    """The cells of these columns, of all where none is named, in the first rows, some at a time."""
+    if is_table(path):
+        table = Table(path, words_are_null=False)
+        for batch in table.batches(names or table.columns, ROWS):
+            if batch.first > most:
+                break
+            yield {name: column.to_pylist() for name, column in batch.columns.items()}
+        return
+    rows = _rows(path, most)
+    while chunk := list(islice(rows, ROWS)):
+        keys = names or dict.fromkeys(key for row in chunk for key in row)
+        yield {name: [row.get(name) for row in chunk] for name in keys}
+
+
+def _ids(seen: FileSeen) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {one.name: set() for one in seen.of("text", "number") if one.differs}
+    most = MOST_IDS if is_table(seen.path) else MOST_LINES
+    for cells in _cells(seen.path, [*found], most) if found else ():
+        for name, values in cells.items():
+            found[name].update(map(str, values))
+    return found
+
+
+def _first_lines(path: str, most: int = ROWS) -> Iterator[bytes]:
     with Input(path) as source:
         for line in islice(source.lines(), most):
             yield line.data or b""
@@ -192,20 +190,19 @@ def _first_lines(path: str, most: int) -> Iterator[bytes]:
 def _rows(path: str, most: int) -> Iterator[dict[str, Any]]:
     for line in _first_lines(path, most):
         with suppress(ValueError, RecursionError):
-            row = read_json(line)
-            if isinstance(row, dict):
+            if isinstance(row := read_json(line), dict):
                 yield row
 
 
-def _fields(lines: Iterable[bytes]) -> tuple[tuple[str, ...], ...]:
-    texts = [line.decode("utf-8", "replace").strip() for line in lines]
+def _fields(path: str) -> tuple[tuple[str, ...], ...]:
+    texts = [line.decode("utf-8", "replace").strip() for line in _first_lines(path)]
     return tuple(tuple(text.split("\t") if "\t" in text else text.split()) for text in texts)
 
 
-def _fitting(lines: Sequence[bytes]) -> tuple[str, ...]:
+def _fitting(path: str) -> tuple[str, ...]:
     fits = []
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
-        file.writelines(line.rstrip() + b"\n" for line in lines)
+        file.writelines(line.rstrip() + b"\n" for line in _first_lines(path))
         file.flush()
         for name in recipes():
             with suppress(FeedError):  # it holds none of what this mapping looks for
@@ -215,12 +212,18 @@ def _fitting(lines: Sequence[bytes]) -> tuple[str, ...]:
     return tuple(fits)
 
 
+_SPARSE = {"indices", "values"}
+
+
 def _columns(given: Mapping[str, Sequence[Any]]) -> dict[str, ColumnSeen]:
     """The columns of these cells; of one of objects a column for each of their keys."""
     found: dict[str, ColumnSeen] = {}
     for name, cells in given.items():
-        if not _is_path(name):
-            continue
+        try:
+            name.encode()
+            parse_path(name)
+        except ValueError:
+            continue  # neither a mapping nor a file in UTF-8 can name it
         values = [one for one in cells if one not in (None, "")]
         if values and all(isinstance(one, dict) for one in values) and {*values[0]} != _SPARSE:
             keys = dict.fromkeys(key for one in values for key in one)
@@ -230,19 +233,6 @@ def _columns(given: Mapping[str, Sequence[Any]]) -> dict[str, ColumnSeen]:
     return found
 
 
-def _is_path(name: str) -> bool:
-    """Whether a mapping, and a file in UTF-8, can name a column of this name."""
-    try:
-        name.encode()
-        parse_path(name)
-    except ValueError:
-        return False
-    return True
-
-
-_SPARSE = {"indices", "values"}
-
-
 def column_of(name: str, cells: tuple[Any, ...]) -> ColumnSeen:
     """What the cells of a column are."""
     values = [one for one in cells if one is not None]
@@ -250,12 +240,19 @@ def column_of(name: str, cells: tuple[Any, ...]) -> ColumnSeen:
     form: Form = "other"
     unit, dim = "", 0
     if kinds == {str}:
+        form = "text"
         with suppress(ValueError, RecursionError):
             if all(one.lstrip().startswith("[") for one in values):
                 return column_of(name, tuple(one and read_json(one) for one in cells))
-        form = "time" if all(map(_is_time, values)) else "text"
+            if all(datetime.fromisoformat(one) and "-" in one for one in values):
+                form = "time"
     elif kinds == {list}:
-        form, dim = _form_of_lists(name, values)
+        entries, lengths = {type(one) for row in values for one in row}, {len(row) for row in values}
+        form = "list" if entries <= {int, str} else "other"
+        if entries and entries <= {int, float} and len(lengths) == 1 and min(lengths) > 1:
+            no_ids = float in entries or any(len({*row}) < len(row) or min(row) < 0 for row in values)
+            if no_ids or _VECTORS.search(name):
+                form, dim = "vector", min(lengths)
     elif kinds == {bool}:
         form = "truth"
     elif values and all(isinstance(one, date) for one in values):
@@ -263,31 +260,12 @@ def column_of(name: str, cells: tuple[Any, ...]) -> ColumnSeen:
     elif kinds and kinds <= {int, float}:
         unit = _unit(values) if TIMES.search(name) else ""
         form = "time" if unit else "truth" if {*values} <= {0, 1} else "number"
-    elif kinds == {dict} and all(map(_is_sparse, values)):
-        form, dim = "sparse", int(max(max(one["indices"], default=0) for one in values)) + 1
+    elif kinds == {dict} and all(
+        {*one} == _SPARSE and isinstance(one["indices"], list) and {*map(type, one["indices"])} <= {int}
+        for one in values
+    ):
+        form, dim = "sparse", max(max(one["indices"], default=0) for one in values) + 1
     return ColumnSeen(name, form, cells, dim, unit)
-
-
-def _is_sparse(cell: Mapping[str, Any]) -> bool:
-    indices = cell.get("indices")
-    return {*cell} == _SPARSE and isinstance(indices, list) and {*map(type, indices)} <= {int}
-
-
-def _is_time(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return "-" in text
-
-
-def _form_of_lists(name: str, values: Sequence[list[Any]]) -> tuple[Form, int]:
-    kinds, lengths = {type(one) for row in values for one in row}, {len(row) for row in values}
-    if kinds and kinds <= {int, float} and len(lengths) == 1 and min(lengths) > 1:
-        no_ids = float in kinds or any(len({*row}) < len(row) or min(row) < 0 for row in values)
-        if no_ids or _VECTORS.search(name):
-            return "vector", min(lengths)
-    return ("list" if kinds <= {int, str} else "other"), 0
 
 
 def _unit(values: Sequence[float]) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from daemon.setup.guess import MappingGuess, SetupGuess
 from daemon.setup.seen import FileSeen
+from daemon.toml_text import toml_key, toml_table, toml_value
 
 _COMMENTS = {
     "query": "an object of the catalog: its id",
@@ -30,20 +28,15 @@ def settings_text(made: SetupGuess, files: Sequence[FileSeen], home: Path) -> st
     lines.append("# Every key with its default: docs/configuration.md. `tripletd check` prints what counts.")
     if not made.views:
         lines += ["", "# [space.views.x]       # no file with vectors was given", "# dim = 384"]
-    tables: dict[str, dict[str, Any]] = {}
-    for name, kind, dim in made.views:
-        tables[f"space.views.{_key(name)}"] = {"dim": dim} | ({"kind": kind} if kind == "sparse" else {})
-    if made.catalog is not None:
-        tables["catalog"] = {"path": _place(made.catalog.path, home)}
-    columns = dict(made.columns)
-    views = {f"views.{_key(name)}": column for name, column in columns.pop("views", {}).items()}
-    tables["catalog.columns"] = columns | views
+    tables = {f"space.views.{toml_key(name)}": settings for name, settings in made.views.items()}
+    tables["catalog"] = {"path": _place(made.catalog.path, home)} if made.catalog else {}
+    tables["catalog.columns"] = made.columns
     if made.judgments is not None:
         kind, path = made.judgments
         tables["validate"] = {"judgments": f"{kind}:{_place(path, home)}"}
     tables["serve"] = {"display": _place(made.display, home)} if made.display else {}
     for table, keys in tables.items():
-        lines += ["", f"[{table}]", *(f"{key} = {_text(one)}" for key, one in keys.items())] if keys else []
+        lines += ["", *toml_table(table, keys)] if keys else []
         if keys.get("kind") == "sparse":
             lines.append("# dim is the largest index of the first rows and 1: raise it if there are more")
     return "\n".join(lines) + "\n"
@@ -52,39 +45,27 @@ def settings_text(made: SetupGuess, files: Sequence[FileSeen], home: Path) -> st
 def mapping_text(mapping: MappingGuess, seen: FileSeen) -> str:
     """A mapping as TOML; what could not be told is a comment with the columns there are."""
     lines = [f"# What the columns of {seen.path} mean, guessed by `tripletd init` from its first rows.", "#"]
-    lines += [f"# {_folded(', '.join(one.described() for one in seen.columns.values()))}", ""]
+    lines += [f"# {_folded(seen.columns_described())}", ""]
     for key, value in mapping.keys.items():
-        if key != "click":
-            comment = f"        # {_COMMENTS[key]}" if key in _COMMENTS else ""
-            lines.append(f"{key} = {_text(value)}{comment}")
+        comment = f"        # {_COMMENTS[key]}" if key in _COMMENTS else ""
+        lines.append(f"{key} = {toml_value(value)}{comment}")
     lines += [f'# {key} = "COLUMN"        # could not be told: name it' for key in mapping.unknown]
     if mapping.keys["rows"] == "impressions":
         lines.append("# no id: it is made of the whole row, so that feeding a file twice changes nothing")
-    if "click" in mapping.keys:
-        column, value = mapping.keys["click"]
-        lines += ["", "[click]", f"where.{_key(column)} = {_text(value)}"]
     return "\n".join(lines) + "\n"
 
 
 def next_commands(made: SetupGuess, mapping: str, home: Path) -> list[str]:
     """What to type next."""
     logs = " ".join(_place(one.path, home) for one in made.logs) or "CLICKS"
-    said = f" --mapping {made.ready or mapping}" if made.ready or mapping else ""
+    used = next((ready for one in made.logs for ready in one.mappings), mapping)
+    said = f" --mapping {used}" if used else ""
     return ["tripletd check", f"tripletd feed {logs}{said} --explain", "tripletd up"]
 
 
 def _place(path: str, home: Path) -> str:
     whole = Path(os.path.abspath(path))
-    return str(whole.relative_to(home)) if whole.is_relative_to(home) else str(whole)
-
-
-def _text(value: Any) -> str:
-    """As TOML: texts, lists of texts and numbers are written as in JSON."""
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
+    return str(whole.relative_to(home) if whole.is_relative_to(home) else whole)
 
 
 def _folded(text: str) -> str:

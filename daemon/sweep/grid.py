@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from daemon.config.load import flatten, parse_setting
 from daemon.exits import EX_USAGE, UserError
+from daemon.toml_text import toml_table
 
 MOST = 10_000
 """Settings of one sweep: more are a slip, such as a key too much; `--random` takes some of them."""
@@ -147,11 +148,11 @@ def varied(settings: Sequence[Setting]) -> list[str]:
 
 def toml_of(setting: Setting) -> list[str]:
     """The lines of a tripletd.toml that make a setting, a table header before its keys."""
-    tables: dict[str, list[str]] = {}
+    tables: dict[str, dict[str, Any]] = {}
     for key, value in setting.values:
         table, _, name = key.rpartition(".")
-        tables.setdefault(table, []).append(f"{name} = {_toml(value)}")
-    return [line for table, lines in tables.items() for line in (f"[{table}]", *lines)]
+        tables.setdefault(table, {})[name] = value
+    return [line for table, keys in tables.items() for line in toml_table(table, keys)]
 
 
 def split_values(text: str) -> Iterator[str]:
@@ -193,12 +194,3 @@ def _distinct(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
 def text_of(value: Any) -> str:
     """A value as it is written on a command line."""
     return value if isinstance(value, str) else json.dumps(value, default=str)
-
-
-def _toml(value: Any) -> str:
-    """A value as TOML; JSON has the same texts, numbers and booleans."""
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{name} = {_toml(one)}" for name, one in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False, default=str)
