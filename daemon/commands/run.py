@@ -254,7 +254,8 @@ def up(
 
         def start(spec: RoleSpec) -> RoleProcess:
             waits = {"validate": written, "merge": learned}.get(spec.name)
-            return RoleProcess(spec.name, spec.arguments, prefix, stdin=waits and waits.stdin)
+            stdin = None if waits is None else waits.stdin
+            return RoleProcess(spec.name, spec.arguments, prefix, stdin=stdin)
 
         return Supervisor(
             specs,

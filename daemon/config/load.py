@@ -112,11 +112,9 @@ def _holding(
     for _, _, secret, text in _variables(environ):
         if secret is not None:
             holding.setdefault(Path(text), []).append(".".join(secret))
-    if config.stream.kafka.ssl_keyfile:
-        holding.setdefault(Path(config.stream.kafka.ssl_keyfile), []).append("a private key")
-    key = config.http.tls_key or config.http.tls_certificate
-    if key:
-        holding.setdefault(Path(key), []).append("a private key")
+    for key in (config.stream.kafka.ssl_keyfile, config.http.tls_key or config.http.tls_certificate):
+        if key:
+            holding.setdefault(Path(key), []).append("a private key")
     return holding
 
 
