@@ -26,11 +26,6 @@ _METHODS = {
 }
 
 
-@app.callback()
-def _group() -> None:
-    """Keep the command's name although it is the only one."""
-
-
 @app.command("bias")
 def bias(
     sources: Annotated[

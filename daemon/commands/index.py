@@ -15,11 +15,6 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _group() -> None:
-    """Keep the command's name although it is the only one."""
-
-
 @app.command("judge")
 def judge(
     version: Annotated[

@@ -86,8 +86,9 @@ def env_layer(environ: Mapping[str, str]) -> Flat:
     """
     layer: Flat = {}
     for name, path, secret, text in _variables(environ):
-        if secret is not None:
-            refuse_both(name, environ)
+        plain = name[: -len(FILE_SUFFIX)]
+        if secret is not None and plain in environ:
+            raise UserError(f"environment {plain} and {name} are both set", "unset one of the two")
         layer[secret or path] = coerce(path, text) if secret is None else read_secret(name, text)
     return layer
 
@@ -147,13 +148,6 @@ def read_secret(name: str, path: str) -> str:
     if not secret:
         raise UserError(f"environment {name}: the file is empty", "write the secret into it, on one line")
     return secret
-
-
-def refuse_both(name: str, environ: Mapping[str, str]) -> None:
-    """UserError where the environment gives a secret and, in the variable `name`, its file as well."""
-    plain = name[: -len(FILE_SUFFIX)]
-    if plain in environ:
-        raise UserError(f"environment {plain} and {name} are both set", "unset one of the two")
 
 
 def coerce(path: tuple[str, ...], text: str) -> Any:
