@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from daemon.config.learners import (
 )
 from daemon.config.objects import is_object_address
 from daemon.config.schema import ROLE_PORTS
-from daemon.exits import CheckFinding, UserError, as_user_error
+from daemon.exits import CheckFinding, Grade, UserError, as_user_error
 from daemon.memory.fits import newest_version, refusal
 from daemon.memory.needs import MemoryNeed, learner_bytes, mapped_dim, need_of, needs_of_up, serving_bytes
 from daemon.memory.room import memory_bounds
@@ -34,6 +35,8 @@ from daemon.versions.forms import AS_LEARNED
 from daemon.versions.storage import open_store
 from tripletd import _names as names
 
+Row = tuple[str, Grade, str] | tuple[str, Grade, str, str]
+"""A finding: key, grade, text, and the remedy if there is one."""
 _UPSTREAM_S = 10.0
 _REMEDIES = {"stream.address": "correct stream.address, or see that what it names can be used from here"}
 """Where an error's own words name no remedy apart."""
@@ -48,7 +51,7 @@ def run_checks(config: Config) -> list[CheckFinding]:
         findings.append(CheckFinding("learner", "error", error.message, error.remedy or ""))
     for key, check in _CHECKS.items():
         try:
-            findings += check(config)
+            findings += starmap(CheckFinding, check(config))
         except Exception as error:
             readable = as_user_error(error)
             if readable is None:
@@ -59,29 +62,29 @@ def run_checks(config: Config) -> list[CheckFinding]:
     return findings
 
 
-def _names(config: Config) -> Iterator[CheckFinding]:
+def _names(config: Config) -> Iterator[Row]:
     if shared := names.shared_packages():
         text, remedy = names.told_shared(shared)
-        yield CheckFinding("packages", "error", text, remedy)
+        yield "packages", "error", text, remedy
     else:
-        yield CheckFinding("packages", "ok", f"nobody else installs {', '.join(names.PACKAGES)} here")
+        yield "packages", "ok", f"nobody else installs {', '.join(names.PACKAGES)} here"
 
 
-def _secrets(config: Config) -> Iterator[CheckFinding]:
+def _secrets(config: Config) -> Iterator[Row]:
     for one in config.exposed:
-        yield CheckFinding("secrets", "note", one.text, one.remedy)
+        yield "secrets", "note", one.text, one.remedy
 
 
-def _space(config: Config) -> Iterator[CheckFinding]:
+def _space(config: Config) -> Iterator[Row]:
     from daemon.versions.reference import reference_by
 
     views = [f"{view.name} ({view.kind}, {view.dim:,})" for view in config.space_spec().views]
-    yield CheckFinding("space.views", "ok", ", ".join(views))
+    yield "space.views", "ok", ", ".join(views)
     reference = reference_by(config.space)
-    yield CheckFinding("space.similarity", "ok" if reference.own else "note", reference.description)
+    yield "space.similarity", "ok" if reference.own else "note", reference.description
 
 
-def _learner(config: Config) -> Iterator[CheckFinding]:
+def _learner(config: Config) -> Iterator[Row]:
     from learners.multikernel.form import MOST_OBJECTS
     from learners.psd import MAX_FULL_DIM
 
@@ -89,56 +92,48 @@ def _learner(config: Config) -> Iterator[CheckFinding]:
     if not dim:
         return
     learner = config.learner
-    text = f"{learner.algorithm}, at most {dim:,} dimensions, {size(learner_bytes(config))} of state"
-    yield CheckFinding("learner", "ok", text)
-    projects = isinstance(learner, OasisKeys | DissimKeys) and learner.psd_every
-    if projects and dim > MAX_FULL_DIM:
+    state = size(learner_bytes(config))
+    yield "learner", "ok", f"{learner.algorithm}, at most {dim:,} dimensions, {state} of state"
+    if dim > MAX_FULL_DIM:
         text = f"needs at most {MAX_FULL_DIM:,} dimensions, the views have {dim:,} together"
-        yield CheckFinding(
-            "learner.psd_every", "error", text, "set it to 0: the serving form is PSD all the same"
-        )
-    if isinstance(learner, LegoKeys | LegoPairsKeys) and dim > MAX_FULL_DIM:
-        text = (
-            f"{learner.algorithm} needs at most {MAX_FULL_DIM:,} dimensions, the views have {dim:,} together"
-        )
-        yield CheckFinding("learner.algorithm", "error", text, "take another, or lower the views' dim")
+        if isinstance(learner, OasisKeys | DissimKeys) and learner.psd_every:
+            yield "learner.psd_every", "error", text, "set it to 0: the serving form is PSD all the same"
+        if isinstance(learner, LegoKeys | LegoPairsKeys):
+            text = f"{learner.algorithm} {text}"
+            yield "learner.algorithm", "error", text, "take another, or lower the views' dim"
     decomposed = config.serving.psd != "off" and config.serving.form != AS_LEARNED
     if isinstance(learner, SupportKeys) and decomposed and learner.objects > MOST_OBJECTS:
         text = f"a form is made of at most {MOST_OBJECTS:,} objects, {learner.objects:,} may be kept"
-        yield CheckFinding("learner.objects", "error", text, 'lower it, or set serving.psd to "off"')
+        yield "learner.objects", "error", text, 'lower it, or set serving.psd to "off"'
     mixing = {"whiten", "pca", "precondition"}
     mixed = [name for name, view in config.space.views.items() if mixing & set(view.scalings)]
     if isinstance(learner, SomlTgKeys | SomlDaKeys | OasisDiagonalKeys) and mixed:
         (found,) = mixing & set(config.space.views[mixed[0]].scalings)
         text = f"{learner.algorithm} weighs single columns, and {found} mixes the features: it learns less"
         instead = 'set it to "unit"' if found == "precondition" else 'set it to "standardise"'
-        yield CheckFinding(f"space.views.{mixed[0]}.map", "note", text, instead)
+        yield f"space.views.{mixed[0]}.map", "note", text, instead
     yield from _fits([need_of(config, "learn")], config, "learner", "learn")
 
 
-def _fits(
-    needs: list[MemoryNeed], config: Config, key: str, what: str, items: int = 0
-) -> Iterator[CheckFinding]:
+def _fits(needs: list[MemoryNeed], config: Config, key: str, what: str, items: int = 0) -> Iterator[Row]:
     """An error where a role cannot be had; of all together a note, as each may have a host of its own."""
     found = refusal(needs, config, memory_bounds(), what, items=items)
     if found is not None:
-        yield CheckFinding(key, "error" if what != "up" else "note", found.message, found.remedy)
+        yield key, "error" if what != "up" else "note", found.message, found.remedy
 
 
-def _caps(config: Config) -> Iterator[CheckFinding]:
+def _caps(config: Config) -> Iterator[Row]:
     caps = config.caps
     if caps.source:
         text = "events without `src` are one source together, and share its cap"
-        yield CheckFinding("caps.source", "note", text, "have each sender of events name itself in `src`")
+        yield "caps.source", "note", text, "have each sender of events name itself in `src`"
     objects = [name for name in ("query", "item") if getattr(caps, name)]
     if objects and not config.catalog.path:
         text = "without a catalog objects are known by their features alone: another digit is another object"
-        yield CheckFinding(
-            f"caps.{objects[0]}", "note", text, "set catalog.path, and let events name objects by id"
-        )
+        yield f"caps.{objects[0]}", "note", text, "set catalog.path, and let events name objects by id"
 
 
-def _stream(config: Config) -> Iterator[CheckFinding]:
+def _stream(config: Config) -> Iterator[Row]:
     from streams.errors import TopicMissing
     from streams.open import open_source
 
@@ -151,28 +146,28 @@ def _stream(config: Config) -> Iterator[CheckFinding]:
     try:
         source = open_source(address)
     except TopicMissing:
-        yield CheckFinding("stream.address", "note", f"{address}: not there yet; feed and learn create it")
+        yield "stream.address", "note", f"{address}: not there yet; feed and learn create it"
         return
     try:
         partitions, bounds = source.identity().partitions, source.bounds()
     finally:
         source.close()
     records = sum(end - earliest for earliest, end in bounds.values())
-    yield CheckFinding("stream.address", "ok", f"{address}: {records:,} records in {partitions} partition(s)")
+    yield "stream.address", "ok", f"{address}: {records:,} records in {partitions} partition(s)"
     if partitions != config.stream.partitions:
         text = f"the topic has {partitions} partition(s), configured are {config.stream.partitions}"
-        yield CheckFinding("stream.partitions", "error", text, f"set stream.partitions = {partitions}")
+        yield "stream.partitions", "error", text, f"set stream.partitions = {partitions}"
 
 
-def _catalog(config: Config) -> Iterator[CheckFinding]:
+def _catalog(config: Config) -> Iterator[Row]:
     if not config.catalog.path:
-        yield CheckFinding("catalog.path", "ok", "none: events carry their features; no random negatives")
+        yield "catalog.path", "ok", "none: events carry their features; no random negatives"
         return
     from daemon.catalogs import learner_catalog, serving_catalog
 
     catalog = learner_catalog(config, whole=True)
     assert catalog is not None
-    yield CheckFinding("catalog.path", "ok", f"{len(catalog):,} objects, digest {catalog.digest[:12]}")
+    yield "catalog.path", "ok", f"{len(catalog):,} objects, digest {catalog.digest[:12]}"
     if mapped_dim(config) and not list(_fits([need_of(config, "learn")], config, "learner", "learn")):
         needs = [need_of(config, "learn", len(catalog))]
         yield from _fits(needs, config, "catalog.path", "learn", len(catalog))
@@ -183,10 +178,10 @@ def _catalog(config: Config) -> Iterator[CheckFinding]:
             " judging continue with those above, which were read first"
         )
         remedy = "to learn with the new ones, learn afresh: set checkpoints.path to an empty folder"
-        yield CheckFinding("catalog.path", "note", text, remedy)
+        yield "catalog.path", "note", text, remedy
 
 
-def _judgments(config: Config) -> Iterator[CheckFinding]:
+def _judgments(config: Config) -> Iterator[Row]:
     if config.keys.slots:
         yield from _keys_decide(config)
         return
@@ -197,61 +192,55 @@ def _judgments(config: Config) -> Iterator[CheckFinding]:
 
     judgments = load_judgments(config.validate.judgments)
     count = len(judgments.labels) or len(judgments.relevant)
-    yield CheckFinding(
-        "validate.judgments", "ok", f"{count:,} {'labels' if judgments.labels else 'judged queries'}"
-    )
+    yield "validate.judgments", "ok", f"{count:,} {'labels' if judgments.labels else 'judged queries'}"
     if not config.catalog.path:
         text = "judgments rank the whole catalog, but there is no catalog"
-        yield CheckFinding("catalog.path", "error", text, 'set catalog.path, or validate.judgments = ""')
+        yield "catalog.path", "error", text, 'set catalog.path, or validate.judgments = ""'
 
 
-def _keys_decide(config: Config) -> Iterator[CheckFinding]:
+def _keys_decide(config: Config) -> Iterator[Row]:
     if config.validate.judgments:
         text = "they say what is similar to everybody, and [keys] learns what is to each key"
-        yield CheckFinding(
-            "validate.judgments", "error", text, "leave it empty: each key's own clicks decide"
-        )
+        yield "validate.judgments", "error", text, "leave it empty: each key's own clicks decide"
         return
     need, window = config.validate.least_impressions, config.validate.window
     text = f"of each key's own clicks, from {need} lists in the window on: at most {window // need} keys"
-    yield CheckFinding("validate.judgments", "ok", text)
+    yield "validate.judgments", "ok", text
 
 
-def _clicks_decide(config: Config) -> Iterator[CheckFinding]:
+def _clicks_decide(config: Config) -> Iterator[Row]:
     need, window = config.validate.least_impressions, config.validate.window
     if window < need:
         text = f"a version is judged on {need} lists (validate.min_impressions), the window holds fewer"
-        yield CheckFinding("validate.window", "note", text, f"set it to at least {need}")
+        yield "validate.window", "note", text, f"set it to at least {need}"
     text = f"none: held-out clicks decide, from {need} lists on, error {config.validate.alpha:g}"
-    yield CheckFinding("validate.judgments", "ok", text)
+    yield "validate.judgments", "ok", text
     if "validate.min_delta" in config.origins:
         text = (
             "by clicks the margin comes from the data: it counts with judgments, and where [keys] are learned"
         )
-        yield CheckFinding("validate.min_delta", "note", text)
+        yield "validate.min_delta", "note", text
 
 
-def _checkpoints(config: Config) -> Iterator[CheckFinding]:
+def _checkpoints(config: Config) -> Iterator[Row]:
     if is_object_address(config.checkpoints.path):
-        yield _bucket(config.checkpoints.path)
+        yield from _bucket(config.checkpoints.path)
         return
     folder = Path(config.checkpoints.path)
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not existing.is_dir():
-        yield CheckFinding("checkpoints.path", "error", f"{existing} is not a folder", "choose another path")
+        yield "checkpoints.path", "error", f"{existing} is not a folder", "choose another path"
     elif not os.access(existing, os.W_OK | os.X_OK):
-        yield CheckFinding(
-            "checkpoints.path", "error", f"{existing} cannot be written", "check its owner and mode"
-        )
+        yield "checkpoints.path", "error", f"{existing} cannot be written", "check its owner and mode"
     elif existing != folder:
-        yield CheckFinding("checkpoints.path", "ok", f"{folder}: will be created")
+        yield "checkpoints.path", "ok", f"{folder}: will be created"
     else:
-        yield CheckFinding("checkpoints.path", "ok", str(folder))
+        yield "checkpoints.path", "ok", str(folder)
 
 
-def _bucket(address: str) -> CheckFinding:
+def _bucket(address: str) -> Iterator[Row]:
     """Whether versions can be listed, and an object put once and not twice; nothing is left behind."""
-    key, name = "checkpoints.path", f"check-{os.urandom(4).hex()}"
+    name = f"check-{os.urandom(4).hex()}"
     try:
         store = open_store(address).versions.store
         count, twice = len(store.list("versions/")), False
@@ -264,15 +253,16 @@ def _bucket(address: str) -> CheckFinding:
         finally:
             store.delete(name)
     except CheckpointError as error:
-        return CheckFinding(key, "error", f"{error.place}: {error.problem}", error.remedy)
+        yield "checkpoints.path", "error", f"{error.place}: {error.problem}", error.remedy
+        return
     if twice:
         text = f"{address}: a put that only creates has replaced an object: learners would not see each other"
-        return CheckFinding(key, "error", text, "use a server that honours If-None-Match")
-    return CheckFinding(key, "ok", f"{address}: {count:,} objects of versions; it can be written")
+        yield "checkpoints.path", "error", text, "use a server that honours If-None-Match"
+    else:
+        yield "checkpoints.path", "ok", f"{address}: {count:,} objects of versions; it can be written"
 
 
-def _serve(config: Config) -> Iterator[CheckFinding]:
-
+def _serve(config: Config) -> Iterator[Row]:
     items = 0
     path = config.serve.catalog or config.catalog.path
     if path and config.space.views:
@@ -280,33 +270,31 @@ def _serve(config: Config) -> Iterator[CheckFinding]:
 
         items = len(serving_catalog(config, whole=bool(config.serve.catalog)) or ())
         if config.serve.catalog:
-            yield CheckFinding("serve.catalog", "ok", f"{items:,} objects")
+            yield "serve.catalog", "ok", f"{items:,} objects"
     if mapped_dim(config):
         buffers = size(serving_bytes(config, items))
-        yield CheckFinding("serve.aliases", "ok", f"{', '.join(config.serve.aliases)}: {buffers} of buffers")
+        yield "serve.aliases", "ok", f"{', '.join(config.serve.aliases)}: {buffers} of buffers"
         yield from _fits([need_of(config, "serve", items)], config, "serve.aliases", "serve", items)
         yield from _fits(needs_of_up(config, items), config, "memory", "up", items)
     if config.serve.display:
         from daemon.serve.items.display import load_display
 
-        yield CheckFinding(
-            "serve.display", "ok", f"{len(load_display(config.serve.display)):,} objects are shown"
-        )
+        yield "serve.display", "ok", f"{len(load_display(config.serve.display)):,} objects are shown"
     if config.serve.ann == "on" and find_spec("faiss") is None:
-        yield CheckFinding("serve.ann", "error", "faiss is not installed", 'pip install "tripletd[ann]"')
+        yield "serve.ann", "error", "faiss is not installed", 'pip install "tripletd[ann]"'
 
 
-def _position_weights(config: Config) -> Iterator[CheckFinding]:
+def _position_weights(config: Config) -> Iterator[Row]:
     from daemon.feeding import position_weights
 
     weights = position_weights(config)
     if weights is not None:
         of_pairs = [one for row in weights.pairs for one in row]
         told = f"{len(weights.drawn)} ranks, pairs weigh {min(of_pairs):.2g} to {max(of_pairs):.2g}"
-        yield CheckFinding("feed.position_weights", "ok", told)
+        yield "feed.position_weights", "ok", told
 
 
-def _registry(config: Config) -> Iterator[CheckFinding]:
+def _registry(config: Config) -> Iterator[Row]:
     registry = config.feed.follow.registry
     if not registry.url:
         return
@@ -316,13 +304,13 @@ def _registry(config: Config) -> Iterator[CheckFinding]:
         kinds = SchemaRegistry(registry.to_settings(), Path()).kinds()
     except (OSError, ValueError) as error:  # OSError: of the file of authorities
         text, remedy = f"{registry.url}: {error}", "until it answers, records whose schema is new wait"
-        yield CheckFinding("feed.follow.registry", "error", text, remedy)
+        yield "feed.follow.registry", "error", text, remedy
         return
-    yield CheckFinding("feed.follow.registry", "ok", f"{registry.url}: {', '.join(kinds)}")
+    yield "feed.follow.registry", "ok", f"{registry.url}: {', '.join(kinds)}"
     for module, extra in (("fastavro", "avro"), ("google.protobuf", "protobuf")):
         if _is_missing(module) and extra.upper() in kinds:
             text, remedy = f"{module} is not installed", f'for {extra} pip install "tripletd[{extra}]"'
-            yield CheckFinding("feed.follow.registry", "note", text, remedy)
+            yield "feed.follow.registry", "note", text, remedy
 
 
 def _is_missing(module: str) -> bool:
@@ -332,7 +320,7 @@ def _is_missing(module: str) -> bool:
         return True
 
 
-def _embeddings(config: Config) -> Iterator[CheckFinding]:
+def _embeddings(config: Config) -> Iterator[Row]:
     given = config.embeddings
     if not given.folder:
         if given.upstream:
@@ -342,20 +330,17 @@ def _embeddings(config: Config) -> Iterator[CheckFinding]:
 
     model = TextModel.open(Path(given.folder), given.threads)
     told = f"{model.name}: {model.dim:,} dimensions, texts of up to {model.layout.longest:,} tokens"
-    yield CheckFinding("embeddings", "ok", told)
+    yield "embeddings", "ok", told
     views = config.space_spec().views
     if len(views) != 1:
-        text, remedy = (
-            f"the space has {len(views)} views",
-            "a text's vector is that of the only view: have one",
-        )
-        yield CheckFinding("embeddings", "error", text, remedy)
+        remedy = "a text's vector is that of the only view: have one"
+        yield "embeddings", "error", f"the space has {len(views)} views", remedy
     elif views[0].dim != model.dim:
         text = f"the model has {model.dim:,} dimensions, the view {views[0].name} {views[0].dim:,}"
-        yield CheckFinding("embeddings", "error", text, "take the model that embedded the catalog")
+        yield "embeddings", "error", text, "take the model that embedded the catalog"
 
 
-def _upstream(config: Config) -> Iterator[CheckFinding]:
+def _upstream(config: Config) -> Iterator[Row]:
     """What the upstream gives for a text of each model; without names, whether it answers."""
     from daemon.serve.http.upstream import UpstreamSettings
     from daemon.serve.model_probe import FILE, LEAST_COSINE, probe_of
@@ -368,18 +353,18 @@ def _upstream(config: Config) -> Iterator[CheckFinding]:
         models = probe.compare(keep=False) if given.models else probe.reach()
     except ForeignError as error:
         remedy = "see embeddings.upstream, key_env and models: texts are answered 502 until it answers"
-        yield CheckFinding("embeddings", "error", f"{given.upstream}: {error}", remedy)
+        yield "embeddings", "error", f"{given.upstream}: {error}", remedy
         return
     told = ", ".join(f"{name} gives {size:,} numbers" for name, (_, size) in models.items())
-    yield CheckFinding("embeddings", "ok", f"texts go to {given.upstream}{': ' if told else ''}{told}")
+    yield "embeddings", "ok", f"texts go to {given.upstream}{': ' if told else ''}{told}"
     for name, (cosine, _) in models.items():
         if cosine < LEAST_COSINE:
             text = f"{name} gives other vectors than before: the cosine of one text's is {cosine:.2f}"
             remedy = f"embed the objects by it as well, and remove {FILE} in the folder of checkpoints"
-            yield CheckFinding("embeddings", "error", text, remedy)
+            yield "embeddings", "error", text, remedy
 
 
-def _index(config: Config) -> Iterator[CheckFinding]:
+def _index(config: Config) -> Iterator[Row]:
     given = config.index
     if not given.store:
         return
@@ -390,7 +375,7 @@ def _index(config: Config) -> Iterator[CheckFinding]:
     assert index is not None
     if given.holds_exported:
         told = f"{index.name}: exported vectors of version {given.version}; it was not asked"
-        yield CheckFinding("index", "ok", told)
+        yield "index", "ok", told
         return
     similarity = "squared_euclidean" if config.space.own_similarity == "euclidean" else "inner_product"
     try:
@@ -398,7 +383,7 @@ def _index(config: Config) -> Iterator[CheckFinding]:
         if given.tags:
             index.search(_probe(config), 1, ["none has this tag"])
     except StoreError as error:
-        yield CheckFinding("index", "error", str(error), error.remedy)
+        yield "index", "error", str(error), error.remedy
         return
     finally:
         index.close()
@@ -406,12 +391,12 @@ def _index(config: Config) -> Iterator[CheckFinding]:
     known = 0 if catalog is None else sum(catalog.row_of(one.id) is not None for one in found)
     told = f"{index.name} answers: {known:,} of {len(found):,} objects that it found are in the catalog"
     if known:
-        yield CheckFinding("index", "ok", told)
+        yield "index", "ok", told
     elif not found:
-        yield CheckFinding("index", "error", f"{index.name} answers, and is empty", "put the vectors in it")
+        yield "index", "error", f"{index.name} answers, and is empty", "put the vectors in it"
     else:
         remedy = "index.id has to name the column or field of the ids that the catalog has"
-        yield CheckFinding("index", "error", told, remedy)
+        yield "index", "error", told, remedy
 
 
 def _probe(config: Config) -> list[float] | dict[str, list[Any]]:
@@ -422,28 +407,26 @@ def _probe(config: Config) -> list[float] | dict[str, list[Any]]:
     return [float(dim) ** -0.5] * dim
 
 
-def _http(config: Config) -> Iterator[CheckFinding]:
-    for key in ROLE_PORTS:
-        role = key.removesuffix("_port")
-        port: int = getattr(config.http, key)
+def _http(config: Config) -> Iterator[Row]:
+    for name in ROLE_PORTS:
+        key, role = f"http.{name}", name.removesuffix("_port")
+        port: int = getattr(config.http, name)
+        door = f"{config.http.host}:{port}"
         with socket.socket(socket.AF_INET6 if ":" in config.http.host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((config.http.host, port))
             except OSError as error:
-                text = f"{config.http.host}:{port}: {error.strerror or error}"
+                grade: Grade = "error"
+                remedy = "set http.host to an address of this machine and the port to 1024 or above"
                 if error.errno == errno.EADDRINUSE:
-                    remedy = f"unless that is a running `tripletd {role}`, choose another port"
-                    yield CheckFinding(f"http.{role}_port", "note", text, remedy)
-                else:
-                    remedy = "set http.host to an address of this machine and the port to 1024 or above"
-                    yield CheckFinding(f"http.{role}_port", "error", text, remedy)
+                    grade, remedy = "note", f"unless that is a running `tripletd {role}`, choose another port"
+                yield key, grade, f"{door}: {error.strerror or error}", remedy
             else:
-                text = "any free port" if port == 0 else f"{config.http.host}:{port} is free"
-                yield CheckFinding(f"http.{role}_port", "ok", text)
+                yield key, "ok", "any free port" if port == 0 else f"{door} is free"
 
 
-_CHECKS: dict[str, Callable[[Config], Iterator[CheckFinding]]] = {
+_CHECKS: dict[str, Callable[[Config], Iterator[Row]]] = {
     "packages": _names,
     "secrets": _secrets,
     "space.views": _space,

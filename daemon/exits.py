@@ -12,8 +12,7 @@ import tempfile
 import time
 import traceback
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 EX_OK = 0
 EX_USAGE = 64
@@ -161,8 +160,7 @@ def _crash_file(error: Exception) -> str:
 Grade = Literal["ok", "note", "error"]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckFinding:
+class CheckFinding(NamedTuple):
     """What one check found: ok, note (works, but look) or error; with its remedy."""
 
     key: str

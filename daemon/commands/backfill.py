@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -98,12 +99,7 @@ def _learn(config: Config, job: BackfillJob, report: BackfillReport, as_json: bo
     from daemon.backfill.run import backfill as run
 
     done = run(config, job, report)
-    if as_json:
-        common.write_json(asdict(done))
-    else:
-        for line in _told(done, config):
-            common.say(line)
-    return EX_OK
+    return common.show(as_json, asdict(done), partial(common.say, *_told(done, config)))
 
 
 def _told(done: Backfilled, config: Config) -> list[str]:

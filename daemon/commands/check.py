@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_text
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, facts, flag, load, write_json
@@ -45,7 +44,7 @@ def _document(config: Config, findings: list[CheckFinding], ok: bool) -> dict[st
     return {
         "ok": ok,
         "errors": [f"{one.key}: {one.text}" for one in findings if one.grade == "error"],
-        "findings": [asdict(one) for one in findings],
+        "findings": [one._asdict() for one in findings],
         "config": config.values(),
         "origins": {key: config.origin_of(key) for key, _ in _flat(config)},
     }

@@ -26,11 +26,6 @@ _METHODS = {
 }
 
 
-@app.callback()
-def _group() -> None:
-    """Keep the command's name although it is the only one."""
-
-
 @app.command("bias")
 def bias(
     sources: Annotated[
@@ -84,11 +79,8 @@ def bias(
             "give lists with what was shown and clicked; triplets do not tell places",
             EX_DATAERR,
         )
-    if json:
-        dropped = dict(sorted(reader.dropped.items()))
-        common.write_json(as_document(found) | {"dropped": dropped, "unchecked": reader.unchecked})
-    else:
-        _print(found, reader)
+    about = {"dropped": dict(sorted(reader.dropped.items())), "unchecked": reader.unchecked}
+    common.show(json, as_document(found) | about, lambda: _print(found, reader))
     if found.refused:
         raise UserError(
             f"no curve can be given; {found.refused}",

@@ -7,14 +7,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from daemon.exits import tell
+from daemon.exits import EX_OK, tell
 from daemon.text import safe
 
 if TYPE_CHECKING:
@@ -126,6 +126,15 @@ def write_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
 
 
+def show(as_json: bool, document: Any, write: Callable[[], object]) -> int:
+    """Write the document as JSON, else what `write` does as text; the exit code of a command that is done."""
+    if as_json:
+        write_json(document)
+    else:
+        write()
+    return EX_OK
+
+
 def write_notes(notes: Iterable[str]) -> None:
     """Write to stderr what was passed over."""
     for note in notes:
@@ -160,9 +169,10 @@ def console() -> Console:
     return Console(file=file, width=width, highlight=False, soft_wrap=False, emoji=False)
 
 
-def say(line: str) -> None:
-    """A line on stdout in which nothing steers the terminal."""
-    console().print(safe(line), markup=False, soft_wrap=True)
+def say(*lines: str) -> None:
+    """Lines on stdout in which nothing steers the terminal."""
+    for line in lines:
+        console().print(safe(line), markup=False, soft_wrap=True)
 
 
 def table(*left: str, right: Iterable[str] = ()) -> Table:

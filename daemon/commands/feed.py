@@ -132,9 +132,8 @@ def feed(
     if exit_when_caught_up:
         raise UserError("--exit-when-caught-up is for --follow", "leave it out", EX_USAGE)
     if not sources:
-        raise UserError(
-            "SOURCE is missing: no click log is given", "give a file, or - for standard input", EX_USAGE
-        )
+        missing = "SOURCE is missing: no click log is given"
+        raise UserError(missing, "give a file, or - for standard input", EX_USAGE)
     if mapping is not None and format_ is not None:
         raise UserError("--mapping and --format exclude each other", "leave one of them out", EX_USAGE)
     if mapping is not None and (ubi_click or ubi_query != USER_QUERY):
@@ -143,12 +142,9 @@ def feed(
             "save it with --show-mapping, and change query and click there",
             EX_USAGE,
         )
-    for option, value, known in (
-        ("--rule", rule, RULES),
-        ("--format", format_, FORMATS),
-        ("--pairs", pairs, PAIRS),
-    ):
-        _one_of(option, value, known)
+    _one_of("--rule", rule, RULES)
+    _one_of("--format", format_, FORMATS)
+    _one_of("--pairs", pairs, PAIRS)
     _check_key(key)
     typed = {
         "stream.address": to,
@@ -170,9 +166,8 @@ def feed(
     fed = run_feed(effective, job, FeedReport(stderr_console(), explain, mapping is not None))
     if json_:
         head = {"complete": fed.code == 0, "dry_run": dry_run, "to": effective.stream.address}
-        write_json(
-            {**head, "items": fed.run.items, "sent_again": fed.sent_again, **fed.run.committed.to_dict()}
-        )
+        head |= {"items": fed.run.items, "sent_again": fed.sent_again}
+        write_json(head | fed.run.committed.to_dict())
     return fed.code
 
 

@@ -8,16 +8,11 @@ import typer
 
 from daemon.commands import common
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, flag
-from daemon.exits import EX_OK, EX_USAGE, UserError
+from daemon.exits import EX_USAGE, UserError
 
 app = typer.Typer(
     help="The vector store that you already have, asked with what was learned.", no_args_is_help=True
 )
-
-
-@app.callback()
-def _group() -> None:
-    """Keep the command's name although it is the only one."""
 
 
 @app.command("judge")
@@ -54,10 +49,7 @@ def judge(
         keep_verdict(versions, verdict)
     asked = settings.index
     choice = choose_mode(verdict, JudgedStore(index.name, asked.candidates, asked.holds_exported))
-    if json:
-        common.write_json(verdict.to_meta() | {"mode": choice.mode, "why": choice.why, "dry_run": dry_run})
-        return EX_OK
-    for mode, one in verdict.modes.items():
-        common.say(f"{mode}: {'holds' if one.holds else 'does not hold'}, {one.summary}")
-    common.say(f"auto is {choice.mode}: {choice.why}")
-    return EX_OK
+    held = {True: "holds", False: "does not hold"}
+    lines = [f"{mode}: {held[one.holds]}, {one.summary}" for mode, one in verdict.modes.items()]
+    document = verdict.to_meta() | {"mode": choice.mode, "why": choice.why, "dry_run": dry_run}
+    return common.show(json, document, lambda: common.say(*lines, f"auto is {choice.mode}: {choice.why}"))

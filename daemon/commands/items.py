@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from daemon.commands import common
-from daemon.commands.common import ConfigOption, JsonOption, SetOption, ToOption, flag, load, say, write_json
-from daemon.exits import EX_OK, EX_USAGE, UserError
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, ToOption, flag, load, say
+from daemon.exits import EX_USAGE, UserError
 from daemon.text import moment
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def put(
     with _progress(file) as read:
         records = records_to_put(file, effective.space_spec(), read)
         count = sum(1 for _ in records) if dry_run else send_items(address, records, common.write_note)
-    return _told({"put": count, "to": str(address.items), "dry_run": dry_run}, json)
+    return _show("put", count, str(address.items), dry_run, json)
 
 
 @app.command("remove")
@@ -64,7 +65,7 @@ def remove(
     effective = load(config, set_, {"stream.address": to})
     address, records = effective.stream.to_address(), removals(ids)
     count = len(records) if dry_run else send_items(address, records, common.write_note)
-    return _told({"remove": count, "to": str(address.items), "dry_run": dry_run}, json)
+    return _show("remove", count, str(address.items), dry_run, json)
 
 
 @app.command("list")
@@ -81,13 +82,10 @@ def list_(
 
     found = read_items(load(config, set_, {"stream.address": to}).stream.to_address())
     newest = list(found.newest.items())[-last:]
-    if json:
-        counts = {"records": found.records, "put": found.there, "removed": len(found.newest) - found.there}
-        items = [_document(object_id, entry) for object_id, entry in newest]
-        write_json({**counts, "refused": found.refused, "items": items})
-    else:
-        _print_list(found, newest)
-    return EX_OK
+    counts = {"records": found.records, "put": found.there, "removed": len(found.newest) - found.there}
+    items = [_document(object_id, entry) for object_id, entry in newest]
+    document = {**counts, "refused": found.refused, "items": items}
+    return common.show(json, document, partial(_print_list, found, newest))
 
 
 @app.command("show")
@@ -109,12 +107,8 @@ def show(
         raise UserError(f"{address.items} has no record of {object_id[:80]!r}", remedy, EX_USAGE)
     views = {"views": _views(entry)} if entry.item.vectors else {}
     document = _document(object_id, entry) | views
-    if json:
-        write_json(document)
-    else:
-        for name, value in document.items():
-            say(f"{name:<9} {_plain(value)}")
-    return EX_OK
+    lines = (f"{name:<9} {_plain(value)}" for name, value in document.items())
+    return common.show(json, document, partial(say, *lines))
 
 
 @contextmanager
@@ -131,15 +125,10 @@ def _progress(file: Path) -> Iterator[Callable[[int], None]]:
         yield lambda count: bar.advance(task, count)
 
 
-def _told(what: dict[str, Any], as_json: bool) -> int:
-    if as_json:
-        write_json(what)
-    else:
-        ((verb, count), (_, to), (_, dry_run)) = what.items()
-        done = {"put": "put into", "remove": "removed from"}[verb]
-        items = "1 item" if count == 1 else f"{count:,} items"
-        say(f"{items} {'would be ' if dry_run else ''}{done} {to}")
-    return EX_OK
+def _show(verb: str, count: int, to: str, dry_run: bool, as_json: bool) -> int:
+    done = {"put": "put into", "remove": "removed from"}[verb]
+    line = f"{'1 item' if count == 1 else f'{count:,} items'} {'would be ' if dry_run else ''}{done} {to}"
+    return common.show(as_json, {verb: count, "to": to, "dry_run": dry_run}, partial(say, line))
 
 
 def _document(object_id: str, entry: ListedItem) -> dict[str, Any]:

@@ -91,9 +91,8 @@ def judge(
         common.write_json(about | {"versions": rows, "failed": failed})
     else:
         common.console().print(_table(found.versions, placed, measure))
-        common.say(f"on {found.lists:,} held-out lists, in {found.seconds:.1f} s")
-        for number, error in found.failed.items():
-            common.say(f"version {number}: not judged: {error}")
+        failures = (f"version {number}: not judged: {error}" for number, error in found.failed.items())
+        common.say(f"on {found.lists:,} held-out lists, in {found.seconds:.1f} s", *failures)
     return EX_OK if found.versions else EX_DATAERR
 
 

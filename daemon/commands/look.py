@@ -257,11 +257,7 @@ def deadletters(
     from daemon.dead_letters import newest_letters
 
     letters = newest_letters(load(config, set_).stream.to_address(), last)
-    if json:
-        write_json([asdict(one) for one in letters])
-    else:
-        _print_letters(letters)
-    return EX_OK
+    return common.show(json, [asdict(one) for one in letters], lambda: _print_letters(letters))
 
 
 def _print_letters(letters: list[ShownLetter]) -> None:

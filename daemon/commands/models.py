@@ -44,11 +44,7 @@ def list_(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOpti
     found = read_all(versions, ledger)
     rows = version_rows(found.manifests, found.entries, found.newest, found.damaged)
     common.write_notes([*found.notes, *in_doubt(look(versions, ledger))])
-    if json:
-        common.write_json([asdict(row) for row in rows])
-    else:
-        _print_list(rows)
-    return EX_OK
+    return common.show(json, [asdict(row) for row in rows], lambda: _print_list(rows))
 
 
 @app.command("show")

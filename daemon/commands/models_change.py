@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ import typer
 
 from daemon.commands import common
 from daemon.commands.common import ConfigOption, JsonOption, ReasonOption, SetOption, VersionArgument, load
-from daemon.exits import EX_OK, EX_USAGE, UserError
+from daemon.exits import EX_USAGE, UserError
 from daemon.text import number_runs, size
 
 if TYPE_CHECKING:
@@ -119,11 +120,7 @@ def gc(
     settings = load(config, set_)
     versions, ledger = open_for_reading(settings)
     found = act(versions, ledger, settings.checkpoints.keep if keep is None else keep, dry_run=dry_run)
-    if json:
-        common.write_json(asdict(found))
-    else:
-        _print_collected(found)
-    return EX_OK
+    return common.show(json, asdict(found), partial(_print_collected, found))
 
 
 def write_off(
@@ -149,15 +146,13 @@ def write_off(
 
     _, ledger = open_for_reading(load(config, set_))
     lost = act(ledger, entries, _by(), reason) if entries else lost_entries(ledger)
-    if json:
-        common.write_json([asdict(one) for one in lost])
-        return EX_OK
-    for one in lost:
-        numbers = f"entry {one.first}" if one.first == one.last else f"entries {one.first} to {one.last}"
-        common.say(f"{numbers}: {'written off' if entries else one.why}")
-    if not lost:
-        common.say("every entry of the ledger can be read, or was written off")
-    return EX_OK
+    lines = [
+        f"{'entry' if one.first == one.last else f'entries {one.first} to'} {one.last}: "
+        f"{'written off' if entries else one.why}"
+        for one in lost
+    ]
+    nothing = "every entry of the ledger can be read, or was written off"
+    return common.show(json, [asdict(one) for one in lost], partial(common.say, *(lines or [nothing])))
 
 
 class FitMethodName(StrEnum):
@@ -218,11 +213,7 @@ def migrate(
 
 def tell(made: DataclassInstance, json: bool, *lines: str) -> int:
     """Write what came of it: one JSON document, or these lines; the exit code."""
-    if json:
-        common.write_json(asdict(made))
-    else:
-        typer.echo("\n".join(lines))
-    return EX_OK
+    return common.show(json, asdict(made), partial(typer.echo, "\n".join(lines)))
 
 
 def _by() -> str:

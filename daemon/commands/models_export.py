@@ -164,10 +164,6 @@ def _export_factor(
     objects = catalog_objects(settings, versions, number) if embed is not None else None
     told, A = export_factor(versions, number, factor)
     embedded = None if embed is None else export_embedding(told, A, objects, embed)
-    if json:
-        common.write_json(asdict(told) | {"embedded": embedded})
-    else:
-        typer.echo(f"version {number}: A of rank {told.rank:,} in {told.dim:,} dimensions, {told.similarity}")
-        if embedded is not None:
-            typer.echo(f"{embedded:,} objects embedded")
-    return EX_OK
+    text = f"version {number}: A of rank {told.rank:,} in {told.dim:,} dimensions, {told.similarity}"
+    text += "" if embedded is None else f"\n{embedded:,} objects embedded"
+    return common.show(json, asdict(told) | {"embedded": embedded}, lambda: typer.echo(text))

@@ -39,11 +39,7 @@ def report(
 
     name, ratings = _ratings(load(config, set_), study)
     found = report_of(name, ratings)
-    if json:
-        common.write_json(asdict(found))
-    else:
-        _print(found)
-    return EX_OK
+    return common.show(json, asdict(found), lambda: _print(found))
 
 
 @app.command("export")

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from daemon.commands import common
-from daemon.commands.common import (
-    ConfigOption,
-    JsonOption,
-    ReasonOption,
-    SetOption,
-    flag,
-    load,
-    loading,
-    start_role,
-)
-from daemon.exits import EX_OK, EX_USAGE, UserError
+from daemon.commands.common import ConfigOption, JsonOption, ReasonOption, SetOption, flag, load, loading
+from daemon.exits import EX_USAGE, UserError
 
 _BesideLearn = Annotated[bool, typer.Option("--beside-learn", hidden=True)]
+
+
+def _start(more: str) -> Any:
+    text = f"Where to begin without a version: earliest, latest, ts=TIME, last=1h, offset={{...}}{more}"
+    return typer.Option("--start", metavar="POSITION", help=text)
 
 
 def learn(
@@ -37,12 +31,7 @@ def learn(
     ] = False,
     start: Annotated[
         str,
-        typer.Option(
-            "--start",
-            metavar="POSITION",
-            help="Where to begin without a version: earliest, latest, ts=TIME, last=1h, offset={...}; "
-            "checkpoint continues where the newest one stands. With a version, others need --jump.",
-        ),
+        _start("; checkpoint continues where the newest one stands. With a version, others need --jump."),
     ] = "checkpoint",
     restart_from: Annotated[
         str | None,
@@ -89,7 +78,7 @@ def learn(
             "name the place with --start, such as --start earliest",
             EX_USAGE,
         )
-    effective = start_role("learn" if shard is None else f"learn-{shard}", config, set_)
+    effective = common.start_role("learn" if shard is None else f"learn-{shard}", config, set_)
     with loading():
         from checkpoints.entries import MOST_DIGITS
         from daemon.learn.resume.origin import LearnOptions
@@ -97,18 +86,9 @@ def learn(
 
     is_number = restart_from is not None and restart_from.isdecimal() and len(restart_from) <= MOST_DIGITS
     number = int(restart_from) if restart_from is not None and is_number else None
-    options = LearnOptions(
-        exit_when_caught_up,
-        start,
-        number,
-        accept_gap,
-        jump,
-        accept_log,
-        again,
-        restart_name=restart_from if number is None else None,
-        take_over=take_over,
-        shard=shard,
-    )
+    given = exit_when_caught_up, start, number, accept_gap, jump, accept_log, again
+    name = restart_from if number is None else None
+    options = LearnOptions(*given, restart_name=name, take_over=take_over, shard=shard)
     return run(effective, options, partial(load, config, set_))
 
 
@@ -119,14 +99,7 @@ def merge(
     exit_when_caught_up: Annotated[
         bool, flag("--exit-when-caught-up", "Leave when the shards have learned everything and it is merged.")
     ] = False,
-    start: Annotated[
-        str,
-        typer.Option(
-            "--start",
-            metavar="POSITION",
-            help="Where to begin without a version: earliest, latest, ts=TIME, last=1h, offset={...}.",
-        ),
-    ] = "checkpoint",
+    start: Annotated[str, _start(".")] = "checkpoint",
     take_over: Annotated[
         bool,
         flag("--take-over", "Start although another process on this host has the folder: that one stops."),
@@ -134,7 +107,7 @@ def merge(
     beside_learn: _BesideLearn = False,
 ) -> int:
     """Join what several learners (shards.count) have learned into one version, as long as they learn."""
-    effective = start_role("merge", config, set_)
+    effective = common.start_role("merge", config, set_)
     with loading():
         from daemon.learn.merger import MergeOptions, run
 
@@ -152,7 +125,7 @@ def validate(
     beside_learn: _BesideLearn = False,
 ) -> int:
     """Judge each new version on held-out lists: promote the best, stop when nothing improves."""
-    effective = start_role("validate", config, set_)
+    effective = common.start_role("validate", config, set_)
     with loading():
         from daemon.validate.role import ValidateOptions, run
 
@@ -178,7 +151,7 @@ def serve(
     if processes is not None:
         set_ = [*(set_ or ()), f"serve.processes={processes}"]
     name = f"serve-{shared.partition(',')[0]}" if shared else "serve"
-    effective = start_role(name, config, set_)
+    effective = common.start_role(name, config, set_)
     if effective.serve.processes > 1 and not shared:
         with loading():
             from daemon.up import servers
@@ -246,7 +219,10 @@ def up(
     prefix = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     configure(effective.log.level, "console" if prefix else "json", "up")
     require_up(effective, anything_to_answer_with(effective), serves=not exit_when_caught_up)
-    shared = _arguments(common.config_file(config), set_, exit_when_caught_up)
+    file = common.config_file(config)
+    shared = ["--config", str(file)] if file else []
+    shared += [word for setting in set_ or () for word in ("--set", setting)]
+    shared += ["--exit-when-caught-up"] if exit_when_caught_up else []
     # When caught up, validate continues until it has judged what learn wrote last.
     ends_all = effective.validate.on_stop == "exit" and not exit_when_caught_up
     with ExitStack() as stack:
@@ -278,9 +254,8 @@ def up(
 
         def start(spec: RoleSpec) -> RoleProcess:
             waits = {"validate": written, "merge": learned}.get(spec.name)
-            return RoleProcess(
-                spec.name, spec.arguments, prefix, stdin=None if waits is None else waits.stdin
-            )
+            stdin = None if waits is None else waits.stdin
+            return RoleProcess(spec.name, spec.arguments, prefix, stdin=stdin)
 
         return Supervisor(
             specs,
@@ -294,15 +269,6 @@ def up(
             reload=doors.reload,
             at_stake=lambda: not exit_when_caught_up and anything_to_answer_with(effective),
         ).run()
-
-
-def _arguments(file: Path | None, settings: Sequence[str] | None, exit_when_caught_up: bool) -> list[str]:
-    arguments = ["--config", str(file)] if file else []
-    for setting in settings or ():
-        arguments += ["--set", setting]
-    if exit_when_caught_up:
-        arguments.append("--exit-when-caught-up")
-    return arguments
 
 
 def resume(
@@ -322,14 +288,13 @@ def resume(
     _, ledger, entries = common.opened(load(config, set_))
     found = resumptions(entries, reason)
     written = [] if dry_run else [ledger.append(one.entry) for one in found]
-    if json:
-        lifted = [asdict(one.stop) for one in found]
-        common.write_json({"lifted": lifted, "written": [*map(asdict, written)], "dry_run": dry_run})
-        return EX_OK
-    for one in found:
-        what = "pause" if one.is_pause else "stop"
-        by = f" by {one.stop.by}" if one.stop.by else ""
-        typer.echo(f"{'would lift' if dry_run else 'lifted'} the {what}{by}: {one.stop.reason}")
-    if not found:
-        typer.echo("nothing is stopped or paused")
-    return EX_OK
+    lines = [
+        f"{'would lift' if dry_run else 'lifted'} the {'pause' if one.is_pause else 'stop'}"
+        f"{one.stop.by and f' by {one.stop.by}'}: {one.stop.reason}"
+        for one in found
+    ]
+    lifted = [asdict(one.stop) for one in found]
+    document = {"lifted": lifted, "written": [*map(asdict, written)], "dry_run": dry_run}
+    return common.show(
+        json, document, partial(typer.echo, "\n".join(lines or ["nothing is stopped or paused"]))
+    )

@@ -136,12 +136,9 @@ def _write(
         console = common.console()
         console.print(_table(rows, measure, console.width))
         said, lines = winner(rows)
-        common.say("")
-        common.say(f"{said} ({measure} on {swept.basis.lists:,} held-out lists)")
-        for line in lines:
-            common.say(f"  {line}")
-    for name, why in failed.items():
-        common.say(f"{name}: not judged: {why}")
+        about = f"{said} ({measure} on {swept.basis.lists:,} held-out lists)"
+        common.say("", about, *(f"  {line}" for line in lines))
+    common.say(*(f"{name}: not judged: {why}" for name, why in failed.items()))
 
 
 LEFT_OUT = ("seconds", "preference", "over own ranking")

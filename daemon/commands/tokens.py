@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,9 +56,10 @@ def list_(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOpti
         }
         for one in kept
     ]
-    if json:
-        common.write_json({"tokens": rows})
-        return EX_OK
+    return common.show(json, {"tokens": rows}, partial(_print, rows))
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -66,7 +68,6 @@ def list_(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOpti
         keys = "all" if row["keys"] is None else ", ".join(row["keys"])
         table.add_row(*map(Text, (row["name"], ", ".join(row["scopes"]), keys, row["added"])))
     console().print(table)
-    return EX_OK
 
 
 @app.command("remove")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -61,10 +62,8 @@ def _show(
     code = EX_OK if missing_is_fine or all(one.exists for one in topics) else EX_UNAVAILABLE
     if any(one.unsafe for one in topics):
         code = EX_CONFIG
-    if as_json:
-        common.write_json(_document(config, topics, new, code == EX_OK))
-    else:
-        _print(config, topics, new)
+    document = _document(config, topics, new, code == EX_OK)
+    common.show(as_json, document, partial(_print, config, topics, new))
     return code
 
 

@@ -67,10 +67,8 @@ class KernelMapConfig(Section):
         " or gaussian; empty: the first of these",
     )
     components: int = Field(256, ge=1, description="dimensions of rff; most eigenvectors of nystroem")
-    sigma: float = Field(1.0, gt=0, allow_inf_nan=False, description="width of the kernel, times bandwidth")
-    bandwidth: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description="a distance; 0 takes it from the warm-up sample"
-    )
+    sigma: float = Field(1.0, gt=0, description="width of the kernel, times bandwidth")
+    bandwidth: float = Field(0.0, ge=0, description="a distance; 0 takes it from the warm-up sample")
     laplacian: bool = Field(False, description="nystroem: the normalised Laplacian's eigenvectors")
     landmarks: int = Field(
         0,
@@ -128,13 +126,10 @@ class ViewKeys(Section):
         " nothing, unit when sparse; whiten where more than 2,048 dense columns come together, or another"
         " view names a map, components or kernels",
     )
-    weight: float = Field(
-        1.0, gt=0, allow_inf_nan=False, description="of this view in your own ranking, relative to the others"
-    )
+    weight: float = Field(1.0, gt=0, description="of this view in your own ranking, relative to the others")
     epsilon: float = Field(
         1.0,
         gt=0,
-        allow_inf_nan=False,
         description="precondition: how much of the mean second moment each direction is given; less, such as"
         " 0.1, where triplets come from labels",
     )
@@ -263,16 +258,14 @@ class ForgetKeys(StartKeys):
 class PullKeys(ForgetKeys):
     """What [learner] has for learners of matrices."""
 
-    radius: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description="largest ||W - W_0||_F after a pull; 0 no ceiling"
-    )
+    radius: float = Field(0.0, ge=0, description="largest ||W - W_0||_F after a pull; 0 no ceiling")
 
 
 class DissimKeys(PullKeys):
     """[learner] with algorithm = "dissim-oasis"."""
 
     algorithm: Literal["dissim-oasis"] = Field("dissim-oasis", description="learning algorithm")
-    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
+    C: float = Field(0.1, gt=0, description="aggressiveness: largest step size tau")
     psd_every: int = Field(0, ge=0, description="project W to PSD every this many steps; 0 never")
 
 
@@ -288,12 +281,8 @@ class LegoPairsKeys(PullKeys):
 
     algorithm: Literal["lego-pairs"] = Field("lego-pairs", description="learning algorithm")
     eta: float = Field(0.01, gt=0, le=1e18, description="weight of the loss against the LogDet divergence")
-    similar: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description="squared distance that query and clicked are brought to"
-    )
-    dissimilar: float = Field(
-        2.0, gt=0, allow_inf_nan=False, description="squared distance that query and skipped are brought to"
-    )
+    similar: float = Field(0.0, ge=0, description="squared distance that query and clicked are brought to")
+    dissimilar: float = Field(2.0, gt=0, description="squared distance that query and skipped are brought to")
 
     @model_validator(mode="after")
     def _similar_are_nearer(self) -> LegoPairsKeys:
@@ -310,7 +299,7 @@ class OasisKeys(PullKeys):
     """[learner] with algorithm = "oasis"."""
 
     algorithm: Literal["oasis"] = Field("oasis", description="learning algorithm")
-    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
+    C: float = Field(0.1, gt=0, description="aggressiveness: largest step size tau")
     symmetric: Literal["off", "online"] = Field("off", description="online keeps W symmetric after each step")
     psd_every: int = Field(0, ge=0, description="project W to PSD every this many steps; 0 never")
 
@@ -319,7 +308,7 @@ class OasisDiagonalKeys(ForgetKeys):
     """[learner] with algorithm = "oasis-diagonal"."""
 
     algorithm: Literal["oasis-diagonal"] = Field("oasis-diagonal", description="learning algorithm")
-    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
+    C: float = Field(0.1, gt=0, description="aggressiveness: largest step size tau")
 
 
 class AveragedKeys(StartKeys):
@@ -334,7 +323,7 @@ class LoretaKeys(StartKeys):
     """[learner] with algorithm = "loreta"."""
 
     algorithm: Literal["loreta"] = Field("loreta", description="learning algorithm")
-    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
+    C: float = Field(0.1, gt=0, description="aggressiveness: largest step size tau")
     rank: int = Field(
         16,
         ge=1,
@@ -360,7 +349,7 @@ class HedgeKeys(LearnerConfig):
     )
     share: float = Field(1e-3, ge=0, le=1, description="share: what every weight gives away each round")
     discount: float = Field(0.999, gt=0, le=1, description="discount: memory of mistakes per round")
-    theta_C: float = Field(0.1, gt=0, allow_inf_nan=False, description="margins: largest step of the weights")
+    theta_C: float = Field(0.1, gt=0, description="margins: largest step of the weights")
     weights: Numbers = Field(default_factory=list, description="given: one weight per kernel")
 
     @model_validator(mode="after")
@@ -382,7 +371,7 @@ class OmksMapsKeys(HedgeKeys, PullKeys):
     """[learner] with algorithm = "omks-maps"."""
 
     algorithm: Literal["omks-maps"] = Field("omks-maps", description="learning algorithm")
-    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
+    C: float = Field(0.1, gt=0, description="aggressiveness: largest step size tau")
 
 
 class KernelKeys(Section):
@@ -415,7 +404,7 @@ def _printed() -> list[KernelKeys]:
 class SupportKeys(LearnerConfig):
     """What [learner] has for learners over a support set."""
 
-    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
+    C: float = Field(0.1, gt=0, description="aggressiveness: largest step size tau")
     kernels: list[KernelKeys] = Field(
         default_factory=_printed, min_length=1, description="kernels; a view that none names plays no part"
     )
@@ -451,7 +440,7 @@ class OasisSparseKeys(StartKeys):
     """[learner] with algorithm = "oasis-sparse"."""
 
     algorithm: Literal["oasis-sparse"] = Field("oasis-sparse", description="learning algorithm")
-    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
+    C: float = Field(0.1, gt=0, description="aggressiveness: largest step size tau")
     entries: int = Field(
         16_000_000,
         ge=64,
@@ -482,7 +471,7 @@ class OasisSoftmaxKeys(StartKeys):
     """[learner] with algorithm = "oasis-softmax"."""
 
     algorithm: Literal["oasis-softmax"] = Field("oasis-softmax", description="learning algorithm")
-    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
+    C: float = Field(0.1, gt=0, description="aggressiveness: largest step size tau")
     temperature: float = Field(
         0.7,
         ge=1e-3,
@@ -566,7 +555,7 @@ def all_keys() -> list[str]:
     return list(dict.fromkeys(name for keys in LEARNERS.values() for name in keys.model_fields))
 
 
-Cap = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Cap = Annotated[float, Field(ge=0, le=1e9)]
 
 
 class CapsKeys(Section):

@@ -86,8 +86,9 @@ def env_layer(environ: Mapping[str, str]) -> Flat:
     """
     layer: Flat = {}
     for name, path, secret, text in _variables(environ):
-        if secret is not None:
-            refuse_both(name, environ)
+        plain = name[: -len(FILE_SUFFIX)]
+        if secret is not None and plain in environ:
+            raise UserError(f"environment {plain} and {name} are both set", "unset one of the two")
         layer[secret or path] = coerce(path, text) if secret is None else read_secret(name, text)
     return layer
 
@@ -112,11 +113,9 @@ def _holding(
     for _, _, secret, text in _variables(environ):
         if secret is not None:
             holding.setdefault(Path(text), []).append(".".join(secret))
-    if config.stream.kafka.ssl_keyfile:
-        holding.setdefault(Path(config.stream.kafka.ssl_keyfile), []).append("a private key")
-    key = config.http.tls_key or config.http.tls_certificate
-    if key:
-        holding.setdefault(Path(key), []).append("a private key")
+    for key in (config.stream.kafka.ssl_keyfile, config.http.tls_key or config.http.tls_certificate):
+        if key:
+            holding.setdefault(Path(key), []).append("a private key")
     return holding
 
 
@@ -149,13 +148,6 @@ def read_secret(name: str, path: str) -> str:
     if not secret:
         raise UserError(f"environment {name}: the file is empty", "write the secret into it, on one line")
     return secret
-
-
-def refuse_both(name: str, environ: Mapping[str, str]) -> None:
-    """UserError where the environment gives a secret and, in the variable `name`, its file as well."""
-    plain = name[: -len(FILE_SUFFIX)]
-    if plain in environ:
-        raise UserError(f"environment {plain} and {name} are both set", "unset one of the two")
 
 
 def coerce(path: tuple[str, ...], text: str) -> Any:

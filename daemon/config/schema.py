@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
@@ -138,15 +138,11 @@ class HttpConfig(Section):
         return {name: 0 for name, port in usual.items() if port in given.values()} | given
 
     @model_validator(mode="after")
-    def _a_port_each(self) -> HttpConfig:
+    def _goes_together(self) -> HttpConfig:
         for one, other in combinations(ROLE_PORTS, 2):
             port: int = getattr(self, one)
             if port == getattr(self, other) != 0:
                 raise ValueError(f"{one} and {other} are both {port}; give each its own, or 0 for a free one")
-        return self
-
-    @model_validator(mode="after")
-    def _a_certificate_first(self) -> HttpConfig:
         if not self.tls_certificate and (self.tls_key or self.tls_client_ca):
             raise ValueError("tls_key and tls_client_ca need tls_certificate")
         return self
@@ -554,13 +550,9 @@ class CheckpointsConfig(Section):
     cache_size: Bytes = Field(8 << 30, description="most bytes in it; what was used longest ago goes first")
 
     @model_validator(mode="after")
-    def _written_at_some_time(self) -> CheckpointsConfig:
+    def _goes_together(self) -> CheckpointsConfig:
         if not self.every and not self.every_events:
             raise ValueError('every = "0s" without every_events writes no version; set one of the two')
-        return self
-
-    @model_validator(mode="after")
-    def _is_an_address(self) -> CheckpointsConfig:
         if self.endpoint and not self.endpoint.startswith(("http://", "https://")):
             raise ValueError("endpoint: expected http://HOST:PORT or https://HOST")
         if "@" in self.endpoint:
@@ -872,22 +864,8 @@ class Config:
 
 
 SECTIONS: dict[str, type[Section]] = {
-    "stream": StreamConfig,
-    "space": SpaceConfig,
-    "catalog": CatalogConfig,
-    "learner": OasisKeys,  # of the default algorithm; another one has its own, see `keys_of`
-    "keys": KeysConfig,
-    "caps": CapsKeys,
-    "checkpoints": CheckpointsConfig,
-    "shards": ShardsConfig,
-    "steps": StepsConfig,
-    "feed": FeedConfig,
-    "serving": ServingConfig,
-    "validate": ValidateConfig,
-    "serve": ServeConfig,
-    "index": IndexConfig,
-    "interleaving": InterleavingConfig,
-    "embeddings": EmbeddingsConfig,
-    "http": HttpConfig,
-    "log": LogConfig,
+    name: kind
+    for name, kind in get_type_hints(Config).items()
+    if isinstance(kind, type) and issubclass(kind, Section)
 }
+SECTIONS["learner"] = OasisKeys  # of the default algorithm; another one has its own, see `learner_keys`
