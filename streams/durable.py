@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -41,6 +41,19 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_whole(descriptor: int, data: bytes, end: int, flush: Callable[[int], None]) -> None:
+    """Append to a file that ends at `end`, and flush: all of it is there, or none and OSError is raised."""
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(descriptor, left) :]
+        flush(descriptor)
+    except OSError:
+        with suppress(OSError):  # on a disk that is full, cutting the end off still works
+            os.ftruncate(descriptor, end)
+        raise
 
 
 def remove_temporary(folder: Path) -> None:

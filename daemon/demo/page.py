@@ -89,9 +89,8 @@ def write_photos(folder: Path) -> None:
                 shown = {"id": object_id, "text": label, "image": f"{PHOTOS}/{name}", "tags": [label]}
                 lines.write(json.dumps(shown) + "\n")
     except OSError as error:
-        raise UserError(
-            f"{folder}: {error.strerror}", "name a folder that can be written with --out", EX_CANTCREAT
-        ) from None
+        remedy = "name a folder that can be written with --out"
+        raise UserError(f"{folder}: {error.strerror}", remedy, EX_CANTCREAT) from None
 
 
 def stay(url: str, serve: RoleProcess, log: Path, notes: Console) -> None:
@@ -100,9 +99,8 @@ def stay(url: str, serve: RoleProcess, log: Path, notes: Console) -> None:
         notes.print(f"\nThe page stays at {url} over the demo's data; Ctrl-C ends it.")
         while not signals.wait(LOOK_SECONDS):
             if serve.poll() is not None:
-                raise UserError(
-                    f"serve ended with exit code {serve.poll()}", f"its messages are in {log}", EX_SOFTWARE
-                )
+                message = f"serve ended with exit code {serve.poll()}"
+                raise UserError(message, f"its messages are in {log}", EX_SOFTWARE)
 
 
 def _free(host: str, wanted: int) -> int:

@@ -241,9 +241,8 @@ class Reporter:
 
 def print_report(report: Report, files: Sequence[Path], console: Console) -> None:
     """The closing table, what it says in words, and where everything is."""
-    console.print(
-        f"\n{report.before.queries} photos that were never a query in training, against all others:\n"
-    )
+    queries = report.before.queries
+    console.print(f"\n{queries} photos that were never a query in training, against all others:\n")
     table = Table(box=None, pad_edge=False, padding=(0, 2))
     table.add_column("")
     for name in ("your ranking", f"version {report.best_version}", "change"):

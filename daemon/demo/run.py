@@ -197,17 +197,11 @@ class DemoRun:
     def _refuse_failure(self, roles: dict[str, RoleProcess], look: DemoProgress) -> None:
         for name, role in roles.items():
             if role.poll() not in (None, 0):
-                raise UserError(
-                    f"{name} ended with exit code {role.poll()}",
-                    f"its messages are in {self._folder / f'{name}.log'}",
-                    EX_SOFTWARE,
-                )
+                remedy = f"its messages are in {self._folder / f'{name}.log'}"
+                raise UserError(f"{name} ended with exit code {role.poll()}", remedy, EX_SOFTWARE)
         if look.seconds > NOTHING_SECONDS and not look.versions and "serve" not in roles:
-            raise UserError(
-                f"nothing was learned within {NOTHING_SECONDS:.0f} s",
-                f"see the logs in {self._folder}; a slower machine may need more time",
-                EX_TEMPFAIL,
-            )
+            remedy = f"see the logs in {self._folder}; a slower machine may need more time"
+            raise UserError(f"nothing was learned within {NOTHING_SECONDS:.0f} s", remedy, EX_TEMPFAIL)
 
 
 def _end(role: RoleProcess) -> None:

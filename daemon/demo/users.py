@@ -49,9 +49,8 @@ def explored_list(
     """
     taken = {query, *map(int, nearest)}
     if n_objects - len(taken) < n_uniform:
-        raise ValueError(
-            f"{n_objects} objects are too few to draw {n_uniform} besides {len(taken)} taken ones"
-        )
+        what = f"{n_objects} objects are too few to draw {n_uniform} besides {len(taken)} taken ones"
+        raise ValueError(what)
     drawn: list[int] = []
     while len(drawn) < n_uniform:
         row = int(rng.integers(n_objects))

@@ -7,7 +7,7 @@ whoever continues a run that was killed makes only the files that are missing.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from daemon.describe import blocks, texts
-from daemon.describe.codebooks import Bag, Floats
+from daemon.describe.codebooks import Bag, Floats, stacked
 from daemon.describe.fit import DescriberFit
 from daemon.describe.pictures import Pixels, UnusableObject, decoded
 from daemon.describe.sources import RawObject, read_photo
@@ -145,7 +145,8 @@ def _sampled(chunk: RawChunk, fit: DescriberFit) -> Arrays:
             pixels = decoded(read_photo(one), fit.longest)
         except UnusableObject:
             continue  # told when all are described
-        chance = _chance(fit.seed, one)
+        drawn = int.from_bytes(sha256(one.id.encode()).digest()[:8], "little")
+        chance = np.random.default_rng([fit.seed, drawn])
         each.append({kind: _some(_of(kind, pixels, fit), most, chance) for kind, most in chunk.quota.items()})
     return _joined(each) if each else {}
 
@@ -155,12 +156,7 @@ def _of(kind: str, pixels: Pixels, fit: DescriberFit) -> np.ndarray[Any, Any]:
         return pixels.reshape(-1, 3)
     if kind == "blocks":
         return blocks.describe_blocks(pixels, fit.palette)
-    describe: Callable[[Pixels], Floats] = POINTS[kind]
-    return describe(pixels)
-
-
-def _chance(seed: int, one: RawObject) -> np.random.Generator:
-    return np.random.default_rng([seed, int.from_bytes(sha256(one.id.encode()).digest()[:8], "little")])
+    return POINTS[kind](pixels)
 
 
 def _some(vectors: np.ndarray[Any, Any], most: int, chance: np.random.Generator) -> np.ndarray[Any, Any]:
@@ -175,14 +171,10 @@ def _joined(each: Sequence[Mapping[str, Any]]) -> Arrays:
     for name, first in each[0].items():
         column = [one[name] for one in each]
         if isinstance(first, Bag):
-            lengths = [len(bag.words) for bag in column]
-            arrays[f"{name}.indptr"] = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-            arrays[f"{name}.words"] = np.concatenate([bag.words for bag in column])
-            arrays[f"{name}.counts"] = np.concatenate([bag.counts for bag in column])
-        elif first.ndim == 1:
-            arrays[name] = np.stack(column)
+            indptr, words, counts = stacked(column)
+            arrays |= {f"{name}.indptr": indptr, f"{name}.words": words, f"{name}.counts": counts}
         else:
-            arrays[name] = np.concatenate(column)
+            arrays[name] = np.stack(column) if first.ndim == 1 else np.concatenate(column)
     return arrays
 
 

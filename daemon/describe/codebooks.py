@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,6 +87,13 @@ class Bag:
         """Count them."""
         found, counts = np.unique(words, return_counts=True)
         return cls(found.astype(np.int32), counts.astype(np.float32))
+
+
+def stacked(bags: Sequence[Bag]) -> tuple[Ints, npt.NDArray[np.int32], Floats]:
+    """Bags below each other, as CSR: row pointers int64 [bags + 1], words, counts."""
+    indptr = np.concatenate([[0], np.cumsum([len(bag.words) for bag in bags])]).astype(np.int64)
+    words, counts = ([getattr(bag, name) for bag in bags] for name in ("words", "counts"))
+    return indptr, np.concatenate(words), np.concatenate(counts)
 
 
 def inverse_frequencies(holding: Ints, objects: int) -> Floats:

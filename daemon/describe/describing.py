@@ -187,9 +187,8 @@ class _Run:
             add_counts(total, unpacked_counts(part.arrays()))
         words = chosen_words(total, self._settings.words)
         if not words:
-            raise UserError(
-                "no word is in two of the texts", "give more texts, or a --text-model", EX_DATAERR
-            )
+            remedy = "give more texts, or a --text-model"
+            raise UserError("no word is in two of the texts", remedy, EX_DATAERR)
         return replace(fit, words=words)
 
     def _fit_codebooks(
@@ -203,14 +202,15 @@ class _Run:
         parts = list(self._work(f"sampling for {name}", fit, sample, work, quota))
         self._tell(f"fitting {name}", 0, 0)
         for kind in kinds:
-            vectors = _vectors(parts, kind)
-            if vectors is None:
+            found = [array for part in parts if (array := part.arrays(kind).get(kind)) is not None]
+            if not sum(map(len, found)):
                 raise UserError(
                     f"{sample.count():,} photos give no {kind} to fit codebooks on: they cannot be read, or"
                     " show nothing",
                     "describe one of them alone, with --views lbp59, to see why",
                     EX_DATAERR,
                 )
+            vectors = np.concatenate(found)
             if kind == "pixels":
                 fit = replace(fit, palette=self._codebook("palette", vectors, PALETTE))
             sizes = codebook_sizes(fit.views, self._settings.terms).items()
@@ -226,9 +226,8 @@ class _Run:
         try:
             found = fit_codebook(vectors, size, self._settings.seed)
         except TooFewVectors as error:
-            remedy = (
-                "give fewer with --terms" if name == TERMS else "describe more photos, or leave the view out"
-            )
+            more = "describe more photos, or leave the view out"
+            remedy = "give fewer with --terms" if name == TERMS else more
             raise UserError(f"{name}: {error}", remedy, EX_USAGE) from None
         with replacing(done) as file:
             np.save(file, found)
@@ -338,15 +337,6 @@ def _spec(name: str, fit: DescriberFit, sizes: Mapping[str, int]) -> ViewSpec:
     if name == TEXT and fit.model:
         return ViewSpec(name, "dense", fit.dim)
     return ViewSpec(name, "sparse" if VIEWS[name].sparse else "dense", sizes.get(name, VIEWS[name].dim))
-
-
-def _vectors(parts: Sequence[PartFile], kind: str) -> np.ndarray[Any, Any] | None:
-    found = []
-    for part in parts:
-        with np.load(part.path, allow_pickle=False) as file:
-            if kind in file.files:
-                found.append(file[kind])
-    return np.concatenate(found) if found and sum(map(len, found)) else None
 
 
 def _shown_beside(catalog: Path) -> Callable[[RawObject], Display]:

@@ -67,15 +67,12 @@ class DescriberFit:
         try:
             with safe_open(path, framework="numpy") as file:
                 said = json.loads((file.metadata() or {}).get("fitted", "{}"))
+                if said.get("format") != FORMAT:
+                    raise ValueError("not what describe fitted")
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no dict
         except (OSError, SafetensorError, ValueError) as error:
-            raise UserError(
-                f"{path}: {error}", "name what describe wrote: ....fitted.safetensors", EX_DATAERR
-            ) from None
-        if said.get("format") != FORMAT:
-            raise UserError(
-                f"{path}: not what describe fitted", "name what it wrote: ....fitted.safetensors", EX_DATAERR
-            )
+            remedy = "name what describe wrote: ....fitted.safetensors"
+            raise UserError(f"{path}: {error}", remedy, EX_DATAERR) from None
         words = arrays["words"].tobytes().decode().split("\n") if "words" in arrays else []
         plain = {name: said[name] for name in _SAID} | {"views": tuple(said["views"])}
         codebooks, weights = _of(arrays, "codebook."), _of(arrays, "weights.")

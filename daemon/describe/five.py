@@ -11,19 +11,18 @@ from collections.abc import Callable
 
 import cv2
 import numpy as np
-import numpy.typing as npt
-from skimage.feature import hog, local_binary_pattern
+from skimage.feature import hog
 
-Pixels = npt.NDArray[np.uint8]
-Array = npt.NDArray[np.float32]
+from daemon.describe.blocks import LBP_BINS, uniform_patterns
+from daemon.describe.codebooks import Floats
+from daemon.describe.pictures import Pixels, gray
 
 SIDE = 128
-_LBP_BINS = 59  # non-rotation-invariant uniform patterns of 8 neighbours: 58 uniform + 1 for the rest
 _GABOR_WAVELENGTHS = (4.0, 8.0, 16.0)  # pixels at SIDE = 128: thread, fold, sleeve
 _GABOR_ORIENTATIONS = 4
 
 
-def foreground(image: Pixels) -> Array:
+def foreground(image: Pixels) -> Floats:
     """Foreground mask in {0, 1}, float32 [SIDE, SIDE], by GrabCut from a border-is-background start.
 
     Rother, Kolmogorov and Blake, SIGGRAPH 2004. A mask that covers less than 3 % of the photo is a failed cut
@@ -42,22 +41,22 @@ def foreground(image: Pixels) -> Array:
     return np.asarray(cut if cut.mean() >= 0.03 else ellipse == 1, dtype=np.float32)
 
 
-def shape(image: Pixels, mask: Array) -> Array:
+def shape(image: Pixels, mask: Floats) -> Floats:
     """Histogram of oriented gradients of the gray photo: 6 x 6 cells of 9 orientations, float32 [324]."""
     del mask
-    small = cv2.resize(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), (48, 48), interpolation=cv2.INTER_AREA)
-    return _hog(small, cell=8)
+    small = cv2.resize(gray(image), (48, 48), interpolation=cv2.INTER_AREA)
+    return _hog(small)
 
 
-def silhouette(image: Pixels, mask: Array) -> Array:
+def silhouette(image: Pixels, mask: Floats) -> Floats:
     """The object's outline: 12 x 12 mask coverage and 4 x 4 cells of mask gradients, float32 [288]."""
     del image
     coverage = cv2.resize(mask, (12, 12), interpolation=cv2.INTER_AREA).ravel()
     outline = cv2.resize(cv2.GaussianBlur(mask, (5, 5), 0), (32, 32), interpolation=cv2.INTER_AREA)
-    return np.concatenate([coverage, _hog((outline * 255).astype(np.uint8), cell=8)]).astype(np.float32)
+    return np.concatenate([coverage, _hog((outline * 255).astype(np.uint8))]).astype(np.float32)
 
 
-def colour(image: Pixels, mask: Array) -> Array:
+def colour(image: Pixels, mask: Floats) -> Floats:
     """Square-rooted HSV histograms (8 x 3 x 3 bins) of the object and of its surroundings, float32 [144]."""
     hsv = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)
     bins = [8, 3, 3]
@@ -69,46 +68,44 @@ def colour(image: Pixels, mask: Array) -> Array:
     return np.concatenate(parts).astype(np.float32)
 
 
-def texture(image: Pixels, mask: Array) -> Array:
+def texture(image: Pixels, mask: Floats) -> Floats:
     """Uniform LBP histograms, (8, 1) on a 2 x 2 grid and (8, 2) on the object; square roots, float32 [295].
 
     Ojala, Pietikainen and Maenpaa, PAMI 24 (2002).
     """
-    gray = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
-    fine = local_binary_pattern(gray, 8, 1, method="nri_uniform").astype(np.int64)
-    coarse = local_binary_pattern(gray, 8, 2, method="nri_uniform").astype(np.int64)
+    fine, coarse = (uniform_patterns(gray(image), radius) for radius in (1, 2))
     half = SIDE // 2
     corners = [(slice(y, y + half), slice(x, x + half)) for y in (0, half) for x in (0, half)]
     regions = [fine[corner].ravel() for corner in corners] + [coarse[mask > 0.5]]
-    counts = [np.bincount(region, minlength=_LBP_BINS)[:_LBP_BINS] for region in regions]
+    counts = [np.bincount(region, minlength=LBP_BINS) for region in regions]
     return np.concatenate([np.sqrt(c / max(int(c.sum()), 1)) for c in counts]).astype(np.float32)
 
 
-def gist(image: Pixels, mask: Array) -> Array:
+def gist(image: Pixels, mask: Floats) -> Floats:
     """Mean Gabor energy per cell of a 4 x 4 grid, 3 wavelengths x 4 orientations, float32 [192].
 
     Oliva and Torralba, IJCV 42 (2001), without their prefilter.
     """
     del mask
-    gray = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY).astype(np.float32) / 255.0
+    brightness = gray(image).astype(np.float32) / 255.0
     cells = []
     for wavelength in _GABOR_WAVELENGTHS:
         for step in range(_GABOR_ORIENTATIONS):
             theta = np.pi * step / _GABOR_ORIENTATIONS
-            energy = np.zeros_like(gray)
+            energy = np.zeros_like(brightness)
             for phase in (0.0, np.pi / 2):
                 kernel = cv2.getGaborKernel((31, 31), wavelength * 0.5, theta, wavelength, 0.8, phase)
-                energy += cv2.filter2D(gray, cv2.CV_32F, kernel - kernel.mean()) ** 2
+                energy += cv2.filter2D(brightness, cv2.CV_32F, kernel - kernel.mean()) ** 2
             cells.append(cv2.resize(np.sqrt(energy), (4, 4), interpolation=cv2.INTER_AREA).ravel())
     return np.concatenate(cells).astype(np.float32)
 
 
-def _hog(gray: Pixels, cell: int) -> Array:
-    """One 9-orientation histogram per cell, each block of one cell normalised on its own."""
+def _hog(brightness: Pixels) -> Floats:
+    """One 9-orientation histogram per cell of 8 x 8 pixels, each block of one cell normalised on its own."""
     vector = hog(
-        gray,
+        brightness,
         orientations=9,
-        pixels_per_cell=(cell, cell),
+        pixels_per_cell=(8, 8),
         cells_per_block=(2, 2),
         block_norm="L2-Hys",
         feature_vector=False,
@@ -125,7 +122,7 @@ def _hog(gray: Pixels, cell: int) -> Array:
     return np.asarray(total / seen, dtype=np.float32).ravel()
 
 
-VIEWS: dict[str, Callable[[Pixels, Array], Array]] = {
+VIEWS: dict[str, Callable[[Pixels, Floats], Floats]] = {
     "shape": shape,
     "silhouette": silhouette,
     "colour": colour,

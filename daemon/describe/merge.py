@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from daemon.describe.codebooks import Bag, Floats, Ints, inverse_frequencies, weigh
+from daemon.describe.codebooks import Bag, Floats, Ints, inverse_frequencies, stacked, weigh
 from daemon.describe.sources import RawObject
 from daemon.describe.views import VIEWS
 from streams.event import Column, DenseColumn, SparseColumn
@@ -27,10 +27,10 @@ class PartFile:
     path: Path
     objects: Sequence[RawObject]
 
-    def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
-        """All that is in it."""
+    def arrays(self, *names: str) -> dict[str, np.ndarray[Any, Any]]:
+        """What is in it, or of these names alone what there is."""
         with np.load(self.path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+            return {name: file[name] for name in file.files if name in names or not names}
 
     def read(self) -> tuple[dict[str, np.ndarray[Any, Any]], list[RawObject], list[tuple[str, str]]]:
         """Of described objects: arrays, the objects of their rows, and (name, reason) of those refused."""
@@ -84,12 +84,9 @@ def _weighed(arrays: Mapping[str, Any], name: str, weights: Floats) -> tuple[Col
         weigh(Bag(arrays[f"{name}.words"][first:last], arrays[f"{name}.counts"][first:last]), weights)
         for first, last in pairwise(bounds.tolist())
     ]
-    lengths = [len(bag.words) for bag in bags]
-    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    words = np.concatenate([bag.words for bag in bags])
-    values = np.concatenate([bag.counts for bag in bags])
+    indptr, words, values = stacked(bags)
     if VIEWS[name].sparse:
         return SparseColumn(indptr, words, values, len(weights)), float(len(words))
     rows = np.zeros((len(bags), len(weights)), np.float32)
-    rows[np.repeat(np.arange(len(bags)), lengths), words] = values
+    rows[np.repeat(np.arange(len(bags)), np.diff(indptr)), words] = values
     return DenseColumn(rows), float(len(words))

@@ -55,17 +55,15 @@ def run_folder(files: DescribedFiles, plan: dict[str, Any], fresh: bool) -> Iter
     """
     folder = files.run
     if files.catalog.exists() and not folder.exists():
-        raise UserError(
-            f"{files.catalog} is there already", "remove it, or name another with --out", EX_CANTCREAT
-        )
+        remedy = "remove it, or name another with --out"
+        raise UserError(f"{files.catalog} is there already", remedy, EX_CANTCREAT)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise UserError(
-                f"{folder}: another process is describing into it", "wait for it, or end it", EX_TEMPFAIL
-            ) from None
+            what = f"{folder}: another process is describing into it"
+            raise UserError(what, "wait for it, or end it", EX_TEMPFAIL) from None
         _take_over(folder, json.loads(json.dumps(plan)), fresh)
         yield folder
 

@@ -95,9 +95,8 @@ def find_photos(source: Path, ids: IdRule = "stem") -> list[RawObject]:
         raise UserError(f"{source}: {message}", remedy, EX_DATAERR) from None
     except OSError as error:
         remedy = "correct the path or its permissions"
-        raise UserError(
-            f"{error.filename or source}: {error.strerror or error}", remedy, EX_DATAERR
-        ) from None
+        what = f"{error.filename or source}: {error.strerror or error}"
+        raise UserError(what, remedy, EX_DATAERR) from None
     if not found:
         raise UserError(f"{source}: no photos", f"their names end in {', '.join(ENDINGS)}", EX_DATAERR)
     _check_ids(found)

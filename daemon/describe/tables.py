@@ -77,14 +77,11 @@ class TextTable:
         held: list[RawObject] = []
         for place, row in self._rows():
             if not row["id"]:
-                raise UserError(
-                    f"{place}, {self._wanted['id']!r}: no id", "give every object one", EX_DATAERR
-                )
-            image = row.get("image") or ""
+                what = f"{place}, {self._wanted['id']!r}: no id"
+                raise UserError(what, "give every object one", EX_DATAERR)
+            text, title, image = (row.get(name) or "" for name in ("text", "title", "image"))
             file = str(self._path.parent / image) if image else ""
-            held.append(
-                RawObject(row["id"], place, file, text=row.get("text") or "", title=row.get("title") or "")
-            )
+            held.append(RawObject(row["id"], place, file, text=text, title=title))
             if len(held) == size:
                 yield held
                 held = []
@@ -104,9 +101,8 @@ class TextTable:
             try:
                 values = {name: text_values(batch.columns[name]) for name in names}
             except ValueError as error:
-                raise UserError(
-                    f"{batch.place(0)}: a column {error}", "export it as text", EX_DATAERR
-                ) from None
+                what = f"{batch.place(0)}: a column {error}"
+                raise UserError(what, "export it as text", EX_DATAERR) from None
             for row in range(len(values[names[0]])):
                 yield batch.place(row), {key: values[name][row] for key, name in self._wanted.items()}
 

@@ -59,9 +59,6 @@ def catalog_objects(config: Config, versions: VersionStore, number: int) -> Mapp
     return MappedCatalog(catalog.ids, map_catalog(catalog, fitted, keep=False), fitted.id)
 
 
-LONG = 10
-
-
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
     """How much to tell. entries, directions, moved: longest lists; queries: size of the sample, 0 asks none;
@@ -71,7 +68,7 @@ class CompareOptions:
     entries: int = 20
     directions: int = 5
     queries: int = 200
-    moved: int = LONG
+    moved: int = 10
     seed: int = 0
     key: str | None = None
 
@@ -210,9 +207,8 @@ def matrix_of(
         return None
     if made.dim > FULL_UP_TO:
         message = f"version {number} is of a learner without a matrix, in {made.dim:,} dimensions"
-        raise UserError(
-            message, f"up to {FULL_UP_TO:,} dimensions its served similarity is compared", EX_DATAERR
-        )
+        remedy = f"up to {FULL_UP_TO:,} dimensions its served similarity is compared"
+        raise UserError(message, remedy, EX_DATAERR)
     return made.fold(np.eye(made.dim, dtype=np.float32))
 
 

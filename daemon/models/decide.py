@@ -107,7 +107,7 @@ def decide(wish: MoveRequest, seen: StoreSnapshot) -> Move:
     if wish.verb == "unpin":
         return _take_away(wish, seen, last)
     after = _step_back(wish, seen, last) if wish.version is None else _number(wish, seen)
-    if _is_pin(last) and (wish.verb != "pin" or after != _target(last)):
+    if last is not None and _is_pin(last) and (wish.verb != "pin" or after != last.version):
         raise _pinned(wish.alias, last)
     now = seen.means(wish.alias)
     if last is not None and after == last.version and not now.doubts:
@@ -119,7 +119,11 @@ def decide(wish: MoveRequest, seen: StoreSnapshot) -> Move:
         )
     measures = {PIN: True} if wish.verb == "pin" else {}
     kind: Literal["PROMOTE", "ROLLBACK"] = "ROLLBACK" if wish.verb == "rollback" else "PROMOTE"
-    return Move(kind, wish.alias, now.version, after, measures, _notes(now, after, seen))
+    notes = _doubts(now)  # which end with this move
+    judged = [entry for entry in seen.entries if entry.kind == "KEEP" and entry.version == after]
+    if judged and judged[-1].measures.get("refused"):
+        notes += (f"version {after}: {judged[-1].reason}",)
+    return Move(kind, wish.alias, now.version, after, measures, notes)
 
 
 def in_doubt(seen: StoreSnapshot) -> list[str]:
@@ -169,7 +173,7 @@ def _number(wish: MoveRequest, seen: StoreSnapshot) -> int:
 
 def _step_back(wish: MoveRequest, seen: StoreSnapshot, last: LedgerEntry | None) -> int:
     """Where `alias` was before. Raises Refused where there is no such place, or it is pruned."""
-    if _is_pin(last):
+    if last is not None and _is_pin(last):
         raise _pinned(wish.alias, last)
     number = before(wish.alias, seen.entries)
     if number is None:
@@ -199,15 +203,6 @@ def _take_away(wish: MoveRequest, seen: StoreSnapshot, last: LedgerEntry | None)
     return Move("ROLLBACK", wish.alias, now.version, None, notes=(*notes, *_doubts(now)))
 
 
-def _notes(now: Meaning, after: int, seen: StoreSnapshot) -> tuple[str, ...]:
-    """What else the caller should know: doubts that end with this move, and the validator's refusal."""
-    judged = [entry for entry in seen.entries if entry.kind == "KEEP" and entry.version == after]
-    refused = (
-        [f"version {after}: {judged[-1].reason}"] if judged and judged[-1].measures.get("refused") else []
-    )
-    return (*_doubts(now), *refused)
-
-
 def _doubts(now: Meaning) -> tuple[str, ...]:
     if not now.doubts:
         return ()
@@ -226,19 +221,15 @@ def _told(meant: Meaning) -> str:
     return "no version" if meant.version is None else f"version {meant.version}{through}"
 
 
-def _is_pin(last: LedgerEntry | None) -> bool:
-    return last is not None and last.version is not None and PIN in last.measures
+def _is_pin(last: LedgerEntry) -> bool:
+    return last.version is not None and PIN in last.measures
 
 
-def _target(last: LedgerEntry | None) -> int | None:
-    return last.version if last is not None else None
-
-
-def _pinned(alias: str, last: LedgerEntry | None) -> MoveRefused:
+def _pinned(alias: str, last: LedgerEntry) -> MoveRefused:
     return MoveRefused(
         "pinned",
         "alias",
-        f"{alias} is pinned to version {_target(last)}",
+        f"{alias} is pinned to version {last.version}",
         f"unpin it first: `tripletd models unpin {alias}`; or choose another name",
     )
 
@@ -261,13 +252,9 @@ class Resumption:
 
 def resumptions(entries: Sequence[LedgerEntry], reason: str) -> list[Resumption]:
     """What is in force, each with its RESUME: an early stop and a pause are lifted one by one."""
-    found = []
-    stop, pause = stop_in_force(entries), pause_in_force(entries)
-    if stop is not None:
-        found.append(
-            Resumption(stop, {"kind": "RESUME", "by": BY, "reason": reason, "version": stop.version})
-        )
-    if pause is not None:
-        entry = {"kind": "RESUME", "by": BY, "reason": reason, "measures": {PAUSE: pause.n}}
-        found.append(Resumption(pause, entry))
+    found, said = [], {"kind": "RESUME", "by": BY, "reason": reason}
+    if (stop := stop_in_force(entries)) is not None:
+        found.append(Resumption(stop, said | {"version": stop.version}))
+    if (pause := pause_in_force(entries)) is not None:
+        found.append(Resumption(pause, said | {"measures": {PAUSE: pause.n}}))
     return found

@@ -251,9 +251,8 @@ def _factor(version: Version, name: str) -> NDArray[np.float32]:
         return factor(W)
     except LearnerError as error:
         message = f"version {version.manifest.number} has no factor: {error}"
-        raise UserError(
-            message, "project fewer dimensions, or serve the version as it is", EX_DATAERR
-        ) from error
+        remedy = "project fewer dimensions, or serve the version as it is"
+        raise UserError(message, remedy, EX_DATAERR) from error
 
 
 def write_new(path: Path, write: Callable[[IO[bytes]], object]) -> None:
@@ -262,10 +261,8 @@ def write_new(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         with path.open("xb") as file:
             write(file)
     except FileExistsError as error:
-        raise UserError(
-            f"{path} is there already", "name another file, or move it away", EX_CANTCREAT
-        ) from error
+        remedy = "name another file, or move it away"
+        raise UserError(f"{path} is there already", remedy, EX_CANTCREAT) from error
     except OSError as error:
-        raise UserError(
-            f"{path} cannot be written: {error.strerror}", "look at the folder", EX_CANTCREAT
-        ) from error
+        what = f"{path} cannot be written: {error.strerror}"
+        raise UserError(what, "look at the folder", EX_CANTCREAT) from error

@@ -55,7 +55,9 @@ def write_folder(path: Path, weight: Float32s, bias: Float32s | None) -> None:
 
 def write_state_dict(file: IO[bytes], arrays: Mapping[str, Float32s]) -> None:
     """Write arrays as `torch.save` writes a dict of float32 tensors on the CPU; the same bytes each time."""
-    entries = [("data.pkl", _pickled(arrays)), ("byteorder", sys.byteorder.encode())]
+    pairs = [_text(name) + _tensor(array, number) for number, (name, array) in enumerate(arrays.items())]
+    pickled = _PROTO_2 + _DICT + _MARK + b"".join(pairs) + _SETITEMS + _STOP
+    entries = [("data.pkl", pickled), ("byteorder", sys.byteorder.encode())]
     entries += [
         (f"data/{number}", np.ascontiguousarray(array, np.float32).tobytes())
         for number, array in enumerate(arrays.values())
@@ -64,11 +66,6 @@ def write_state_dict(file: IO[bytes], arrays: Mapping[str, Float32s]) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, content in entries:
             archive.writestr(zipfile.ZipInfo(f"{_ROOT}/{name}"), content)
-
-
-def _pickled(arrays: Mapping[str, Float32s]) -> bytes:
-    pairs = [_text(name) + _tensor(array, number) for number, (name, array) in enumerate(arrays.items())]
-    return _PROTO_2 + _DICT + _MARK + b"".join(pairs) + _SETITEMS + _STOP
 
 
 def _tensor(array: Float32s, number: int) -> bytes:

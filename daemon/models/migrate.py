@@ -84,9 +84,8 @@ def migrate(config: Config, asked: MigrationRequest, *, dry_run: bool = False) -
     with _alone(versions, dry_run):
         version = versions.newest_valid()
         if version is None:
-            raise UserError(
-                "there is no version yet", "start `tripletd learn` first: version 0 is enough", EX_USAGE
-            )
+            remedy = "start `tripletd learn` first: version 0 is enough"
+            raise UserError("there is no version yet", remedy, EX_USAGE)
         fitted = map_of(version)
         view = _view_of(fitted, asked)
         fit = PairFit(unit=fitted.similarity in ("", "cosine"))
@@ -178,11 +177,8 @@ def _pairs(path: Path) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
             with np.load(path, allow_pickle=False) as file:
                 new, old = (file[name] for name in COLUMNS)
         except (OSError, ValueError, KeyError) as error:
-            raise UserError(
-                f"{path} cannot be read: {error}",
-                "write it with numpy.savez(path, new=..., old=...)",
-                EX_DATAERR,
-            ) from None
+            remedy = "write it with numpy.savez(path, new=..., old=...)"
+            raise UserError(f"{path} cannot be read: {error}", remedy, EX_DATAERR) from None
         if len(new) != len(old):
             raise MapError(f"{len(new):,} new vectors for {len(old):,} old ones")
         for start in range(0, len(new), PIECE):

@@ -59,8 +59,8 @@ def export_model(served: ExportSource, path: Path, side: VectorSide) -> ModelDes
     embedding = embedding_of(served)
     mapped = _mapped(graph, fitted)
     made = _embedded(graph, embedding, mapped, side)
-    similarity, symmetric = embedding.similarity, embedding.symmetric
-    return _write(served, graph, made, path, (side, similarity, symmetric, embedding.dim))
+    about = {"side": side, "similarity": embedding.similarity, "symmetric": embedding.symmetric}
+    return _write(served, graph, made, path, **about, dim=embedding.dim)
 
 
 def export_folding(served: ExportSource, path: Path) -> ModelDescription:
@@ -74,7 +74,8 @@ def export_folding(served: ExportSource, path: Path) -> ModelDescription:
     folded = graph.node("MatMul", graph.joined(parts), graph.constant(F.T))
     if bias is not None:
         folded = graph.node("Add", folded, graph.constant(bias))
-    return _write(served, graph, folded, path, ("folded", "inner_product", False, len(F)))
+    about = {"side": "folded", "similarity": "inner_product", "symmetric": False}
+    return _write(served, graph, folded, path, **about, dim=len(F))
 
 
 def _input(graph: _Graph, fitted: FittedSpaceMap, name: str) -> str:
@@ -229,19 +230,10 @@ class _Graph:
 
 
 def _write(
-    served: ExportSource, graph: _Graph, result: str, path: Path, about: tuple[str, str, bool, int]
+    served: ExportSource, graph: _Graph, result: str, path: Path, *, dim: int, **about: Any
 ) -> ModelDescription:
-    side, similarity, symmetric, dim = about
     made = graph.model(result, dim)
-    description = ModelDescription(
-        FORMAT,
-        **served.about,
-        side=side,
-        similarity=similarity,
-        symmetric=symmetric,
-        inputs=graph.inputs,
-        dim=dim,
-    )
+    description = ModelDescription(FORMAT, **served.about, **about, inputs=graph.inputs, dim=dim)
     write_new(path, lambda file: file.write(made))
     description.write_beside(path)
     return description

@@ -119,8 +119,8 @@ def export_vectors(
     another map, a form without such vectors, an ending that is unknown, and a file that is there already.
     """
     if path.suffix not in WRITERS:
-        known = ", ".join(WRITERS)
-        raise UserError(f"{path.name}: no format has this ending", f"end it in {known}", EX_USAGE)
+        remedy = f"end it in {', '.join(WRITERS)}"
+        raise UserError(f"{path.name}: no format has this ending", remedy, EX_USAGE)
     if objects is None:
         raise UserError("there are no objects to write", "set catalog.path", EX_USAGE)
     if objects.map_id != served.about["map"]:
@@ -154,9 +154,8 @@ def embedding_of(served: ExportSource) -> Embedding:
     try:
         return Embedding.of(served.form)
     except ConfigError as error:
-        told = (
-            f"version {served.about['version']}, of {served.about['learner']}, has no such vectors: {error}"
-        )
+        which = f"version {served.about['version']}, of {served.about['learner']}"
+        told = f"{which}, has no such vectors: {error}"
         raise UserError(told, "export a version of omks-maps or oasis", EX_USAGE) from error
 
 
@@ -168,11 +167,8 @@ def export_adapter(served: ExportSource, path: Path) -> AdapterDescription:
     """
     F, bias, views = adapter_of(served)
     if path.suffix == ".npy" and bias is not None:
-        raise UserError(
-            "the map of this space shifts vectors: the matrix has a bias, for which npy has no room",
-            f"name a file {path.stem}.safetensors",
-            EX_USAGE,
-        )
+        what = "the map of this space shifts vectors: the matrix has a bias, for which npy has no room"
+        raise UserError(what, f"name a file {path.stem}.safetensors", EX_USAGE)
     if path.suffix not in (".npy", ".safetensors", ""):
         raise UserError(
             f"{path.name}: no format has this ending",
@@ -186,12 +182,12 @@ def export_adapter(served: ExportSource, path: Path) -> AdapterDescription:
         ADAPTER_FORMAT, **served.about, dim=len(F), bias=bias is not None, views=views, exact=exact
     )
     if path.suffix == ".npy":
-        write_new(path, lambda file: np.save(file, F))
+        _npy(path, F)
     elif not path.suffix:
         write_folder(path, F, bias)
     else:
         arrays = {"linear.weight": F} | ({} if bias is None else {"linear.bias": bias})
-        write_new(path, lambda file: file.write(_safetensors(arrays, asdict(told))))
+        _safetensors(path, arrays, told)
     told.write_beside(path)
     return told
 
@@ -225,6 +221,10 @@ def adapter_of(served: ExportSource) -> tuple[Float32s, Float32s | None, dict[st
     return F, bias, views
 
 
+def _npy(path: Path, values: Float32s) -> None:
+    write_new(path, lambda file: np.save(file, values))
+
+
 def _dense(rows: Block, path: Path) -> Float32s:
     """Rows with their zeros. Raises UserError where these are too many."""
     if isinstance(rows, DenseBlock):
@@ -238,11 +238,6 @@ def _dense(rows: Block, path: Path) -> Float32s:
     return np.asarray(rows.checked_csr().toarray(), np.float32)
 
 
-def _npy(path: Path, rows: Block, told: VectorsDescription) -> None:
-    values = _dense(rows, path)
-    write_new(path, lambda file: np.save(file, values))
-
-
 def _npz(path: Path, rows: Block, told: VectorsDescription) -> None:
     if isinstance(rows, DenseBlock):
         raise UserError("these vectors are dense, .npz holds sparse ones", "end it in .npy", EX_USAGE)
@@ -250,16 +245,19 @@ def _npz(path: Path, rows: Block, told: VectorsDescription) -> None:
 
 
 def _as_safetensors(path: Path, rows: Block, told: VectorsDescription) -> None:
-    about = {name: value for name, value in asdict(told).items() if name != "ids"}
-    arrays = {"vectors": _dense(rows, path)}
-    write_new(path, lambda file: file.write(_safetensors(arrays, about)))
+    _safetensors(path, {"vectors": _dense(rows, path)}, told)
 
 
-def _safetensors(arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> bytes:
+def _safetensors(path: Path, arrays: Mapping[str, NDArray[Any]], told: FormDescription) -> None:
     from safetensors.numpy import save
 
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    return bytes(save(whole, {name: json.dumps(value) for name, value in about.items()}))
+    encoded = save(whole, _as_metadata(told))
+    write_new(path, lambda file: file.write(encoded))
+
+
+def _as_metadata(told: FormDescription) -> dict[str, str]:
+    return {name: json.dumps(value) for name, value in asdict(told).items() if name != "ids"}
 
 
 ROW_GROUP = 10_000
@@ -270,7 +268,7 @@ def _parquet(path: Path, rows: Block, told: VectorsDescription) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    about = {name: json.dumps(value) for name, value in asdict(told).items() if name != "ids"}
+    about = _as_metadata(told)
 
     def table(start: int) -> Any:
         part = rows.slice(start, min(start + ROW_GROUP, len(rows)))
@@ -296,7 +294,7 @@ def _parquet(path: Path, rows: Block, told: VectorsDescription) -> None:
 
 
 WRITERS: Mapping[str, Callable[[Path, Block, VectorsDescription], None]] = {
-    ".npy": _npy,
+    ".npy": lambda path, rows, told: _npy(path, _dense(rows, path)),
     ".npz": _npz,
     ".parquet": _parquet,
     ".safetensors": _as_safetensors,

@@ -10,7 +10,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -21,7 +21,7 @@ from daemon.config.schema import Config
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_UNAVAILABLE, UserError
 from daemon.ratings.study import MOST_RATERS, Rating, Study, same_rater
 from daemon.schema_errors import sentence
-from streams.durable import sync
+from streams.durable import sync, write_whole
 
 FILE = "ratings.jsonl"
 """In the folder of checkpoints, where serve.ratings.file names no other."""
@@ -176,15 +176,7 @@ class RatingsFile:
                 EX_CANTCREAT,
             )
         os.ftruncate(descriptor, self._read)
-        try:
-            left = memoryview(line)
-            while left:
-                left = left[os.write(descriptor, left) :]
-            os.fsync(descriptor)
-        except OSError:
-            with suppress(OSError):  # on a disk that is full, cutting the end off still works
-                os.ftruncate(descriptor, self._read)
-            raise
+        write_whole(descriptor, line, self._read, os.fsync)
         self._read += len(line)
         self._lines += 1
         self._known.take(record)

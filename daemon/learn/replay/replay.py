@@ -144,7 +144,12 @@ def replay(
     log, or the catalog is another one.
     """
     target = versions.manifest(to_version)
-    _check_catalog(target, catalog)
+    if target.catalog_digest != (None if catalog is None else catalog.digest):
+        raise UserError(
+            f"version {target.number} was learned with another catalog",
+            "give the catalog it names, or none if it names none",
+            EX_DATAERR,
+        )
     links = line(versions, from_version, to_version)
     _check_one_log(links, from_version)
     check_kept(links, source.bounds(), from_version)
@@ -213,19 +218,16 @@ class _Replay:
         if state_hash(rerun.state.arrays()) != manifest.state_hash:
             place = self._place(rerun, manifest)
             if place is not None:
-                event = None if record is not None else self._touch(place, since, segment)
+                event = None
+                if record is None and place.row is not None:
+                    start, nothing = self._start(since), lambda records: None
+                    event = first_touch(start, segment, place.array, place.row, nothing)
                 return ReplayDifference(number, since, str(place), place, record, event)
         if record is not None:
-            return ReplayDifference(
-                number, since, "the state is the same, a record of the log is not", record=record
-            )
+            why = "the state is the same, a record of the log is not"
+            return ReplayDifference(number, since, why, record=record)
         why = None if self._others else other_counts(progress, manifest)
         return None if why is None else ReplayDifference(number, since, why)
-
-    def _touch(self, place: ArrayPlace, since: int, segment: Sequence[ScheduleEntry]) -> EventPlace | None:
-        if place.row is None:
-            return None
-        return first_touch(self._start(since), segment, place.array, place.row, lambda records: None)
 
     def _place(self, rerun: Rerun, manifest: Manifest) -> ArrayPlace | None:
         try:
@@ -249,15 +251,6 @@ def _other_runtime(links: Sequence[Link]) -> dict[str, tuple[Any, Any]]:
 
 def _flat(recorded: Mapping[str, Any]) -> dict[str, Any]:
     return {**recorded.get("packages", {}), **{n: v for n, v in recorded.items() if n != "packages"}}
-
-
-def _check_catalog(target: Manifest, catalog: Catalog | None) -> None:
-    if target.catalog_digest != (None if catalog is None else catalog.digest):
-        raise UserError(
-            f"version {target.number} was learned with another catalog",
-            "give the catalog it names, or none if it names none",
-            EX_DATAERR,
-        )
 
 
 def _check_one_log(links: Sequence[Link], from_version: int) -> None:

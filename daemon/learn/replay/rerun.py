@@ -27,7 +27,7 @@ from daemon.learn.state import BACKFILL, KINDS, TIMES, UNREAD, Applied, Entry, L
 from daemon.learn.step import Assembler, ReadyBatch, count, step
 from daemon.versions.algorithms import learner_config_of
 from daemon.versions.contents import AVERAGE, MAX_FUTURE, QUERIES, max_future_of
-from daemon.versions.shards import ADOPT, MERGE, MergedPart, MergeRecord, ShardRecord, brings
+from daemon.versions.shards import ADOPT, MERGE, MergeRecord, ShardRecord, brings
 from learners.outcome import StepInfo
 from streams.catalog import Catalog
 from streams.errors import OffsetAhead, OffsetExpired, StreamUnavailable
@@ -231,18 +231,16 @@ class Rerun:
             on_records(ready.records)
         partition, _, stop = entry
         if self.progress.next_offsets()[partition] != stop:
-            raise OutOfLine(
-                f"partition {partition} holds no record at offset {stop - 1:,}, which was learned"
-            )
+            what = f"partition {partition} holds no record at offset {stop - 1:,}, which was learned"
+            raise OutOfLine(what)
         self.progress.published(self.progress.snapshot())  # the schedule is known: it need not grow here
 
     def batches(self, partition: int, start: int, stop: int) -> Iterator[ReadyBatch]:
         """A run's records, decoded and assembled. Raises OutOfLine when it begins elsewhere."""
         at = self.progress.next_offsets().get(partition)
         if at != start:
-            raise OutOfLine(
-                f"the run [{start:,}, {stop:,}) of partition {partition} begins elsewhere than at {at}"
-            )
+            run = f"the run [{start:,}, {stop:,}) of partition {partition}"
+            raise OutOfLine(f"{run} begins elsewhere than at {at}")
         for batch in self._runs.read(partition, start, stop):
             yield ReadyBatch(batch, *self._assemble(batch), 0.0, 0.0)
 
@@ -302,13 +300,15 @@ class Rerun:
         lines = self._lines
         if lines is None or lines.shard is None:
             raise _elsewhere("versions of shards")
-        record = MergeRecord.read(entry, self._base.number)
+        record, held = MergeRecord.read(entry, self._base.number), MergeRecord.in_version(self._base)
         base = Version(replace(self._base, positions=self.progress.positions), self.state.arrays())
         brought = {}
         for part in record.parts:
-            if _is_known(self._base, record.of, part):
+            shard = Shard(part.shard, record.of)
+            known = None if held is None else held.part(shard)
+            if known is not None and (known.version, known.line) == (part.version, part.line):
                 continue
-            own = lines.shard(Shard(part.shard, record.of))
+            own = lines.shard(shard)
             with _readable(f"version {part.version} of shard {part.shard}"):
                 manifest = own.manifest(part.version)
                 if manifest.state_hash != part.state_hash:
@@ -321,12 +321,6 @@ class Rerun:
         start = Version(self._base, {name: np.array(one) for name, one in merged.arrays.items()})
         self.state = LearnState.of_version(start, learner_config_of(self._base))
         self.progress = Progress(merged.positions, merged.counters, merged.watermark)
-
-
-def _is_known(base: Manifest, of: int, part: MergedPart) -> bool:
-    before = MergeRecord.in_version(base)
-    known = None if before is None else before.part(Shard(part.shard, of))
-    return known is not None and (known.version, known.line) == (part.version, part.line)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ The sample is a function of the catalog, or of the events' order: where polls en
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import structlog
 
-from daemon.catalogs import as_blocks
+from daemon.catalogs import as_block, as_blocks
 from daemon.config.learners import GAIN_BY_ORDER, ORDERED_FROM, ViewKeys
 from daemon.config.schema import Config
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, UserError
@@ -26,7 +26,6 @@ from learners.maps import ViewConfig as MapConfig
 from streams.catalog import Catalog, RoleColumns
 from streams.decode import BatchDecoder, DecodedBatch
 from streams.errors import OffsetExpired, StreamUnavailable
-from streams.event import Column, DenseColumn, SparseColumn
 from streams.source import Source
 
 MOST_CATALOG_ROWS = 100_000  # more change the fitted moments by less than their float32 rounding
@@ -35,12 +34,16 @@ POLL_RECORDS = 500
 POLL_SECONDS = 0.2
 
 
-def catalog_sample(catalog: Catalog) -> dict[str, Block]:
+def catalog_sample(catalog: Catalog) -> Mapping[str, Block]:
     """All objects of the catalog, or `MOST_CATALOG_ROWS` of them at equal distances."""
-    blocks = as_blocks(catalog.views)
-    if len(catalog) <= MOST_CATALOG_ROWS:
+    return _spread(as_blocks(catalog.views), MOST_CATALOG_ROWS)
+
+
+def _spread(blocks: Mapping[str, Block], most: int) -> Mapping[str, Block]:
+    """At most so many rows at equal distances, of each view the same ones."""
+    if (count := len(next(iter(blocks.values())))) <= most:
         return blocks
-    rows = np.linspace(0, len(catalog) - 1, MOST_CATALOG_ROWS).astype(np.int64)
+    rows = np.linspace(0, count - 1, most).astype(np.int64)
     return {name: block.take(rows) for name, block in blocks.items()}
 
 
@@ -67,9 +70,8 @@ class Sample:
 
     def add(self, decoded: DecodedBatch) -> None:
         """Add the objects of a batch that came with features of their own."""
-        roles = (decoded.query, decoded.clicked, decoded.skipped)
         for row in range(len(decoded.offsets)):
-            for role in roles:
+            for role in (decoded.query, decoded.clicked, decoded.skipped):
                 if not self.full:
                     self._mention(role, row)
 
@@ -82,7 +84,7 @@ class Sample:
         self._mentions += 1
         if role.inline is None or role.rows[row] >= 0:
             return
-        views = {name: _row(column, row) for name, column in role.inline.items()}
+        views = {name: as_block(column).take([row]) for name, column in role.inline.items()}
         key = _key(views)
         if key not in self._seen and all(usable(block) for block in views.values()):
             self._seen.add(key)
@@ -111,19 +113,15 @@ def stream_sample(
             batch = source.poll(POLL_RECORDS, POLL_SECONDS)
             if batch is not None:
                 sample.add(decoder.decode(batch))
-            elif to_the_end and _at_end(source):
-                break
+            elif to_the_end:
+                reached, bounds = source.reached(), source.bounds()  # a broker may leave a poll empty before
+                if all(reached[partition] >= end for partition, (_, end) in bounds.items()):
+                    break
         except StreamUnavailable as error:
             trouble = error
         if not go_on(sample, trouble):
             break
     return sample
-
-
-def _at_end(source: Source) -> bool:
-    """Whether everything now in the log was handed out: a broker may leave a poll empty before that."""
-    reached = source.reached()
-    return all(reached[partition] >= end for partition, (_, end) in source.bounds().items())
 
 
 def usable(row: Block) -> bool:
@@ -134,15 +132,6 @@ def usable(row: Block) -> bool:
         return True
     rising = bool(np.all(np.diff(row.indices) > 0))
     return rising and int(row.indices[0]) >= 0 and int(row.indices[-1]) < row.dim
-
-
-def _row(column: Column, row: int) -> Block:
-    if isinstance(column, DenseColumn):
-        return DenseBlock(column.values[row : row + 1])
-    assert isinstance(column, SparseColumn)
-    part = slice(int(column.indptr[row]), int(column.indptr[row + 1]))
-    indptr = np.array([0, part.stop - part.start], np.int64)
-    return SparseBlock(indptr, column.indices[part], column.values[part], column.dim)
 
 
 def _key(views: Mapping[str, Block]) -> bytes:
@@ -179,7 +168,7 @@ def space_map(config: Config) -> SpaceMap:
     views, ordered = config.space.views, ordered_views(config)
     if similarity := config.space.own_similarity:
         return SpaceMap(
-            {name: _lossless(view, similarity, name in ordered) for name, view in views.items()},
+            {name: _map_config(view, name in ordered, similarity) for name, view in views.items()},
             by_block=unit_blocks(config.learner),
             similarity=similarity,
             weights={name: view.weight for name, view in views.items()},
@@ -232,8 +221,7 @@ def fit_map(
         log.info("fitting the maps on the catalog", objects=len(inputs.catalog))
         with pulse.patient("fitting the maps"):
             return _fitted(plan, catalog_sample(inputs.catalog), for_learner)
-    stopped = False
-    wanted = config.space.warmup_objects
+    stopped, wanted = False, config.space.warmup_objects
 
     def keep_reading(sample: Sample, trouble: StreamUnavailable | None) -> bool:
         nonlocal stopped
@@ -267,28 +255,18 @@ def fit_map(
 def _fitted(plan: SpaceMap, sample: Mapping[str, Block], for_learner: bool) -> Fitted:
     """The plan fitted on a sample; of the same objects, at equal distances, what the learner is to see."""
     space = plan.fit(sample)
-    if not for_learner:
-        return Fitted(space)
-    count = len(next(iter(sample.values())))
-    rows = np.unique(np.linspace(0, count - 1, min(count, LEARNER_SAMPLE)).astype(np.int64))
-    return Fitted(space, space.transform({name: block.take(rows) for name, block in sample.items()}))
+    return Fitted(space, space.transform(_spread(sample, LEARNER_SAMPLE)) if for_learner else None)
 
 
-def _lossless(view: ViewKeys, similarity: str, ordered: bool) -> MapConfig:
-    """The scalings of a view; under cosine those of its unit vectors, so that views weigh as they say."""
-    names = [name for name in view.scalings if name != "identity"] or ["identity"]
+def _map_config(view: ViewKeys, ordered: bool, similarity: str = "") -> MapConfig:
+    """The scalings and kernels of a view; where an own cosine is kept, the scalings of its unit vectors, so
+    that views weigh as they say."""
+    names: Sequence[str] = view.scalings
+    if similarity:
+        names = [name for name in names if name != "identity"] or ["identity"]
     if similarity == "cosine" and names[0] != "unit":
         names = ["unit", *(name for name in names if name != "identity")]
-    maps = [*_order(ordered), *(_scaling(view, name) for name in names)]
-    return maps[0] if len(maps) == 1 else MapConfig("chain", {"maps": maps})
-
-
-def _order(ordered: bool) -> list[MapConfig]:
-    return [MapConfig("by_count")] if ordered else []
-
-
-def _map_config(view: ViewKeys, ordered: bool) -> MapConfig:
-    maps = [*_order(ordered), *(_scaling(view, name) for name in view.scalings)]
+    maps = [*([MapConfig("by_count")] if ordered else []), *(_scaling(view, name) for name in names)]
     kernels = [MapConfig(one.map, one.options()) for one in view.kernels]
     if kernels:
         maps.append(kernels[0] if len(kernels) == 1 else MapConfig("kernels", {"maps": kernels}))

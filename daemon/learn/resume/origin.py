@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import structlog
 
-from checkpoints import Epoch, Ledger, Version, VersionStore, new_line
+from checkpoints import Epoch, Version, VersionStore, new_line
 from checkpoints.manifest import Manifest, PartitionPosition, ScheduleEntry
 from checkpoints.store import CheckpointError
 from daemon.config.schema import Config
@@ -153,14 +153,6 @@ def _named_offsets(value: Any) -> tuple[tuple[int, int], ...]:
     return tuple(sorted((int(partition), offset) for partition, offset in value.items()))
 
 
-def resolve_name(options: LearnOptions, versions: VersionStore, ledger: Ledger) -> LearnOptions:
-    """The options with the number of a version asked for by name. UserError (usage) for no such name."""
-    if options.restart_name is None:
-        return options
-    number = number_of(options.restart_name, versions.versions(), ledger.entries(report=lambda error: None))
-    return replace(options, restart_from=number)
-
-
 def without_what_was_made(options: LearnOptions, newest: Manifest, versions: VersionStore) -> LearnOptions:
     """The options without what the newest version already descends from; unchanged with `--again`.
 
@@ -188,9 +180,7 @@ def _made_by(entry: ScheduleEntry, options: LearnOptions, stream: dict[str, Any]
     if not isinstance(entry, dict) or entry.get("start") != options.start:
         return False
     if options.restart_from is not None:
-        name = (
-            options.restart_name
-        )  # means another version after a while; the branch is made once all the same
+        name = options.restart_name  # may mean another version after a while: the branch is made once
         same = entry.get("name") == name if name else entry.get("from_version") == options.restart_from
         return entry["control"] == "branch" and same
     # partitions may have been added since
@@ -244,8 +234,6 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The start that the command line asked for."""
-
     config: Config
     options: LearnOptions
     start: StartPoint
@@ -272,15 +260,19 @@ def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit)
     Raises UserError.
     """
     run = expected(config, inputs.catalog_digest, inputs.identity)
-    options = resolve_name(options, inputs.versions, inputs.ledger)
+    if options.restart_name is not None:
+        entries = inputs.ledger.entries(report=lambda error: None)
+        number = number_of(options.restart_name, inputs.versions.versions(), entries)
+        options = replace(options, restart_from=number)
     same_log = SameLog(inputs.control, run.stream)
     plan = _Plan(config, options, parse_start(options.start), run, inputs, same_log)
     newest = inputs.versions.newest_manifest()  # damaged ones are reported when the version is loaded
     known = _known(inputs)
     if newest is not None or options.restart_from is not None:
+        asked = plan
         if newest is not None:
             plan = replace(plan, fork=_older_copy(inputs, newest, known))
-        asked = _still_asked(plan, newest)
+            asked = _still_asked(plan, newest)
         # Once more after the claim, from where an older learner has got to by then.
         _go_on(_standing(asked, newest), asked)
         return _continue(plan, plan.claim())
@@ -315,8 +307,7 @@ def _first(
     if shared is not None:
         progress.control(shared.entry)
     describe = Description(plan.run, fitted)
-    meta = describe(progress.snapshot(), None)
-    manifest = plan.inputs.versions.publish(epoch, state.arrays(), meta)
+    manifest = plan.inputs.versions.publish(epoch, state.arrays(), describe(progress.snapshot(), None))
     log.info("version 0 written: the untrained similarity", dim=fitted.dim, positions=dict(offsets))
     return RunOrigin(state, progress, describe, epoch, manifest)
 
@@ -363,9 +354,7 @@ def _older_copy(inputs: Inputs, newest: Manifest, known: VersionName | None) -> 
     return fork
 
 
-def _still_asked(plan: _Plan, newest: Manifest | None) -> _Plan:
-    if newest is None:
-        return plan
+def _still_asked(plan: _Plan, newest: Manifest) -> _Plan:
     options = without_what_was_made(plan.options, newest, plan.inputs.versions)
     if options == plan.options:
         return plan
@@ -384,7 +373,8 @@ def _standing(plan: _Plan, newest: Manifest | None) -> Manifest:
 def _continue(plan: _Plan, epoch: Epoch) -> RunOrigin:
     asked = plan
     if plan.options.restart_from is not None or plan.options.accept_log:
-        asked = _still_asked(plan, plan.inputs.versions.newest_manifest())
+        newest = plan.inputs.versions.newest_manifest()
+        asked = plan if newest is None else _still_asked(plan, newest)
     version = _load(asked.options.restart_from, plan.inputs)
     if asked is not plan and _still_asked(plan, version.manifest) is plan:
         # The branch was made, but every version of it is damaged: make it again.
@@ -392,9 +382,8 @@ def _continue(plan: _Plan, epoch: Epoch) -> RunOrigin:
     manifest = version.manifest
     progress = _go_on(manifest, asked)
     if asked is not plan:
-        log.info(
-            "this branch or change of the log was made before, and is continued; --again makes it once more"
-        )
+        what = "this branch or change of the log was made before, and is continued"
+        log.info(f"{what}; --again makes it once more")
     if manifest.runtime != runtime():
         log.warning(
             "this version was computed by other packages or on another processor level: "
@@ -466,9 +455,7 @@ def _load(number: int | None, inputs: Inputs) -> Version:
     with _readable(number, inputs.versions):
         if number is not None:
             return inputs.versions.load(number)
-        version = inputs.versions.newest_valid(
-            lambda error: log.error("version passed over", error=str(error))
-        )
+        version = inputs.versions.newest_valid(lambda e: log.error("version passed over", error=str(e)))
     if version is None:
         raise UserError(
             f"no version in {inputs.place} can be loaded: all are damaged",

@@ -30,14 +30,18 @@ def begin_shard(inputs: Inputs, go_on: Callable[[str], bool]) -> bool:
     """
     assert inputs.shard is not None, "a learner of all partitions has nothing to wait for"
     assert inputs.merged is not None
-    while (merged := inputs.merged.newest_valid(_pass_over)) is None:
+
+    def pass_over(error: CheckpointError) -> None:
+        log.error("merged version passed over", error=str(error))
+
+    while (merged := inputs.merged.newest_valid(pass_over)) is None:
         if not go_on(WAITING):
             return False
     own = inputs.versions.newest_manifest()
-    why = None if own is None else why_anew(inputs.versions, own, inputs.merged, merged.manifest)
-    if own is not None and why is None:
-        return True
     if own is not None:
+        why = why_anew(inputs.versions, own, inputs.merged, merged.manifest)
+        if why is None:
+            return True
         log.warning("this shard begins anew with the merged version", merged=merged.manifest.name, why=why)
     _begin(inputs.versions, merged, inputs.shard)
     return True
@@ -69,23 +73,16 @@ def _begin(versions: VersionStore, merged: Version, shard: Shard) -> None:
     epoch = versions.claim()
     record = first_record(merged.manifest, shard, epoch.next_number)
     older = versions.newest_manifest()
-    versions.publish(
-        epoch,
-        merged.arrays,
-        meta_like(
-            merged.manifest,
-            parent=None if older is None else older.number,
-            positions=positions_of(merged.manifest, shard),
-            schedule=(adopt_entry(record, begins=True),),
-            counters={},
-            shard=record.json(),
-        ),
+    meta = meta_like(
+        merged.manifest,
+        parent=None if older is None else older.number,
+        positions=positions_of(merged.manifest, shard),
+        schedule=(adopt_entry(record, begins=True),),
+        counters={},
+        shard=record.json(),
     )
+    versions.publish(epoch, merged.arrays, meta)
     log.info("a shard begins", shard=shard.name, merged=merged.manifest.name, version=record.counted)
-
-
-def _pass_over(error: CheckpointError) -> None:
-    log.error("merged version passed over", error=str(error))
 
 
 def no_shards(configured: int, asked: int | None) -> UserError | None:
@@ -102,7 +99,6 @@ def no_shards(configured: int, asked: int | None) -> UserError | None:
             "set shards.count to the number of learners, or leave --shard out",
         )
     if asked is not None and not 0 <= asked < configured:
-        return UserError(
-            f"--shard {asked}: there are {configured} shards, counted from 0", "start one of these"
-        )
+        what = f"--shard {asked}: there are {configured} shards, counted from 0"
+        return UserError(what, "start one of these")
     return None

@@ -71,8 +71,7 @@ def shared_start(config: Config) -> SharedStart | None:
     learner: Any = learner_of(version, fitted)
     log.info("all keys begin from what was learned before", version=named, name=manifest.name)
     whence = {"version": named, "name": manifest.name, "state_hash": manifest.state_hash}
-    entry = {"control": "start", "of": whence}
-    return SharedStart(fitted, np.array(learner.W, np.float32), entry)
+    return SharedStart(fitted, np.array(learner.W, np.float32), {"control": "start", "of": whence})
 
 
 def _require_same_space(named: str, space: str, recorded: Mapping[str, Any], config: Config) -> None:

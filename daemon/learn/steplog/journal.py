@@ -156,7 +156,9 @@ class Journal:
         self._pending, self._pending_bytes = [], 0
         self._cuts.clear()
         self.whole = False
-        return [self._write(Break(_records_before(first.body), ERROR))]
+        body = first.body
+        records = body.first if isinstance(body, RankOneSteps | Triplets) else body.records
+        return [self._write(Break(records, ERROR))]
 
     def _applied(self, batch: AppliedBatch, now: float) -> list[Written]:
         if not self.whole:
@@ -216,10 +218,6 @@ class Journal:
             encoded = encode_segment(place, body, before, self._max_record_bytes)
         self._place, self._chain = replace(place, seq=place.seq + 1), encoded.after
         return Written(body, place, before, tuple(encoded.records))
-
-
-def _records_before(body: Body) -> int:
-    return body.first if isinstance(body, RankOneSteps | Triplets) else body.records
 
 
 class Floor:

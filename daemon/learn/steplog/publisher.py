@@ -55,21 +55,17 @@ class Inbox:
     def offer(self, item: Item) -> None:
         """Hand over one item, unless there is no room for it."""
         with self._lock:
-            if not isinstance(item, AppliedBatch):
-                if len(self._items) - self._batches < MAX_MARKS:
+            if isinstance(item, AppliedBatch):
+                size = 0 if item.triplets is None else triplet_bytes(item.triplets)
+                if self._batches and (self._bytes + size > self._max_bytes or self._batches >= MAX_BATCHES):
+                    self.left_out += 1
+                else:
                     self._items.append(item)
-            else:
-                self._offer_batch(item)
+                    self._bytes += size
+                    self._batches += 1
+            elif len(self._items) - self._batches < MAX_MARKS:
+                self._items.append(item)
         self._news.set()
-
-    def _offer_batch(self, item: AppliedBatch) -> None:
-        size = 0 if item.triplets is None else triplet_bytes(item.triplets)
-        if self._batches and (self._bytes + size > self._max_bytes or self._batches >= MAX_BATCHES):
-            self.left_out += 1
-            return
-        self._items.append(item)
-        self._bytes += size
-        self._batches += 1
 
     def take(self) -> list[Item]:
         """Take everything that waits."""
@@ -174,9 +170,13 @@ class StepPublisher(BackgroundThread):
             return REOPEN_SECONDS
         except Exception as error:  # noqa: BLE001 - the learner does not end for its step log
             log.error("the step log: steps are left out up to the next version", error=repr(error))
-            self._leave_out()
+            if self._journal is not None and self._journal.whole:
+                self._waiting += self._journal.leave_out(ERROR)  # what waits has its place in the chain
             return RETRY_SECONDS
-        self._out_of_trouble()
+        if self._trouble is not None:
+            log.info("the step log can be written again")
+        self._trouble = None
+        self._metrics.unavailable.set(0)
         return 0.0
 
     def _turn(self) -> None:
@@ -233,11 +233,6 @@ class StepPublisher(BackgroundThread):
                 records=body.records,
             )
 
-    def _leave_out(self) -> None:
-        """After what should not happen. What waits stays: its place in the chain is taken."""
-        if self._journal is not None and self._journal.whole:
-            self._waiting += self._journal.leave_out(ERROR)
-
     def _in_trouble(self, error: StreamError) -> None:
         if self._journal is not None:
             self._journal.lost = SINK
@@ -246,12 +241,6 @@ class StepPublisher(BackgroundThread):
             message = "the step log cannot be written; learning continues, replicas see whole versions"
             log.warning(message, error=str(error))
         self._trouble = str(error)
-
-    def _out_of_trouble(self) -> None:
-        if self._trouble is not None:
-            log.info("the step log can be written again")
-        self._trouble = None
-        self._metrics.unavailable.set(0)
 
     def _close_sink(self) -> None:
         sink, self._sink = self._sink, None

@@ -111,11 +111,7 @@ def _steps_of(bodies: Sequence[Taken]) -> Steps:
         query, error = _joined([one.query for one in rank_one]), _joined([one.error for one in rank_one])
         return StepBatch(tau, query, error)
     triplets = [one for one in bodies if isinstance(one, Triplets)]
-    roles = [
-        [one.query for one in triplets],
-        [one.clicked for one in triplets],
-        [one.skipped for one in triplets],
-    ]
+    roles = [[getattr(one, role) for one in triplets] for role in ("query", "clicked", "skipped")]
     weights = None
     if any(one.weights is not None for one in triplets):
         given = [np.ones(len(one)) if one.weights is None else one.weights for one in triplets]

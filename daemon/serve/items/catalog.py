@@ -43,8 +43,8 @@ OnSnapshot = Callable[[IndexSnapshot], None]
 class CatalogStatus:
     """How the catalog stands.
 
-    ready: everything that was in the topic when it was opened has been taken in (True at once without a
-    topic). reason: why it is not, in words. map_id: of the map its vectors were made with. items: the living.
+    ready: everything that was in the topic when it was opened has been taken in. reason: why it is not, in
+    words. map_id: of the map its vectors were made with. items: the living.
     nbytes: memory of all parts. puts, removes: good records since the start. dead: refused ones, by reason.
     unwritten: dead letters that their topic has not taken yet. positions: next offset per partition. behind:
     records not yet read, None while unknown. trouble: what the stream said last, None when it answers.
@@ -80,8 +80,8 @@ class ServingCatalog(BackgroundThread):
     """Objects to answer with, kept current; what is read is always one published snapshot.
 
     making: a new index with the objects of the files, called at once and again when the topic was re-created.
-    following: None where there is no topic, and the files are all there is. `space` and `fitted` are those
-    that queries are resolved with. After `close` the last snapshot stays readable.
+    `space` and `fitted` are those that queries are resolved with. After `close` the last snapshot stays
+    readable.
     """
 
     name = "items"
@@ -91,7 +91,7 @@ class ServingCatalog(BackgroundThread):
         space: SpaceSpec,
         fitted: FittedSpaceMap,
         making: Callable[[], ItemIndex],
-        following: ItemFeed | None,
+        following: ItemFeed,
     ) -> None:
         super().__init__()
         self.space, self.fitted, self._making, self._following = space, fitted, making, following
@@ -103,7 +103,7 @@ class ServingCatalog(BackgroundThread):
         self._rest_until = self._note_at = 0.0
         self._merging = self._rereading = False
         self._quiet = Quiet(GATHER_SECONDS, POLL_SECONDS)
-        self._ready = following is None
+        self._ready = False
         self._bug: str | None = None
         self._closing = threading.Event()
 
@@ -117,10 +117,8 @@ class ServingCatalog(BackgroundThread):
 
     def status(self) -> CatalogStatus:
         """How it stands; cheap."""
-        snapshot, following = self.current, self._following
-        topic = following.topic if following else None
-        ready = self._ready
-        trouble = self._bug or (topic.trouble if topic else None)
+        snapshot, topic, letters = self.current, self._following.topic, self._following.letters
+        ready, trouble = self._ready, self._bug or topic.trouble
         return CatalogStatus(
             ready=ready,
             reason="" if ready else trouble or "the topic of items is being read",
@@ -130,10 +128,10 @@ class ServingCatalog(BackgroundThread):
             nbytes=sum(part.nbytes for part in snapshot.parts),
             puts=self._puts,
             removes=self._removes,
-            dead=dict(following.letters.counts) if following else {},
-            unwritten=following.letters.unwritten if following else 0,
-            positions=dict(topic.positions) if topic else {},
-            behind=topic.behind if topic else None,
+            dead=dict(letters.counts),
+            unwritten=letters.unwritten,
+            positions=dict(topic.positions),
+            behind=topic.behind,
             trouble=trouble,
             merges=self._index.merges,
         )
@@ -151,22 +149,25 @@ class ServingCatalog(BackgroundThread):
                 log.exception("the serving catalog failed; trying again")
                 self._bug = f"{type(error).__name__}: {error}"
                 self._closing.wait(AFTER_A_BUG_SECONDS)
-        if self._following is not None:
-            self._following.letters.close()
-            self._following.topic.close()
+        self._following.letters.close()
+        self._following.topic.close()
 
     def _turn(self) -> None:
-        batch = None
-        if self._following is not None:
-            batch = self._poll(self._following)
-            if batch is not None:
-                self._take_in(self._following, batch)
-            self._keep_notes(self._following)
+        following = self._following
+        batch = self._poll(following)
+        if batch is not None:
+            self._take_in(following, batch)
+        following.letters.flush()
+        if time.monotonic() >= self._note_at and not following.letters.unwritten:
+            self._note_at = time.monotonic() + LOOK_SECONDS
+            following.topic.tidy()
         self._publish()
         if batch is None or len(batch) < POLL_RECORDS or self._crowded():
             self._merge(time.monotonic() + GATHER_SECONDS, self._rest_s(batch))
             self._publish()
-        self._ready = self._ready or self._caught_up()  # after what was read last is in what is served
+        self._ready = (
+            self._ready or following.topic.caught_up
+        )  # after what was read last is in what is served
 
     def _poll(self, following: ItemFeed) -> RecordBatch | None:
         batch = following.topic.poll(POLL_RECORDS, 0.0 if self._merging else POLL_SECONDS)
@@ -212,30 +213,19 @@ class ServingCatalog(BackgroundThread):
         self._puts += decoded.puts
         self._removes += decoded.removes
 
-    def _keep_notes(self, following: ItemFeed) -> None:
-        following.letters.flush()
-        if time.monotonic() >= self._note_at and not following.letters.unwritten:
-            self._note_at = time.monotonic() + LOOK_SECONDS
-            following.topic.tidy()
-
     def _rest_s(self, batch: RecordBatch | None) -> float:
         """How long to wait before the next poll: not at all where that one waits for records itself."""
         if batch is not None:
             self._quiet.broken()
             return GATHER_SECONDS
-        if self._following is not None and self._following.topic.is_open:
-            return 0.0
-        return self._quiet.rest_s()
+        return 0.0 if self._following.topic.is_open else self._quiet.rest_s()
 
     def _crowded(self) -> bool:
         return len(self._index.snapshot.parts) > MANY_PARTS
 
-    def _caught_up(self) -> bool:
-        return self._following is None or self._following.topic.caught_up
-
     def _publish(self) -> None:
         snapshot = self._index.snapshot
-        if snapshot is self.current or (self._rereading and not self._caught_up()):
+        if snapshot is self.current or (self._rereading and not self._following.topic.caught_up):
             return
         self._rereading = False
         self.current = snapshot
@@ -256,9 +246,9 @@ def build_catalog(
     CatalogError or UserError for a file.
     """
     space = config.space_spec()
-    sizes = sizes or Sizes()
     shown = load_display(config.serve.display) if config.serve.display else DisplayFile()
     address = config.stream.to_address()
+    sizes = sizes or Sizes()
 
     def making() -> ItemIndex:
         index = ItemIndex(fitted.id, shown, sizes)

@@ -200,9 +200,7 @@ def catalog_rows(
     for at in range(0, len(catalog), step):
         ids = catalog.ids[at : at + step]
         vectors = mapped.slice(at, at + step)
-        packed = (
-            [b""] * len(ids) if catalog.shown is None else [catalog.shown[at + n] for n in range(len(ids))]
-        )
+        packed = [b"" if catalog.shown is None else catalog.shown[at + n] for n in range(len(ids))]
         shown_of = [shown.of(one) for one in ids] if len(shown) else [None] * len(ids)
         found = [unpack_display(own) if own else other for own, other in zip(packed, shown_of, strict=True)]
         tags = [() if one is None else one.tags for one in found]

@@ -141,9 +141,8 @@ def send_items(address: Address, records: Iterable[OutRecord], tell: Callable[[s
                     sent, batch, held = sent + len(batch), [], 0
         except UserError as error:
             sink.send(batch)
-            raise UserError(
-                f"{error.message} ({_written(sent + len(batch))})", error.remedy, error.code
-            ) from None
+            message = f"{error.message} ({_written(sent + len(batch))})"
+            raise UserError(message, error.remedy, error.code) from None
         except (StreamError, KeyboardInterrupt):
             tell(_written(sent))
             raise
@@ -190,21 +189,15 @@ def read_items(address: Address, only: str | None = None) -> ItemsRead:
     """
     found = ItemsRead()
     try:
-        batches = list_batches(address)
-        for batch in batches:
-            _take_in(batch, found, only)
+        with closing(open_source(address.items)) as source:
+            for batch in whole_topic(source, source.bounds(), address.items):
+                _take_in(batch, found, only)
     except TopicMissing:
         if address.scheme == "kafka":
             raise
         open_source(address).close()  # raises where there is no such stream at all
     found.newest = dict(sorted(found.newest.items(), key=lambda one: (one[1].time, one[1].offset)))
     return found
-
-
-def list_batches(address: Address) -> Iterator[RecordBatch]:
-    """Every batch of the topic of items that is there now. Raises StreamError."""
-    with closing(open_source(address.items)) as source:
-        yield from whole_topic(source, source.bounds(), address.items)
 
 
 def _take_in(batch: RecordBatch, found: ItemsRead, only: str | None) -> None:

@@ -16,7 +16,6 @@ from daemon.serve.items.snapshot import (
     IndexSnapshot,
     PartRows,
     TagColumn,
-    living_rows,
     make_part,
     without,
 )
@@ -79,7 +78,7 @@ class Merge:
     def __init__(self, serial: int, parts: Sequence[IndexPart], sizes: Sizes) -> None:
         self.serial = serial
         self.parts = tuple(parts)
-        self.rows = [living_rows(part) for part in parts]
+        self.rows = [np.flatnonzero(part.living).astype(np.int32) for part in parts]
         self.merged: IndexPart | None = None
         """The result, once `advance` has said that it is there."""
         self._sizes = sizes
@@ -91,8 +90,12 @@ class Merge:
         return self.merged is not None
 
     def _work(self) -> Iterator[None]:
-        vectors = _empty_like(self.parts, self.rows)
-        yield from self._copy_vectors(vectors)
+        vectors, at = _empty_like(self.parts, self.rows), 0
+        for part, rows in zip(self.parts, self.rows, strict=True):
+            for chosen in _cut(rows, self._step(part)):
+                _copy(part.vectors, chosen, vectors, at)
+                at += len(chosen)
+                yield
         ids: list[Packed] = []
         texts: list[Packed] = []
         for part, rows in zip(self.parts, self.rows, strict=True):
@@ -107,14 +110,6 @@ class Merge:
         origins = tuple((part.serial, rows) for part, rows in zip(self.parts, self.rows, strict=True))
         self.merged = IndexPart(self.serial, column, vectors, None, 0, self._tags(), joined, origins)
 
-    def _copy_vectors(self, out: Block) -> Iterator[None]:
-        at = 0
-        for part, rows in zip(self.parts, self.rows, strict=True):
-            for chosen in _cut(rows, self._step(part)):
-                _copy(part.vectors, chosen, out, at)
-                at += len(chosen)
-                yield
-
     def _step(self, part: IndexPart) -> int:
         return max(1, self._sizes.piece * len(part) // max(1, part.nbytes))
 
@@ -123,9 +118,9 @@ class Merge:
         for part, rows in zip(self.parts, self.rows, strict=True):
             places = np.full(len(part), -1, np.int32)
             places[rows] = np.arange(at, at + len(rows), dtype=np.int32)
-            moved = part.tags.moved(places)
-            hashes.append(moved[0])
-            bearers.append(moved[1])
+            borne, bearing = part.tags.moved(places)
+            hashes.append(borne)
+            bearers.append(bearing)
             at += len(rows)
         return TagColumn(at, np.concatenate(hashes), np.concatenate(bearers))
 
@@ -169,9 +164,8 @@ _serials = count(1)
 class ItemIndex:
     """Parts and the newest snapshot of them; every method leaves `snapshot` whole and true to all changes."""
 
-    def __init__(self, map_id: str, shown: DisplayFile, sizes: Sizes | None = None) -> None:
-        self._map_id, self._shown = map_id, shown
-        self._sizes = sizes or Sizes()
+    def __init__(self, map_id: str, shown: DisplayFile, sizes: Sizes = Sizes()) -> None:
+        self._map_id, self._shown, self._sizes = map_id, shown, sizes
         self._merge: Merge | None = None
         self.merges = 0
         """Merges finished."""
@@ -212,8 +206,8 @@ class ItemIndex:
         assert merge.merged is not None
         now = {part.serial: part for part in self.snapshot.parts}
         alive = np.concatenate(
-            [
-                _alive(now.get(source.serial), rows)
+            [  # nothing lives of a part that is gone because all of it died
+                now[source.serial].living[rows] if source.serial in now else np.zeros(len(rows), np.bool_)
                 for source, rows in zip(merge.parts, merge.rows, strict=True)
             ]
         )
@@ -226,10 +220,3 @@ class ItemIndex:
     def _published(self, parts: Iterable[IndexPart]) -> IndexSnapshot:
         ordered = sorted(parts, key=lambda part: (-len(part), part.serial))
         return IndexSnapshot(next(_serials), self._map_id, tuple(ordered), self._shown)
-
-
-def _alive(part: IndexPart | None, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Which of these rows of a part still live; none of a part that is gone because all of it died."""
-    if part is None:
-        return np.zeros(len(rows), np.bool_)
-    return np.ones(len(rows), np.bool_) if part.alive is None else part.alive[rows]

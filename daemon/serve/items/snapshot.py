@@ -58,10 +58,8 @@ class TagColumn:
         except UnicodeEncodeError:  # half a character, which no tag holds
             return ~mask
         for value in wanted:
-            first, last = (
-                np.searchsorted(self._hashes, value, "left"),
-                np.searchsorted(self._hashes, value, "right"),
-            )
+            first = np.searchsorted(self._hashes, value, "left")
+            last = np.searchsorted(self._hashes, value, "right")
             one = np.zeros(self._length, np.bool_)
             one[self._rows[first:last]] = True
             mask &= one
@@ -210,16 +208,9 @@ def without(part: IndexPart, ids: Packed) -> IndexPart:
         rows = rows[part.alive[rows]]
     if not len(rows):
         return part
-    alive: NDArray[np.bool_] = np.ones(len(part), np.bool_) if part.alive is None else part.alive.copy()
+    alive = part.living.copy()
     alive[rows] = False
     return replace(part, alive=alive, dead=part.dead + len(rows))
-
-
-def living_rows(part: IndexPart) -> NDArray[np.int32]:
-    """The rows of a part that are alive, ascending."""
-    if part.alive is None:
-        return np.arange(len(part), dtype=np.int32)
-    return np.flatnonzero(part.alive).astype(np.int32)
 
 
 _NOT_FOUND = 404
@@ -244,19 +235,16 @@ def resolve(
     for query, part, place in zip(queries, parts, places, strict=True):
         try:
             if query.id is not None:
-                found.append(_of_catalog(snapshot, int(part), int(place)))
+                if place < 0:
+                    remedy = "use the id of an object of the catalog, or send its features as x or views"
+                    problem = "no such object in the catalog"
+                    raise QueryError(poison.UNKNOWN_OBJECT, problem, "id", remedy, _NOT_FOUND)
+                found.append(snapshot.parts[part].vectors.take([int(place)]))
             else:
                 found.append(_of_features(query, space, maps, fitted))
         except QueryError as refused:
             found.append(refused)
     return found
-
-
-def _of_catalog(snapshot: IndexSnapshot, part: int, row: int) -> Block:
-    if row < 0:
-        remedy = "use the id of an object of the catalog, or send its features as x or views"
-        raise QueryError(poison.UNKNOWN_OBJECT, "no such object in the catalog", "id", remedy, _NOT_FOUND)
-    return snapshot.parts[part].vectors.take([row])
 
 
 def _of_features(query: Query, space: SpaceSpec, maps: QueryMaps, fitted: FittedSpaceMap) -> Block:
@@ -310,9 +298,8 @@ def _views(query: Query, space: SpaceSpec) -> tuple[Mapping[str, Any], str]:
         return {UNNAMED_VIEW: query.x}, ""
     for name in names:
         if name not in query.views:
-            raise _refused(
-                poison.WRONG_VIEW, f"lacks this view; the space has {_listed(names)}", f"views.{name}"
-            )
+            problem = f"lacks this view; the space has {_listed(names)}"
+            raise _refused(poison.WRONG_VIEW, problem, f"views.{name}")
     if len(query.views) > len(names):
         raise _refused(poison.WRONG_VIEW, f"a view too many; the space has {_listed(names)}", "views")
     return query.views, "views."

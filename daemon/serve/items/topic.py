@@ -35,9 +35,7 @@ class ItemTopic:
         self._source: Source | None = None
         self._identity: TopicIdentity | None = None
         self._targets: Mapping[int, int] | None = None
-        self._next_try = 0.0
-        self._next_look = 0.0
-        self._next_compaction = 0.0
+        self._next_try = self._next_look = self._next_compaction = 0.0
         self._logged_positions: dict[int, int] = {}
         self._open_transactions: set[tuple[int, int]] = set()
         self._logged_transactions: set[tuple[int, int]] = set()
@@ -150,9 +148,8 @@ class ItemTopic:
         self.restarted, self.positions, self.caught_up = True, {}, False
 
     def _look(self, source: Source) -> None:
-        if self._targets is not None and all(
-            self.positions.get(p, 0) >= end for p, end in self._targets.items()
-        ):
+        targets = self._targets
+        if targets is not None and all(self.positions.get(p, 0) >= end for p, end in targets.items()):
             self.caught_up, self._targets = True, None
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + LOOK_SECONDS
@@ -178,10 +175,10 @@ class ItemTopic:
         self._open_transactions = now
 
     def _failed(self, error: StreamError) -> None:
-        if isinstance(error, TopicMissing) and self._identity is None:
-            self.caught_up = True  # nobody has put anything yet
+        nothing_put = isinstance(error, TopicMissing) and self._identity is None
+        self.caught_up = self.caught_up or nothing_put
         if str(error) != self.trouble:
-            if self._identity is None and isinstance(error, TopicMissing):
+            if nothing_put:
                 log.info("no items were put yet: their topic does not exist", detail=str(error))
             else:
                 log.warning("the topic of items cannot be read; trying again", problem=str(error))

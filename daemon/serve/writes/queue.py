@@ -40,9 +40,8 @@ class WriteMetrics:
         counter = partial(Counter, registry=registry)
         self.written = counter("tripletd_writes", "Raw records kept, by event", ["event"])
         self.refused = counter("tripletd_writes_refused", "Requests to write that were refused", ["reason"])
-        self.waiting = Gauge(
-            "tripletd_writes_waiting", "Raw records waiting to be durable", registry=registry
-        )
+        waiting = "Raw records waiting to be durable"
+        self.waiting = Gauge("tripletd_writes_waiting", waiting, registry=registry)
 
 
 class WriteQueue(BackgroundThread):
@@ -110,18 +109,17 @@ class WriteQueue(BackgroundThread):
     def _append(self, records: Sequence[SpoolRecord]) -> NotWritten | None:
         try:
             self._spool.append(records)
-        except SpoolFull as error:
-            failed = NotWritten("spool_full", "there is no room for more impressions and clicks")
-            self._say(str(error))
-        except (OSError, StreamError, UserError) as error:
-            failed = NotWritten("unavailable", "impressions and clicks cannot be written now")
-            self._say(str(error))
-        except Exception as error:
-            failed = NotWritten("bug", "impressions and clicks cannot be written now")
-            log.exception("a bug in writing impressions and clicks", exc_info=error)
-        else:
             return None
-        return failed
+        except SpoolFull as error:
+            self._say(str(error))
+            return NotWritten("spool_full", "there is no room for more impressions and clicks")
+        except (OSError, StreamError, UserError) as error:
+            self._say(str(error))
+            reason = "unavailable"
+        except Exception as error:
+            log.exception("a bug in writing impressions and clicks", exc_info=error)
+            reason = "bug"
+        return NotWritten(reason, "impressions and clicks cannot be written now")
 
     def _say(self, problem: str) -> None:
         if time.monotonic() - self._said >= SAY_SECONDS:

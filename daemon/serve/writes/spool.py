@@ -20,7 +20,7 @@ from typing import Protocol
 
 from pydantic_core import to_json
 
-from streams.durable import sync
+from streams.durable import sync, write_whole
 from streams.open import open_sink, prepare_topic
 from streams.source import Address, OutRecord, Sink
 
@@ -56,18 +56,15 @@ def impression_record(
     (0, 1] that the user looked at it."""
     said = {"event": "impression", "impression": impression, "ts": ts, "query": query, "shown": shown}
     more = {"propensity": propensity, "source": source, "key": key}
-    return _record(impression, said | {name: value for name, value in more.items() if value is not None})
+    said |= {name: value for name, value in more.items() if value is not None}
+    return SpoolRecord(impression, to_json(said))
 
 
 def click_record(impression: str, ts: int, clicked: str, keys: Collection[str] | None = None) -> SpoolRecord:
     """A click on an object of an impression. ts: Unix milliseconds. keys: whose impressions it may belong to,
     where its sender may not write for all."""
     said = {"event": "click", "impression": impression, "ts": ts, "object": clicked}
-    return _record(impression, said if keys is None else said | {"key": sorted(keys)})
-
-
-def _record(impression: str, said: dict[str, object]) -> SpoolRecord:
-    return SpoolRecord(impression, to_json(said))
+    return SpoolRecord(impression, to_json(said if keys is None else said | {"key": sorted(keys)}))
 
 
 class SpoolFull(Exception):
@@ -123,11 +120,8 @@ class SpoolFolder:
         if self._descriptor < 0:
             self._begin()
         try:
-            _write_all(self._descriptor, block)
-            os.fdatasync(self._descriptor)
+            write_whole(self._descriptor, block, self._written, os.fdatasync)
         except OSError:
-            with suppress(OSError):  # on a disk that is full, cutting the end off still works
-                os.ftruncate(self._descriptor, self._written)
             self.close()
             raise
         self._written += len(block)
@@ -225,9 +219,3 @@ class SpoolTopic:
         if self._sink is not None:
             self._sink.close()
             self._sink = None
-
-
-def _write_all(descriptor: int, block: bytes) -> None:
-    left = memoryview(block)
-    while left:
-        left = left[os.write(descriptor, left) :]

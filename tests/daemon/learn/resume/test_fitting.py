@@ -82,11 +82,11 @@ def test_a_learner_that_wants_them_sees_the_mapped_objects(
 ) -> None:
     seen = []
 
-    def make(settings: object, dim: int, sample: Block | None) -> Oasis:
+    def make(dim: int, settings: object, sample: Block | None) -> Oasis:
         seen.append((dim, sample))
         return Oasis(dim)
 
-    wanting = replace(ALGORITHMS["oasis"], make=make, needs_sample=True)
+    wanting = replace(ALGORITHMS["oasis"], learner=make, needs_sample=True)
     monkeypatch.setitem(ALGORITHMS, "oasis", wanting)  # type: ignore[arg-type]
     site.feed(make_events(10))
     assert site.learn(space__views__x__map="unit") == EX_OK
