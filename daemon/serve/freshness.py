@@ -122,8 +122,10 @@ class Freshness:
             self._add(total, EventTimes.of(times, now_ms, self._horizon_s), now_ms)
 
     def learned_between(self, total: int, first_ms: int, last_ms: int, count: int, now_ms: int) -> None:
-        """The same of `count` events of which only the times of the ends are known."""
+        """The same of `count` events of which only the times of the ends are known; the first may be that of
+        the version before, so where the last one came after `since_ms` all are taken to have."""
         if count > 0:
+            first_ms = min(max(first_ms, self._since_ms), last_ms)
             self._add(total, EventTimes.between(first_ms, last_ms, count, now_ms, self._horizon_s), now_ms)
 
     def _add(self, total: int, times: EventTimes, now_ms: int) -> None:

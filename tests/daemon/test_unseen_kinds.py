@@ -58,7 +58,7 @@ def test_nothing_is_learned_of_it_and_versions_are_judged_on_it(
     told = collect(load_config(place.file))["unseen"]
     assert told.endswith(f"on {len(queries)} queries of kinds that are never learned")
     capsys.readouterr()
-    assert main(["status", "--config", str(place.file)]) == EX_OK
+    assert main(["status", "--verbose", "--config", str(place.file)]) == EX_OK
     assert "kinds" in capsys.readouterr().out
     table = place.folder / "curves.csv"
     assert main(["curves", "--csv", str(table), "--config", str(place.file)]) == EX_OK

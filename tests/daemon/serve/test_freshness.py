@@ -57,8 +57,9 @@ def test_clicks_from_before_the_server_are_not_counted_as_slow() -> None:
     account.begin(0)
     account.learned(3, ms(NOW - 9000, NOW - 1001, NOW - 400), NOW)
     account.learned_between(7, NOW - 3000, NOW + 1000, 4, NOW + 1000)
+    account.learned_between(8, NOW - 9000, NOW - 1001, 2, NOW)  # all of them before it
     account.learned(9, ms(NOW - 7_200_000), NOW)
-    assert told(account.answered(9, NOW + 1000)) == [(0.0, 1), (1.0, 1), (1.4, 1), (2.0, 1)]
+    assert told(account.answered(9, NOW + 1000)) == [(0.0, 1), (0.5, 1), (1.0, 1), (1.4, 1), (1.5, 1)]
 
 
 def test_a_clock_that_is_ahead_makes_no_negative_age() -> None:

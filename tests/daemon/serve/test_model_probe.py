@@ -55,7 +55,7 @@ def test_serve_says_so_in_its_log_and_metric(tmp_path: Path, capsys: pytest.Capt
         assert measured == [("texts", 1.0), ("texts", 0.0)]
         upstream.answers.append(JSONResponse({}, 503))
         watch.look()
-        assert "was not compared" in capsys.readouterr().out
+        assert "was not compared" in "".join(capsys.readouterr())
         upstream.answers.append(JSONResponse({}, 401))
         with pytest.raises(ForeignError, match="401"):
             probe.compare()
