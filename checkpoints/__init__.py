@@ -1,97 +1,50 @@
 """Numbered, immutable, verified checkpoints of a learner, the ledger of verdicts, and their aliases."""
 
-from checkpoints.commit import Epoch, new_line
-from checkpoints.encoding import array_digest, state_hash
-from checkpoints.entries import (
-    BEST,
-    LATEST,
-    PAUSE,
-    STABLE,
-    LedgerEntry,
-    Meaning,
-    aliases,
-    is_pause,
-    meaning,
-    names,
-    pause_in_force,
-    protected,
-    resolve,
-    stop_in_force,
-)
-from checkpoints.ledger import Ledger
-from checkpoints.local import LocalStore
-from checkpoints.manifest import ArraySpec, FileEntry, Manifest, PartitionPosition, VersionMeta
-from checkpoints.object_files import fetch_files
-from checkpoints.object_store import ObjectSettings, ObjectStore, open_object_store
-from checkpoints.pruned import fold_history, history
-from checkpoints.publisher import AsyncPublisher, Failed, Published
-from checkpoints.retention import fold, plan, prune
-from checkpoints.store import (
-    BadKey,
-    BlobStore,
-    CheckpointError,
-    Damaged,
-    FutureFormat,
-    KeyExists,
-    KeyMissing,
-    MemoryStore,
-    PutResult,
-    Superseded,
-    Unreachable,
-    WriteFailed,
-)
-from checkpoints.versions import Version, VersionStore
-
-__all__ = [
-    "BEST",
-    "LATEST",
-    "PAUSE",
-    "STABLE",
-    "ArraySpec",
-    "AsyncPublisher",
-    "BadKey",
-    "BlobStore",
-    "CheckpointError",
-    "Damaged",
-    "Epoch",
-    "Failed",
-    "FileEntry",
-    "FutureFormat",
-    "KeyExists",
-    "KeyMissing",
-    "Ledger",
-    "LedgerEntry",
-    "LocalStore",
-    "Manifest",
-    "Meaning",
-    "MemoryStore",
-    "ObjectSettings",
-    "ObjectStore",
-    "PartitionPosition",
-    "Published",
-    "PutResult",
-    "Superseded",
-    "Unreachable",
-    "Version",
-    "VersionMeta",
-    "VersionStore",
-    "WriteFailed",
-    "aliases",
-    "array_digest",
-    "fetch_files",
-    "fold",
-    "fold_history",
-    "history",
-    "is_pause",
-    "meaning",
-    "names",
-    "new_line",
-    "open_object_store",
-    "pause_in_force",
-    "plan",
-    "protected",
-    "prune",
-    "resolve",
-    "state_hash",
-    "stop_in_force",
-]
+from checkpoints.commit import Epoch as Epoch
+from checkpoints.commit import new_line as new_line
+from checkpoints.encoding import array_digest as array_digest
+from checkpoints.encoding import state_hash as state_hash
+from checkpoints.entries import BEST as BEST
+from checkpoints.entries import LATEST as LATEST
+from checkpoints.entries import PAUSE as PAUSE
+from checkpoints.entries import STABLE as STABLE
+from checkpoints.entries import LedgerEntry as LedgerEntry
+from checkpoints.entries import aliases as aliases
+from checkpoints.entries import is_pause as is_pause
+from checkpoints.entries import meaning as meaning
+from checkpoints.entries import names as names
+from checkpoints.entries import pause_in_force as pause_in_force
+from checkpoints.entries import protected as protected
+from checkpoints.entries import resolve as resolve
+from checkpoints.entries import stop_in_force as stop_in_force
+from checkpoints.ledger import Ledger as Ledger
+from checkpoints.local import LocalStore as LocalStore
+from checkpoints.manifest import FileEntry as FileEntry
+from checkpoints.manifest import Manifest as Manifest
+from checkpoints.manifest import PartitionPosition as PartitionPosition
+from checkpoints.manifest import VersionMeta as VersionMeta
+from checkpoints.object_files import fetch_files as fetch_files
+from checkpoints.object_store import ObjectSettings as ObjectSettings
+from checkpoints.object_store import ObjectStore as ObjectStore
+from checkpoints.object_store import open_object_store as open_object_store
+from checkpoints.pruned import fold_history as fold_history
+from checkpoints.pruned import history as history
+from checkpoints.publisher import AsyncPublisher as AsyncPublisher
+from checkpoints.publisher import Failed as Failed
+from checkpoints.publisher import Published as Published
+from checkpoints.retention import fold as fold
+from checkpoints.retention import plan as plan
+from checkpoints.retention import prune as prune
+from checkpoints.store import BadKey as BadKey
+from checkpoints.store import BlobStore as BlobStore
+from checkpoints.store import CheckpointError as CheckpointError
+from checkpoints.store import Damaged as Damaged
+from checkpoints.store import FutureFormat as FutureFormat
+from checkpoints.store import KeyExists as KeyExists
+from checkpoints.store import KeyMissing as KeyMissing
+from checkpoints.store import MemoryStore as MemoryStore
+from checkpoints.store import Superseded as Superseded
+from checkpoints.store import Unreachable as Unreachable
+from checkpoints.store import WriteFailed as WriteFailed
+from checkpoints.versions import Version as Version
+from checkpoints.versions import VersionStore as VersionStore
