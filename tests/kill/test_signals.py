@@ -21,8 +21,12 @@ def test_sigterm_checkpoints_and_exits_zero(tmp_path: Path, forks: Forks) -> Non
     with Feeder(site, 5) as feeder, Process(site) as learner:
         wait_until(site.versions.versions, learner)
         wait_until(lambda: feeder.written > 500, learner)
-        learner.signal(signal.SIGUSR1)
-        wait_until(lambda: len(site.versions.versions()) > 1, learner)
+
+        def written() -> bool:  # one that came before anything was learned asks for nothing
+            learner.signal(signal.SIGUSR1)
+            return len(site.versions.versions()) > 1
+
+        wait_until(written, learner)
         learner.signal(signal.SIGTERM)
         assert learner.wait() == EX_OK, learner.said()
         stopped = site.newest()

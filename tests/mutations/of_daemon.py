@@ -214,7 +214,7 @@ VALIDATE = (
 )
 
 MODELS_AND_REST = (
-    _m("models.pinned-moves", "def decide(wish", "if _is_pin(last) and", "if False and", "daemon/models/test_actions.py"),
+    _m("models.pinned-moves", "def decide(wish", "and _is_pin(last) and", "and False and", "daemon/models/test_actions.py"),
     _m("models.already-there", "def decide(wish", "after == last.version and not now.doubts", "after == last.version", MODELS + " daemon/models/test_actions.py"),
     _m("models.reserved", "def _check_name(", "if whose is not None:", "if alias == LATEST:", "daemon/models/test_actions.py"),
     _m("models.name", "", "NAME.fullmatch(alias)", "NAME.match(alias)", "daemon/models/test_actions.py"),
@@ -233,7 +233,7 @@ MODELS_AND_REST = (
     _m("secrets.exposed-unseen", "def exposed_files(", "mode & stat.S_IROTH", "mode & stat.S_IWOTH", CONFIG + " daemon/test_checks.py"),
     _m("secrets.file-without-any", "def exposed_files(", "if keys and", "if", CONFIG + " daemon/test_checks.py"),
     _m("config.secret-newline", "def read_secret(", "text.removesuffix(\"\\n\").removesuffix(\"\\r\")", "text", CONFIG + " daemon/kafka/test_config.py"),
-    _m("config.secret-twice", "def refuse_both(", "if plain in environ:", "if False:", CONFIG + " daemon/kafka/test_config.py"),
+    _m("config.secret-twice", "def env_layer(", "if secret is not None and plain in environ:", "if False:", CONFIG + " daemon/kafka/test_config.py"),
     _m("config.record-size", "def _record_size(", "> MAX_RECORD_BYTES", "> 2 * MAX_RECORD_BYTES", CONFIG,
        ("def _record_size(", "> MAX_VALUE_BYTES", "> 2 * MAX_VALUE_BYTES"),
        ("def _fits_the_wire(", "> MAX_VALUE_BYTES", "> 2 * MAX_VALUE_BYTES")),

@@ -199,6 +199,7 @@ def test_nobody_there() -> None:
 @pytest.mark.parametrize(
     "body",
     [b"", b"<html>", b"[" * 100_000, b"NaN", b'"\\ud800"', b"9" * 5_000, b"[" + b"{}," * 1_000_000 + b"{}]"],
+    ids=lambda body: body[:20].decode(),
 )
 def test_what_is_no_json_or_far_more_than_its_text(body: bytes) -> None:
     with pytest.raises(ForeignError):

@@ -109,10 +109,7 @@ class PythonConsumer:
         if polled and (self._cluster.need_update or self._cluster.topic_id(self._address.topic) is None):
             # a fetch may have failed because the topic was removed, and the next one found another
             self._await_metadata()
-        # the client asks for the topic's id often, and at once after any fetch that failed
-        known = self._cluster.topic_id(self._address.topic)
-        if self._topic_id is not None and known is not None and str(known) != self._topic_id:
-            raise recreated(self._address, self._topic_id, str(known))
+        self._check_topic()
         fetched: list[Fetched] = []
         for place, records in polled.items():
             fetched += _columns(place.partition, records)
@@ -139,6 +136,12 @@ class PythonConsumer:
         """Release threads and sockets."""
         with suppress(TimeoutError):  # a thread that waits for a name server is left behind
             call_within(_LEAVE_S, lambda: close_quietly(self._consumer, timeout_ms=_LEAVE_MS))
+
+    def _check_topic(self) -> None:
+        # the client asks for the topic's id often, and at once after any fetch that failed
+        known = self._cluster.topic_id(self._address.topic)
+        if self._topic_id is not None and known is not None and str(known) != self._topic_id:
+            raise recreated(self._address, self._topic_id, str(known))
 
     def _pass_gaps(self) -> None:
         """Ask the client where it stands, some partitions at a time: with many, each answer takes long."""

@@ -280,6 +280,7 @@ FIELD = {"items": {"mappings": {"embedding": {"mapping": {"embedding": {}}}}}}
         ('"a"', "9" * 4_000),
         ('"a"', "[" * 9_000 + "]" * 9_000),
     ],
+    ids=range(11),
 )
 @pytest.mark.parametrize("store", ["qdrant", "elasticsearch"])
 def test_a_hit_that_is_none(store: str, identity: str, score: str) -> None:

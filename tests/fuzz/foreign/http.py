@@ -11,6 +11,7 @@ import json
 import logging
 import socket
 import tempfile
+import threading
 from collections.abc import Callable, Coroutine, MutableMapping
 from contextlib import suppress
 from functools import cache, partial
@@ -81,9 +82,10 @@ class Upstream:
 
     async def embeddings(self, body: bytes, *, last: bool = True) -> ForeignAnswer:
         """An answer in OpenAI's shape."""
-        given = json.loads(body)["input"]
+        asked = json.loads(body)
+        given, size = asked["input"], asked.get("dimensions") or DIM
         texts = [given] if isinstance(given, str) or isinstance(given[0], int) else given
-        rows = [[float(1 + len(text) % 7 - place) for place in range(DIM)] for text in texts]
+        rows = [[float(1 + len(text) % 7 - place) for place in range(size)] for text in texts]
         data = [{"index": place, "embedding": row} for place, row in enumerate(rows)]
         body = json.dumps({"object": "list", "data": data, "model": "m"}).encode()
         return ForeignAnswer(200, {"content-type": "application/json"}, body)
@@ -272,6 +274,9 @@ def said(value: bytes) -> None:
 
 class _OneConnection:
     """In the place of the telemetry server, for a connection that is handled in this thread."""
+
+    def __init__(self) -> None:
+        self.lock, self.table = threading.Lock(), ConnectionTable[Any]()
 
     def works(self, request: Any) -> None:
         """Nobody else needs its place."""

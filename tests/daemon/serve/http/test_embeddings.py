@@ -307,6 +307,7 @@ def test_vectors_of_a_size_that_nobody_asked_for_are_the_upstreams_fault(
         b'{"data": ' + b"[" * 100_000,
         b"[1]",
     ],
+    ids=lambda body: body[:40].decode("latin-1"),
 )
 @pytest.mark.parametrize("model", ["shop-query", "shop-doc"])
 def test_what_is_no_answer_of_openai_is_a_bad_gateway(
