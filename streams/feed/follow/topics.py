@@ -20,8 +20,6 @@ BOUNDS_EVERY_S = 1.0
 """How often the ends of the partitions are asked for."""
 STALL_SECONDS = 10.0
 """For how long a transaction may be seen open before it is trouble; most end within a second."""
-DECODING_SECONDS = 5.0
-"""After so long the records that are decoded go on, and the rest waits: each of them may ask a registry."""
 
 
 @dataclass(slots=True)
@@ -117,7 +115,7 @@ class FollowedTopic:
                 if not found:
                     raise
                 break
-            if time.monotonic() - began > DECODING_SECONDS:
+            if time.monotonic() - began > schemas.batch_s:
                 break
         return found
 
