@@ -1,8 +1,9 @@
 """Files that grow and are rotated, followed line by line; a place is a file's device, inode and offset.
 
 A file is known by what it is, not by its name: one that was renamed is read to its end (in its folder, where
-it was closed), and the new one under its name from its beginning. What was read of its beginning is kept as a digest, so that a file that was cut
-short and written anew, or that has the inode of one that is gone, is not taken for it.
+it was closed), and the new one under its name from its beginning. What was read of its beginning is kept as a
+digest, so that a file that was cut short and written anew, or that has the inode of one that is gone, is not
+taken for it.
 
 Only so many files are open at a time. One that was read to its end is closed when nothing came for an hour,
 or when another needs its descriptor; it sleeps, known by its inode, size and digest, until its size or its
@@ -21,7 +22,7 @@ from hashlib import blake2b
 from math import inf
 from typing import Any
 
-from streams.feed.follow.guard import Guard, Held, Unguarded, source_number
+from streams.feed.follow.guard import UNGUARDED, Guard, Held, source_number
 from streams.feed.follow.records import RawRecord, suspected
 from streams.text_files import MAX_LINE_BYTES
 
@@ -100,9 +101,9 @@ class FollowedFiles:
         pattern: str,
         places: Mapping[str, Mapping[str, Any]],
         most_open: int = MOST_OPEN,
-        guard: Guard | None = None,
+        guard: Guard = UNGUARDED,
     ) -> None:
-        self.pattern, self._guard = pattern, guard or Unguarded()
+        self.pattern, self._guard = pattern, guard
         self.notes: list[str] = []
         self.cut = self.missing_bytes = self.newest = 0
         self._most_open = most_open

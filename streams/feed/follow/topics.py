@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streams.errors import OffsetExpired, StreamUnavailable, TopicMissing
-from streams.feed.follow.guard import Guard, Held, Unguarded, source_number
+from streams.feed.follow.guard import UNGUARDED, Guard, Held, source_number
 from streams.feed.follow.records import RawRecord, suspected
 from streams.feed.follow.schemas import SchemaDecoder
 from streams.open import open_source
@@ -46,7 +46,7 @@ class FollowedTopic:
     missing: bool = False
     last: int = -1
     schemas: SchemaDecoder | None = None
-    guard: Guard = field(default_factory=Unguarded)
+    guard: Guard = UNGUARDED
     held: Held | None = None
 
     def __post_init__(self) -> None:
