@@ -204,7 +204,7 @@ class PgVectorIndex:
         return Shape(column[0], OPERATORS[distance or "ip"], installed >= ITERATIVE, space)
 
     def _away(self, why: str) -> StoreAway:
-        remedy = "look after the database, or see index.address"
+        remedy = "start the database, or correct index.address"
         return StoreAway(f"{self.name} does not answer", remedy, why)
 
 

@@ -167,11 +167,11 @@ class InHand:
                 self._write()
             self._note = note
         except (OSError, ValueError) as error:
-            log.warning("deaths at a record will not be known", problem=str(error))
+            log.warning("records that crash this role will not be recognized", problem=str(error))
             self._release()
             return
         if words:
-            log.error("the process before this one ended", words=words.decode("utf-8", "replace"), had=died)
+            log.error("the previous process crashed", words=words.decode("utf-8", "replace"), records=died)
         for partition, offset in sorted(self.known.suspects):
             log.error(f"left out: {REASONS[SUSPECT]}", source=partition, offset=offset)
         if not faulthandler.is_enabled():
@@ -199,7 +199,8 @@ class InHand:
             yield
         except MemoryError as error:  # another start may cure it: it takes the records one at a time
             self.say(f"MemoryError: {error}")
-            raise UserError(f"memory ran out over {what}", "", EX_TEMPFAIL) from error
+            remedy = "start it again: it then takes these records one at a time; or give it more memory"
+            raise UserError(f"memory ran out over {what}", remedy, EX_TEMPFAIL) from error
         except Exception as error:
             if as_user_error(error) is None:
                 self.say(f"{type(error).__name__}: {error}")
