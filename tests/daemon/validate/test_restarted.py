@@ -112,7 +112,7 @@ def test_where_a_stop_ends_the_learner_nothing_is_tried(world, start):
     settings = {"validate__patience_events": 40, "validate__min_versions": 1, "validate__on_stop": "exit"}
     validator, _ = start(**settings)
     world.feed(200)
-    for events in (0, 100):
+    for events in (0, 100, 200):
         world.publish(events=events)
         turn(validator)
     assert kinds(world)[-1][0] == "STOP"
