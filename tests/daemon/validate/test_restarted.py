@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from daemon.telemetry import Health
@@ -119,3 +122,28 @@ def test_where_a_stop_ends_the_learner_nothing_is_tried(world, start):
     arrive(world, 500)
     validator.try_again()
     assert kinds(world)[-1][0] == "STOP"
+
+
+def remove_training_topic(world):
+    """As by hand, before it is created again."""
+    with closing(sqlite3.connect(world.path / "clicks.log")) as log, log:
+        of = "(SELECT number FROM topics WHERE name = ?)"
+        assert log.execute(f"DELETE FROM partitions WHERE topic = {of}", [world.address.topic]).rowcount
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_training_topic_that_was_removed_ends_no_validator(world, start, stopped):
+    """It is asked for its end alone, before a STOP and while one is in force; `learn` reports it."""
+    validator, _ = start(validate__patience_events=40, validate__min_versions=1)
+    world.feed(200)
+    for events in (0, 100, 200):
+        if events == 200 and not stopped:
+            remove_training_topic(world)
+        world.publish(events=events)
+        turn(validator)
+    assert kinds(world)[-1][0] == ("STOP" if stopped else "KEEP")
+    if stopped:
+        remove_training_topic(world)
+    validator.try_again()
+    assert turn(validator) is None
+    assert kinds(world)[-1][0] == ("STOP" if stopped else "KEEP")
