@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
 from daemon.telemetry import Health
 from daemon.telemetry.server import status_of
 from streams.codec import encode_event
 from streams.event import Event
-from streams.open import open_sink
+from streams.open import delete_topic, open_sink
 from streams.source import OutRecord
 from tests.daemon.validate.helpers import kinds, never, turn
 from tests.harness.gauges import state_gauges
@@ -124,13 +121,6 @@ def test_where_a_stop_ends_the_learner_nothing_is_tried(world, start):
     assert kinds(world)[-1][0] == "STOP"
 
 
-def remove_training_topic(world):
-    """As by hand, before it is created again."""
-    with closing(sqlite3.connect(world.path / "clicks.log")) as log, log:
-        of = "(SELECT number FROM topics WHERE name = ?)"
-        assert log.execute(f"DELETE FROM partitions WHERE topic = {of}", [world.address.topic]).rowcount
-
-
 @pytest.mark.parametrize("stopped", [True, False])
 def test_a_training_topic_that_was_removed_ends_no_validator(world, start, stopped):
     """It is asked for its end alone, before a STOP and while one is in force; `learn` reports it."""
@@ -138,12 +128,12 @@ def test_a_training_topic_that_was_removed_ends_no_validator(world, start, stopp
     world.feed(200)
     for events in (0, 100, 200):
         if events == 200 and not stopped:
-            remove_training_topic(world)
+            delete_topic(world.address)
         world.publish(events=events)
         turn(validator)
     assert kinds(world)[-1][0] == ("STOP" if stopped else "KEEP")
     if stopped:
-        remove_training_topic(world)
+        delete_topic(world.address)
     validator.try_again()
     assert turn(validator) is None
     assert kinds(world)[-1][0] == ("STOP" if stopped else "KEEP")
