@@ -99,7 +99,7 @@ class Known:
     def pieces(self, batch: RecordBatch) -> list[tuple[RecordBatch, bool]]:
         """The batch in pieces, and whether each is to be alone in hand; suspects are `left_out`.
 
-        The batch itself where nothing is known of its records.
+        A single one where nothing is known of its records, none of an empty batch.
         """
         if batch.damaged is not None:
             return [(batch, False)]
@@ -160,9 +160,10 @@ class InHand:
             words = self._words.read(MOST_WORDS)
             self._topic_id = topic_id
             before = self._read(topic_id)
-            self.known = before.after(died, bool(words)).from_positions(positions)
+            known = Known() if before is None else before.after(died, bool(words))
+            self.known = known.from_positions(positions)
             os.pwrite(note.fileno(), bytes(2 * PLACE.size), 0)
-            self._words.truncate(0)  # a death that comes now is counted twice in no case
+            self._words.truncate(0)  # a death that comes now is never counted twice
             if self.known != before:
                 self._write()
             self._note = note
@@ -246,16 +247,17 @@ class InHand:
         assert self._folder is not None
         return self._folder / f"{self._role}.{what}"
 
-    def _read(self, topic_id: str) -> Known:
-        """What earlier deaths said of this topic; nothing where that cannot be read."""
+    def _read(self, topic_id: str) -> Known | None:
+        """What earlier deaths said of this topic; None where that cannot be read, or is of another one: the
+        note is not of this topic then either."""
         try:
             said = json.loads(self._path("known.json").read_text())
             if said["topic"] != topic_id:
-                return Known()
+                return None
             seen, careful = (tuple((int(p), int(a), int(b)) for p, a, b in said[k]) for k in RANGES)
             return Known(seen, careful, {(int(p), int(at)): int(count) for p, at, count in said["deaths"]})
         except (OSError, ValueError, KeyError, TypeError):
-            return Known()
+            return None
 
     def _write(self) -> None:
         known = self.known
@@ -264,7 +266,7 @@ class InHand:
         path = self._path("known.json")
         written = path.with_suffix(".tmp")
         written.write_text(json.dumps({**said, "deaths": deaths}))
-        written.replace(path)
+        written.replace(path)  # without a sync, as the note
 
 
 _ROLES: list[InHand] = []

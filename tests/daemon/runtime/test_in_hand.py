@@ -162,7 +162,10 @@ def test_another_topic_and_a_damaged_file_say_nothing(tmp_path: Path) -> None:
     role(tmp_path)
     died_with(tmp_path, RECORD, words=b"x")
     assert role(tmp_path).known.deaths
-    assert not role(tmp_path, topic="other").known.deaths
+    died_with(tmp_path, RECORD, words=b"x")
+    assert role(tmp_path, topic="other").known == Known(), "nor does what the other topic's process had"
+    died_with(tmp_path, RECORD, words=b"x")
+    assert role(tmp_path, topic="other").known.deaths
     (tmp_path / "learn.known.json").write_text("{")
     (tmp_path / "learn.note").write_bytes(b"short")
     assert role(tmp_path).known == Known()
