@@ -322,6 +322,16 @@ def test_a_store_that_compares_otherwise_is_not_asked(store: str, distance: str,
         opened(store, answer).search(QUERY.tolist(), 3)
 
 
+def test_a_store_that_was_made_again_is_looked_at_again_whoever_asked_before() -> None:
+    store = Elastic("elasticsearch", "l2_norm")
+    index = opened("elasticsearch", store)
+    index.search(QUERY.tolist(), 1)  # as its recall is measured
+    with pytest.raises(StoreRefused, match="compares by l2_norm"):
+        index.search(QUERY.tolist(), 1, similarity="inner_product")
+    store.similarity = "cosine"
+    assert [one.id for one in index.search(QUERY.tolist(), 1, similarity="inner_product")] == nearest(1)
+
+
 @pytest.mark.parametrize("store", ["qdrant", "elasticsearch"])
 def test_who_may_only_search_is_answered(store: str) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
