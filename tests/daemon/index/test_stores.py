@@ -256,7 +256,7 @@ def test_what_a_store_cannot_answer(store: str) -> None:
         with pytest.raises(StoreRefused, match=f"answers {status}: bad key") as refused:
             search(lambda request, status=status: httpx.Response(status, text="bad key"))  # type: ignore[misc]
         assert "bad key" not in refused.value.message
-    with pytest.raises(StoreMalformed, match="no JSON"):
+    with pytest.raises(StoreMalformed, match="not JSON"):
         search(lambda request: httpx.Response(200, text="<html>"))
     with pytest.raises((StoreMalformed, StoreRefused), match=r"an answer without|there is no field"):
         search(lambda request: httpx.Response(200, json={}))
