@@ -350,7 +350,9 @@ def _upstream(config: Config) -> Iterator[Row]:
     settings = UpstreamSettings(given.upstream, given.key(), min(given.timeout, _UPSTREAM_S))
     probe = probe_of(config, settings)
     try:
-        models = probe.compare(keep=False) if given.models else probe.reach()
+        models = {name: probe.compare(name, keep=False) for name in probe.models}
+        if not models:
+            probe.reach()
     except ForeignError as error:
         remedy = "correct embeddings.upstream, key_env or models; until then requests with texts get 502"
         yield "embeddings", "error", f"{given.upstream}: {error}", remedy

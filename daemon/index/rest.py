@@ -60,14 +60,14 @@ class RestIndex(ABC):
         """As `VectorIndex.search`."""
         if tags and not self._config.tags:
             raise StoreRefused(f"{self.name}: index.tags is not set", "set it to the field with tags")
-        space = self._space or self._look()
+        space, self._space = self._space or self._look(), None
         space.require(self.name, vector, similarity)
         self._space = space  # one that does not fit is looked at again: it may be mended
         return self._found(vector, k, tags, space, exact=exact)
 
     def _asked(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The JSON of the answer to a question, without a body None of a store that does not say that to us.
-        Raises StoreError."""
+        """The JSON of the answer to a question; None where there is no body and the store refuses to describe
+        itself (401, 403). Raises StoreError."""
         method, sent = ("GET", None) if body is None else ("POST", to_json(body))
         try:
             answer = self._client.ask(method, f"/{path}", sent)
