@@ -33,7 +33,7 @@ import structlog
 
 from daemon.config.objects import is_object_address
 from daemon.exits import EX_TEMPFAIL, UserError, as_user_error
-from streams.feed.follow.guard import Held
+from streams.feed.follow.guard import Guard, Held
 from streams.poison import REASONS, SUSPECT
 from streams.source import RecordBatch, cut
 
@@ -125,7 +125,7 @@ def _meet(one: Range, other: Range) -> bool:
     return one[0] == other[0] and one[1] < other[2] and other[1] < one[2]
 
 
-class InHand:
+class InHand(Guard):
     """The note of one role. alarm_s: after which a record that is alone in hand is a hang.
 
     Without a folder that can be written nothing is noted, and deaths count for nothing. `open` at the start

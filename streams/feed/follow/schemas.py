@@ -39,6 +39,7 @@ DEEPEST_MESSAGE = 100
 
 _OURS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 """What ails this machine and no schema."""
+BATCH_SECONDS = 5.0
 MOST_TOLD = 100
 """Schemas that are told of as unknown; made-up ids would fill the log."""
 
@@ -47,10 +48,13 @@ Decode = Callable[[bytes, bytes], Any]
 
 
 class SchemaDecoder:
-    """Values by the schemas that they name; `notes` are lines worth telling: a schema is unknown."""
+    """Values by the schemas that they name; `notes` are lines worth telling: a schema is unknown. batch_s:
+    after so long the records that are decoded go on, and the rest waits: each of them may ask the registry.
+    """
 
-    def __init__(self, registry: SchemaRegistry) -> None:
+    def __init__(self, registry: SchemaRegistry, batch_s: float = BATCH_SECONDS) -> None:
         self.notes: list[str] = []
+        self.batch_s = batch_s
         self._registry = registry
         self._decoders: dict[SchemaKey, Decode] = {}
         self._told: set[SchemaKey] = set()
