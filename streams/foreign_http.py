@@ -35,6 +35,8 @@ LATER = frozenset((408, 425, 429, 500, 502, 503, 504))
 REST_S = 0.05
 """Between two tries, more or less by chance, so that many who were turned away do not return together."""
 LEAST_JSON_MEMORY = 64 << 20
+"""That the values of an answer may take; four times as much as its bytes may be, where that is more: vectors
+take it whose numbers have seven letters each."""
 _LONGEST_TEXT = 300
 _PORTS = {"http": 80, "https": 443}
 
@@ -50,7 +52,7 @@ class ForeignError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ForeignServer:
-    """Whom to ask. url: what paths are appended to. timeout_s: for the whole of a question, tries included.
+    """A server. url: what paths are appended to. timeout_s: for the whole of a question, tries included.
     connections: questions at once. body_bytes: largest answer. tls: None for the system's authorities."""
 
     url: str
@@ -64,21 +66,22 @@ class ForeignServer:
 
 @dataclass(frozen=True, slots=True)
 class ForeignAnswer:
-    """A whole answer; the names of its headers are in lower case."""
+    """A whole answer; the names of its headers are in lower case. most_memory: for the values of its JSON."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    most_memory: int = LEAST_JSON_MEMORY
 
     def json(self) -> Any:
         """Its values, all of which JSON can hold again. Raises ForeignError, also where they would take far
         more memory than their text."""
-        if json_memory(self.body) > max(LEAST_JSON_MEMORY, 2 * len(self.body)):
+        if json_memory(self.body) > self.most_memory:
             raise ForeignError("too_large", "its answer holds too many values")
         try:
             return from_json(self.body, allow_inf_nan=False)
         except ValueError:
-            raise ForeignError("malformed", "its answer is no JSON") from None
+            raise ForeignError("malformed", "its answer is not JSON") from None
 
     @property
     def text(self) -> str:
@@ -99,7 +102,8 @@ class AnswerReader:
     @property
     def answer(self) -> ForeignAnswer:
         """What was read; once `complete`."""
-        return ForeignAnswer(self.status, self.headers, bytes(self._body))
+        most_memory = max(LEAST_JSON_MEMORY, 4 * self._most)
+        return ForeignAnswer(self.status, self.headers, bytes(self._body), most_memory)
 
     def feed(self, data: bytes) -> None:
         """Take a piece, b"" for the end of the connection. Raises ForeignError."""
@@ -161,13 +165,15 @@ class _Connection(asyncio.Protocol):
     transport: asyncio.Transport
 
     def __init__(self) -> None:
-        self.idle_since, self.is_open = 0.0, False
+        self.idle_since, self.is_open, self.has_begun = 0.0, False, False
         self._reader: AnswerReader | None = None
         self._whole: asyncio.Future[None] | None = None
 
     async def ask(self, request: bytes, body_bytes: int) -> AnswerReader:
-        """Send a question; its whole answer. Raises ForeignError."""
+        """Send a question; its whole answer, of which a part may have come where it `has_begun`. Raises
+        ForeignError."""
         reader = self._reader = AnswerReader(body_bytes)
+        self.has_begun = False
         self._whole = asyncio.get_running_loop().create_future()
         if not self.is_open:
             reader.feed(b"")
@@ -186,6 +192,7 @@ class _Connection(asyncio.Protocol):
         if self._reader is None or self._whole is None or self._whole.done():
             self.transport.abort()
             return
+        self.has_begun |= bool(data)
         try:
             self._reader.feed(data)
         except ForeignError as error:
@@ -222,8 +229,8 @@ class ForeignClient:
     async def ask(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> ForeignAnswer:
-        """The answer to a question; body: JSON. It is sent again where a kept connection has ended before it
-        answered, and as often as the server's `tries` say. Raises ForeignError."""
+        """The answer to a question; body: JSON. It is sent again where a kept connection has ended before any
+        of an answer came, and as often as the server's `tries` say. Raises ForeignError."""
         given = self._headers | dict(headers or {})
         if body is not None:
             given |= {"Content-Type": "application/json", "Content-Length": str(len(body))}
@@ -267,7 +274,7 @@ class ForeignClient:
                 reusable = reader.keeps and connection.is_open
                 return reader.answer
             except ForeignError as error:
-                if kept is None or error.reason != "unreachable":
+                if kept is None or connection.has_begun or error.reason != "unreachable":
                     raise
             finally:
                 connection.idle_since = loop.time()
@@ -290,21 +297,26 @@ class BlockingClient:
     """`ForeignClient` for any thread: one loop in a thread of its own does the asking of them all."""
 
     def __init__(self, server: ForeignServer) -> None:
-        self._made = ForeignClient(server), _loop()
+        with _ONE:
+            self._made = ForeignClient(server), _loop()
 
     def ask(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> ForeignAnswer:
         """As `ForeignClient.ask`; it waits."""
-        client, loop = self._made
-        if loop is not _loop():  # that of the process which this one was forked from
-            client, loop = self._made = ForeignClient(client.server), _loop()
+        with _ONE:
+            client, loop = self._made
+            if loop is not _loop():  # that of the process which this one was forked from
+                client, loop = self._made = ForeignClient(client.server), _loop()
         return asyncio.run_coroutine_threadsafe(client.ask(method, path, body, headers), loop).result()
 
     def close(self) -> None:
         """Hang up; another question connects again."""
         client, loop = self._made
         loop.call_soon_threadsafe(client.close)
+
+
+_ONE = threading.Lock()  # of the threads that make a loop or a client
 
 
 @cache
@@ -314,4 +326,5 @@ def _loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
+os.register_at_fork(before=_ONE.acquire, after_in_parent=_ONE.release, after_in_child=_ONE.release)
 os.register_at_fork(after_in_child=_loop.cache_clear)  # a thread stays with its process

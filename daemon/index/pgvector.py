@@ -1,9 +1,9 @@
 """pgvector: the nearest rows of a Postgres table.
 
 The order is by the bare operator of the index that is there, since an index of pgvector serves no other
-expression. What a question needs (how far to look, a limit of time, a plan that knows the numbers) is set for
-its transaction alone, so that a pooler between us and the database may share connections; all of it goes in
-one round trip.
+expression; without one, by that of the ranking. What a question needs (how far to look, a limit of time, a
+plan that knows the numbers) is set for its transaction alone, so that a pooler between us and the database
+may share connections; all of it goes in one round trip.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ from uuid import uuid4
 
 from daemon.config.services import IndexConfig
 from daemon.exits import EX_UNAVAILABLE, UserError
-from daemon.index.protocol import AskedVector, IndexHit, StoreAway, StoreRefused, StoreSpace, hit_of
+from daemon.index.protocol import (
+    FITTING,
+    AskedVector,
+    IndexHit,
+    StoreAway,
+    StoreRefused,
+    StoreSpace,
+    hit_of,
+)
 
 if TYPE_CHECKING:
     from psycopg import Connection, sql
@@ -50,14 +58,18 @@ _VERSION = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What was found of a table. kind: the type of its vectors. operator: of its index, or the inner product
-    where it has none. iterative: whether scans can continue.
-    space: size of its vectors, and distance of its index."""
+    """What a table is. kind: the type of its vectors. iterative: whether scans can continue. size: of its
+    vectors, where that is known. distances: of its indexes."""
 
     kind: str
-    operator: str
     iterative: bool
-    space: StoreSpace
+    size: int | None
+    distances: Sequence[str]
+
+    def space(self, similarity: str) -> StoreSpace:
+        """By the index that fits a similarity, else by the first; without an index by no distance."""
+        fitting = [one for one in self.distances if one in FITTING.get(similarity, ())]
+        return StoreSpace(self.size, [*fitting, *self.distances, ""][0])
 
 
 class PgVectorIndex:
@@ -122,10 +134,14 @@ class PgVectorIndex:
         for left in reversed(range(TRIES)):
             try:
                 with self._pool.connection() as connection:
-                    shape = self._shape or self._look(connection)
-                    shape.space.require(self.name, vector, similarity)
+                    shape, self._shape = self._shape or self._look(connection), None
+                    space = shape.space(similarity)
+                    space.require(self.name, vector, similarity)
                     self._shape = shape  # one that does not fit is looked at again: it may be mended
-                    return self._asked(connection, vector, k, tags, exact=exact)
+                    bare = "l2" if similarity == "squared_euclidean" else "ip"
+                    operator = OPERATORS[space.distance or bare]
+                    question = self._question(shape.kind, operator, vector, k, tags)
+                    return self._asked(connection, self._settings(shape, k, exact), *question)
             except (PoolTimeout, PoolClosed) as error:
                 raise self._away(self._pool_warnings.last or str(error)) from error
             except psycopg.errors.QueryCanceled as error:
@@ -143,17 +159,15 @@ class PgVectorIndex:
         raise AssertionError("the last try returns or raises")
 
     def _asked(
-        self, connection: Connection[Any], vector: AskedVector, k: int, tags: Sequence[str], *, exact: bool
+        self, connection: Connection[Any], settings: Mapping[str, str], question: sql.Composed, given: Any
     ) -> list[IndexHit]:
-        shape = self._shape
-        assert shape is not None, "looked at before"
-        question, given = self._question(shape, vector, k, tags)
         with connection.pipeline(), connection.transaction():
-            for name, value in self._settings(shape, k, exact).items():
+            for name, value in settings.items():
                 connection.execute("SELECT set_config(%s, %s, true)", (name, value))
             rows = connection.execute(question, given, prepare=True).fetchall()
-        rows.sort(key=lambda row: row[1])  # continued scans return a few rows out of order
-        return [hit_of(self.name, row[0], -float(row[1])) for row in rows]
+        hits = [hit_of(self.name, row[0], -float(row[1])) for row in rows if row[1] == row[1]]
+        hits.sort(key=lambda hit: -hit.score)  # continued scans return a few rows out of order
+        return hits  # less rows of zeros, whose cosine is not a number
 
     def _settings(self, shape: Shape, k: int, exact: bool) -> dict[str, str]:
         settings = {
@@ -169,12 +183,12 @@ class PgVectorIndex:
         return settings
 
     def _question(
-        self, shape: Shape, vector: AskedVector, k: int, tags: Sequence[str]
+        self, kind: str, operator: str, vector: AskedVector, k: int, tags: Sequence[str]
     ) -> tuple[sql.Composed, dict[str, Any]]:
         sql, config = self._sql, self._config
         column = sql.Identifier(self._vector)
         distance = sql.SQL("{} {} %(vector)s::{}").format(
-            column, sql.SQL(shape.operator), sql.SQL(shape.kind.partition("(")[0])
+            column, sql.SQL(operator), sql.SQL(kind.partition("(")[0])
         )
         where = sql.SQL("{} IS NOT NULL").format(column)
         if tags:
@@ -182,7 +196,7 @@ class PgVectorIndex:
         question = sql.SQL("SELECT {}::text, {} FROM {} WHERE {} ORDER BY {} LIMIT %(k)s").format(
             sql.Identifier(self._id), distance, sql.Identifier(*config.collection.split(".")), where, distance
         )
-        return question, {"vector": text_of(vector, shape.kind), "tags": list(tags), "k": k}
+        return question, {"vector": text_of(vector, kind), "tags": list(tags), "k": k}
 
     def _look(self, connection: Connection[Any]) -> Shape:
         version = connection.execute(_VERSION).fetchone()
@@ -192,19 +206,17 @@ class PgVectorIndex:
         column = connection.execute(_COLUMN, (table, self._vector)).fetchone()
         if column is None:
             raise StoreRefused(f"{self.name}: there is no column {self._vector}", "name it in index.vector")
-        if column[0].partition("(")[0] not in ("vector", "halfvec", "sparsevec"):
+        kind, _, size = column[0].partition("(")
+        if kind not in ("vector", "halfvec", "sparsevec"):
             message = f"{self.name}: the column {self._vector} is of the type {column[0]}"
             raise StoreRefused(message, "name one of vector, halfvec or sparsevec in index.vector")
         classes = connection.execute(_INDEXES, (table, self._vector))
         known = [one for (name,) in classes if (one := name.split("_")[1]) in OPERATORS]
-        distance = known[0] if known else ""
-        size = column[0].partition("(")[2].rstrip(")")
         installed = tuple(int(part) for part in version[0].split(".")[:2] if part.isdecimal())
-        space = StoreSpace(int(size) if size else None, distance)
-        return Shape(column[0], OPERATORS[distance or "ip"], installed >= ITERATIVE, space)
+        return Shape(column[0], installed >= ITERATIVE, int(size[:-1]) if size else None, known)
 
     def _away(self, why: str) -> StoreAway:
-        remedy = "look after the database, or see index.address"
+        remedy = "start the database, or correct index.address"
         return StoreAway(f"{self.name} does not answer", remedy, why)
 
 

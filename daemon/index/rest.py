@@ -59,15 +59,15 @@ class RestIndex(ABC):
     ) -> list[IndexHit]:
         """As `VectorIndex.search`."""
         if tags and not self._config.tags:
-            raise StoreRefused(f"{self.name}: nothing that holds tags is named", "name it in index.tags")
-        space = self._space or self._look()
+            raise StoreRefused(f"{self.name}: index.tags is not set", "set it to the field with tags")
+        space, self._space = self._space or self._look(), None
         space.require(self.name, vector, similarity)
         self._space = space  # one that does not fit is looked at again: it may be mended
         return self._found(vector, k, tags, space, exact=exact)
 
     def _asked(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The JSON of the answer to a question, without a body None of a store that does not say that to us.
-        Raises StoreError."""
+        """The JSON of the answer to a question; None where there is no body and the store refuses to describe
+        itself (401, 403). Raises StoreError."""
         method, sent = ("GET", None) if body is None else ("POST", to_json(body))
         try:
             answer = self._client.ask(method, f"/{path}", sent)
@@ -93,7 +93,7 @@ class RestIndex(ABC):
         return found
 
     def _away(self, why: str, detail: str = "") -> StoreAway:
-        remedy = "look after the store, or see index.address"
+        remedy = "start the store, or correct index.address"
         return StoreAway(f"{self.name} does not answer: {why}", remedy, detail)
 
 

@@ -88,7 +88,7 @@ def give_way(nice: int) -> None:
 
 
 TURN_S = 0.5
-DUMP_SECONDS = 5.0  # standard error may be a pipe that nobody reads: the end must come all the same
+DUMP_SECONDS = 5.0  # a disk may hang, and nobody read standard error: the end must come all the same
 
 
 class Pulse:
@@ -185,12 +185,14 @@ class Watchdog:
 
 
 def dump_and_exit(name: str, doing: str, seconds: float) -> None:
-    """Every thread's stack to standard error, then the end (70), whether or not anybody reads it."""
-    last_words(f"stuck: {name} ({doing})")
-    writer = threading.Thread(target=_dump, args=(name, doing, seconds), daemon=True)
-    writer.start()
-    writer.join(DUMP_SECONDS)
-    os._exit(EX_SOFTWARE)
+    """Last words and every thread's stack, then the end (70), whether or not a disk or reader takes them."""
+    words = threading.Thread(target=last_words, args=(f"stuck: {name} ({doing})",), daemon=True)
+    try:
+        for writer in words, threading.Thread(target=_dump, args=(name, doing, seconds), daemon=True):
+            writer.start()
+            writer.join(DUMP_SECONDS)
+    finally:
+        os._exit(EX_SOFTWARE)
 
 
 def _dump(name: str, doing: str, seconds: float) -> None:

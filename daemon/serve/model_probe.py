@@ -3,7 +3,6 @@ compared with its first vector, which is kept. Another model of the same size sh
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -17,8 +16,9 @@ from pydantic_core import from_json, to_json
 from daemon.config import Config
 from daemon.config.objects import is_object_address
 from daemon.runtime.watchdog import BackgroundThread
-from daemon.serve.http.texts import Vector, vectors_of
+from daemon.serve.http.texts import vectors_of
 from daemon.serve.http.upstream import UpstreamSettings
+from streams.durable import replacing
 from streams.foreign_http import BlockingClient, ForeignError
 
 log = structlog.get_logger("tripletd.embeddings")
@@ -32,58 +32,51 @@ FILE = "embeddings.json"
 
 class ModelProbe:
     """Asks for the vector of `TEXT`. models: their names there. file: where first vectors are kept, None to
-    keep them in memory."""
+    keep them in memory. Whoever removes it begins again."""
 
     def __init__(self, settings: UpstreamSettings, models: Sequence[str], file: Path | None) -> None:
-        self._settings, self._models, self._file = settings, tuple(dict.fromkeys(models)), file
-        self._first: dict[str, Any] = {}
+        self._settings, self.models, self._file = settings, tuple(dict.fromkeys(models)), file
+        self._unwritten: dict[str, Any] = {}
 
-    def compare(self, *, keep: bool = True) -> dict[str, tuple[float, int]]:
-        """By model: the cosine to its first vector, 0 for one of another size, and how many numbers it has
-        now. keep: whether the vector of a model that was not asked before is kept. Raises ForeignError."""
+    def compare(self, model: str, *, keep: bool = True) -> tuple[float, int]:
+        """The cosine to the model's first vector, 0 for one of another size, and how many numbers it has now.
+        keep: whether the vector of a model that was not asked before is kept. Raises ForeignError."""
         with closing(BlockingClient(self._settings.server())) as client:
-            made = {name: self._asked(client, name) for name in self._models}
-        return {name: self._compared(name, vector, keep) for name, vector in made.items()}
+            answer = client.ask("POST", "/embeddings", to_json({"model": model, "input": [TEXT]}))
+        if answer.status != 200:
+            raise ForeignError("status", f"it answers {answer.status} for the model {model}: {answer.text}")
+        now = vectors_of(answer, 1)[0][0].astype(np.float64)
+        kept, key = self._kept(), f"{self._settings.url} {model}"
+        try:
+            first = np.array(kept[key], np.float64)
+        except (KeyError, TypeError, ValueError):
+            if keep:
+                self._keep(kept | {key: now.tolist()})
+            return 1.0, len(now)
+        if first.shape != now.shape:
+            return 0.0, len(now)
+        lengths = float(np.linalg.norm(first) * np.linalg.norm(now))
+        return float(first @ now) / max(lengths, 1e-300), len(now)
 
-    def reach(self) -> dict[str, tuple[float, int]]:
-        """Whether the upstream answers at all, without a model's name. Raises ForeignError."""
+    def reach(self) -> None:
+        """See whether the upstream answers at all, without a model's name. Raises ForeignError."""
         with closing(BlockingClient(self._settings.server())) as client:
             answer = client.ask("GET", "/models")
         if answer.status in (401, 403):
             raise ForeignError("credentials", f"it answers {answer.status}: {answer.text}")
-        return {}
-
-    def _asked(self, client: BlockingClient, model: str) -> Vector:
-        answer = client.ask("POST", "/embeddings", to_json({"model": model, "input": [TEXT]}))
-        if answer.status != 200:
-            raise ForeignError("status", f"it answers {answer.status} for the model {model}: {answer.text}")
-        return vectors_of(answer, 1)[0][0]
-
-    def _compared(self, model: str, vector: Vector, keep: bool) -> tuple[float, int]:
-        kept, key = self._kept(), f"{self._settings.url} {model}"
-        try:
-            first, now = np.array(kept[key], np.float64), vector.astype(np.float64)
-        except (KeyError, TypeError, ValueError):
-            if keep:
-                self._keep(kept | {key: vector.tolist()})
-            return 1.0, len(vector)
-        if first.shape != now.shape:
-            return 0.0, len(vector)
-        lengths = float(np.linalg.norm(first) * np.linalg.norm(now))
-        return float(first @ now) / max(lengths, 1e-300), len(vector)
 
     def _kept(self) -> dict[str, Any]:
         with suppress(OSError, ValueError, TypeError):
-            return dict(from_json(self._file.read_bytes())) if self._file else self._first
-        return self._first
+            return dict(from_json(self._file.read_bytes())) if self._file else self._unwritten
+        return self._unwritten
 
     def _keep(self, vectors: dict[str, Any]) -> None:
-        self._first = vectors
+        self._unwritten = vectors
         if self._file is not None:
             with suppress(OSError):  # where serve may not write, it remembers until it ends
-                temporary = self._file.with_name(f"{FILE}.{os.getpid()}.tmp")
-                temporary.write_bytes(to_json(vectors))
-                os.replace(temporary, self._file)
+                with replacing(self._file) as file:
+                    file.write(to_json(vectors))
+                self._unwritten = {}
 
 
 def probe_of(config: Config, settings: UpstreamSettings) -> ModelProbe:
@@ -109,12 +102,13 @@ class ModelWatch(BackgroundThread):
 
     def look(self) -> None:
         """Probe once, and have what is wrong in the log."""
-        try:
-            found = self._probe.compare()
-        except ForeignError as error:
-            log.warning("the model of the upstream was not compared", reason=error.reason, why=str(error))
-            return
-        for model, (cosine, size) in found.items():
+        for model in self._probe.models:
+            try:
+                cosine, size = self._probe.compare(model)
+            except ForeignError as error:
+                what = "the model of the upstream was not compared"
+                log.warning(what, model=model, reason=error.reason, why=str(error))
+                continue
             self._measured(model, cosine)
             if cosine < LEAST_COSINE:
                 log.warning(

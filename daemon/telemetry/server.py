@@ -264,15 +264,8 @@ class _Server(ThreadingHTTPServer):
             waiting.register(self, selectors.EVENT_READ)
             waiting.register(self._ended, selectors.EVENT_READ)
             while self._ended not in [key.fileobj for key, _ in waiting.select()]:
-                self._take_connection()
-
-    def _take_connection(self) -> None:
-        with suppress(OSError):  # it has gone again
-            request, address = self.get_request()
-            try:
-                self.process_request(request, address)
-            except RuntimeError:  # no thread can be started now
-                self.shutdown_request(request)
+                with suppress(OSError):  # it has gone again
+                    self.process_request(*self.get_request())
 
     def shutdown(self) -> None:
         """Make `serve_forever` return."""
@@ -300,10 +293,11 @@ class _Server(ThreadingHTTPServer):
                     )
                 self.table.add(request, client_of(client_address[0]))
                 self.table.idles(request)
-        if crowded and given is None:
-            self.shutdown_request(request)
-        else:
-            super().process_request(request, client_address)
+        if given is not None or not crowded:
+            with suppress(RuntimeError):  # no thread can be started now
+                super().process_request(request, client_address)
+                return
+        self.shutdown_request(request)
 
     def shutdown_request(self, request: Any) -> None:
         """The connection's end, also called by its thread."""

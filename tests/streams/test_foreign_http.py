@@ -8,11 +8,19 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 
-from streams.foreign_http import HEAD_BYTES, BlockingClient, ForeignAnswer, ForeignError, ForeignServer
+from streams import foreign_http
+from streams.foreign_http import (
+    HEAD_BYTES,
+    AnswerReader,
+    BlockingClient,
+    ForeignAnswer,
+    ForeignError,
+    ForeignServer,
+)
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 ENDLESS = 1024
@@ -84,6 +92,45 @@ def test_a_kept_connection_that_has_ended_or_said_more_is_made_anew() -> None:
 
     with serving(answer) as url, closing(BlockingClient(ForeignServer(url))) as client:
         assert [client.ask("GET", "/").body for _ in range(4)] == [b"{}"] * 4
+
+
+def test_a_question_is_sent_again_only_where_nothing_of_an_answer_came() -> None:
+    """What is asked may cost money: who began to answer has counted it."""
+    asked: list[bytes] = []
+
+    def answer(connection: socket.socket, number: int) -> None:
+        while request := connection.recv(65536):
+            asked.append(request)
+            if len(asked) == 2:
+                return  # an idle connection that was closed meanwhile looks like this
+            connection.sendall(OK if len(asked) != 4 else OK[:-1])
+            if len(asked) == 4:
+                return
+
+    with serving(answer) as url, closing(BlockingClient(ForeignServer(url))) as client:
+        assert [client.ask("POST", "/", b"{}").body for _ in range(2)] == [b"{}"] * 2
+        assert len(asked) == 3
+        with pytest.raises(ForeignError, match="ended early"):
+            client.ask("POST", "/", b"{}")
+    assert len(asked) == 4
+
+
+def test_threads_that_make_the_first_clients_share_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, both = [], threading.Barrier(2)
+    make = foreign_http.asyncio.new_event_loop
+
+    def slowly() -> object:
+        made.append(1)
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.2)
+        return make()
+
+    foreign_http._loop.cache_clear()
+    monkeypatch.setattr(foreign_http.asyncio, "new_event_loop", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        clients = list(pool.map(BlockingClient, [ForeignServer("http://127.0.0.1:1")] * 2))
+    assert len(made) == 1
+    assert len({client._made[1] for client in clients}) == 1
 
 
 @pytest.mark.parametrize(
@@ -204,3 +251,18 @@ def test_nobody_there() -> None:
 def test_what_is_no_json_or_far_more_than_its_text(body: bytes) -> None:
     with pytest.raises(ForeignError):
         ForeignAnswer(200, {}, body).json()
+
+
+def test_how_many_values_are_taken_grows_with_the_size_of_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign_http, "LEAST_JSON_MEMORY", 1 << 20)
+
+    def values(written: bytes, body_bytes: int) -> int:
+        reader = AnswerReader(body_bytes)
+        reader.feed(b"HTTP/1.1 200 OK\r\n\r\n[" + written * 60_000 + b"1]")
+        reader.feed(b"")
+        return len(reader.answer.json())
+
+    assert values(b"0.123456789,", 1 << 20) == 60_001, "as vectors are written"
+    with pytest.raises(ForeignError, match="too many values"):
+        values(b"1,", 1 << 17)
+    assert values(b"1,", 1 << 20) == 60_001, "as the remedy says"

@@ -24,11 +24,14 @@ from streams.foreign_http import ForeignAnswer, ForeignError
 Side: TypeAlias = Literal["query", "doc"]
 """What a text is."""
 Vector: TypeAlias = np.ndarray[tuple[int], np.dtype[np.float32]]
+MOST_ON_LOOP, READ_S = 1 << 20, 30.0
+"""Bytes of an upstream's answer that are read at once; the others are read one after the other in a thread,
+each within so many seconds, its turn included."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedTexts:
-    """vectors: of the texts, in their order. told: OpenAI's answer with them, its `data` in that order."""
+    """vectors: of the texts, in their order. told: `answer_of` them, its `data` in that order."""
 
     vectors: Sequence[Vector]
     told: dict[str, Any]
@@ -58,32 +61,31 @@ class UpstreamTexts:
     """
 
     def __init__(self, upstream: Upstream) -> None:
-        self._upstream = upstream
+        self._upstream, self._threads = upstream, BoundedThreads(1, READ_S)
         self._knows_base64 = True
 
     async def documents(self, body: Mapping[str, Any], count: int) -> Response:
         """As `TextEmbedder`: the upstream's answer, byte for byte."""
         answer = await self._upstream.embeddings(to_json(body))
-        self._read(answer, count, body)
+        await self._read(answer, count, body)
         return Response(answer.body, media_type=JSON)
 
     async def vectors(self, body: Mapping[str, Any], sides: Sequence[Side]) -> EmbeddedTexts:
         """As `TextEmbedder`; an upstream knows no sides."""
-        return self._read(await self._asked(body), len(sides), body)
+        return await self._read(await self._asked(body), len(sides), body)
 
     def another_size(self, message: str) -> Problem:
         """As `TextEmbedder`."""
         return self._upstream.unusable("size", message)
 
-    def _read(self, answer: ForeignAnswer, count: int, body: Mapping[str, Any]) -> EmbeddedTexts:
+    async def _read(self, answer: ForeignAnswer, count: int, body: Mapping[str, Any]) -> EmbeddedTexts:
         """What an answer says, of its other fields those that are known. Raises Problem."""
+        read = partial(vectors_of, answer, count, body.get("dimensions"))
         try:
-            vectors, usage = vectors_of(answer, count, body.get("dimensions"))
+            vectors, usage = await self._threads.run(read) if len(answer.body) > MOST_ON_LOOP else read()
         except ForeignError as error:
             raise self._upstream.unusable(error.reason, str(error)) from None
-        places: list[dict[str, Any]] = [{"object": "embedding", "index": place} for place in range(count)]
-        told = {"object": "list", "data": places, "model": body["model"], "usage": usage}
-        return EmbeddedTexts(vectors, told)
+        return EmbeddedTexts(vectors, answer_of(count, body["model"], usage))
 
     async def _asked(self, body: Mapping[str, Any]) -> ForeignAnswer:
         """The answer, in base64 where the upstream knows it. Raises Problem."""
@@ -119,6 +121,12 @@ def vectors_of(
             "size", f"it gives vectors of {len(vectors[0])} numbers among sizes {sorted(sizes)}"
         )
     return vectors, usage
+
+
+def answer_of(count: int, model: str, usage: Mapping[str, int]) -> dict[str, Any]:
+    """OpenAI's answer, without the `embedding` of each."""
+    data = [{"object": "embedding", "index": place} for place in range(count)]
+    return {"object": "list", "data": data, "model": model, "usage": usage}
 
 
 def _tokens(usage: Any, name: str) -> int:
@@ -196,7 +204,7 @@ class LocalTexts:
 
     def another_size(self, message: str) -> Problem:
         """As `TextEmbedder`."""
-        remedy = "the operator of this server: have embeddings.folder be the model of the catalog"
+        remedy = "the operator of this server has to set embeddings.folder to the model of the catalog"
         return Problem(502, "model_size", message, None, remedy)
 
     async def vectors(self, body: Mapping[str, Any], sides: Sequence[Side]) -> EmbeddedTexts:
@@ -211,15 +219,8 @@ class LocalTexts:
             remedy = "ask for fewer at a time; embeddings.timeout is the limit"
             raise Problem(504, "model_slow", message, "input", remedy) from None
         self._metrics.text_model.observe(time.perf_counter() - start)
-        told = {
-            "object": "list",
-            "data": [
-                {"object": "embedding", "index": place, "embedding": None} for place in range(len(texts))
-            ],
-            "model": body["model"],
-            "usage": {"prompt_tokens": total, "total_tokens": total},
-        }
-        return EmbeddedTexts(vectors, told)
+        usage = {"prompt_tokens": total, "total_tokens": total}
+        return EmbeddedTexts(vectors, answer_of(len(texts), body["model"], usage))
 
     def _texts(self, body: Mapping[str, Any]) -> list[str]:
         given = body["input"]

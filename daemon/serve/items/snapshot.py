@@ -136,7 +136,10 @@ class IndexSnapshot:
 
     def find_many(self, ids: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Per id its part, int32 [n], and its row there, int64 [n]; both -1 where no living object has it."""
-        wanted = Packed.of([one.encode("utf-8", "surrogatepass") for one in ids])
+        return self.rows_of(Packed.of([one.encode("utf-8", "surrogatepass") for one in ids]))
+
+    def rows_of(self, wanted: Packed) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The same of ids in UTF-8."""
         parts, found = np.full(len(wanted), -1, np.int32), np.full(len(wanted), -1, np.int64)
         for number, part in enumerate(self.parts):
             rows = part.ids.rows_of(wanted)
@@ -145,6 +148,15 @@ class IndexSnapshot:
                 here &= part.alive[rows]  # row -1 is masked already
             parts[here], found[here] = number, rows[here]
         return parts, found
+
+    def without_removed(self, newest: IndexSnapshot) -> IndexSnapshot:
+        """This older snapshot less the objects that the newest does not have; what was put again stays."""
+        now = {part.serial: part.living for part in newest.parts}
+        parts = []
+        for part in self.parts:
+            died = part.ids.packed.take(np.flatnonzero(part.living & ~now.get(part.serial, np.False_)))
+            parts.append(without(part, died.take(np.flatnonzero(newest.rows_of(died)[1] < 0))))
+        return replace(self, parts=tuple(parts))
 
     def tagged(self, tags: Sequence[str]) -> list[NDArray[np.bool_]]:
         """Per part, bool [rows of the part]: which objects bear every one of these tags. The dead count."""

@@ -9,7 +9,7 @@ answers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -166,6 +166,18 @@ class Norms:
     snapshot: IndexSnapshot
     parts: Mapping[int, ReadyPart]
     graphs: ReadyGraphs = NO_GRAPHS
+    _less: dict[int, IndexSnapshot] = field(default_factory=dict, repr=False)
+
+    def searchable(self, newest: IndexSnapshot) -> IndexSnapshot:
+        """What can be searched with them: the newest snapshot, or their own less what was removed since."""
+        if self.cover(newest):
+            return newest
+        made = self._less.get(newest.serial)
+        if made is None:
+            made = self.snapshot.without_removed(newest)
+            self._less.clear()
+            self._less[newest.serial] = made
+        return made
 
     def cover(self, snapshot: IndexSnapshot) -> bool:
         """Whether every part of the snapshot is ready."""

@@ -175,7 +175,7 @@ class Searcher:
     norms of all items off the path, `warm` searches once.
 
     A view is searched in the newest snapshot when its norms cover it, else in the one they were made for,
-    less what was removed since: a removal counts at once, a new object once `prepare` has run again.
+    less what was removed since: a removal counts at once, a new or changed object once `prepare` has run.
     `prepare` keeps what `view.prepared` holds of the same form, and then makes norms of new objects alone.
     """
 
@@ -252,8 +252,8 @@ class Searcher:
         self, view: View, queries: Sequence[Query], between: Callable[[], None] = lambda: None
     ) -> Answers:
         """The same for a view at hand, such as that of any version; prepares it on the spot if need be."""
-        norms, newest = self._norms(view), self._snapshot()
-        snapshot = newest if norms.cover(newest) else _less_the_dead(norms.snapshot, newest)
+        norms = self._norms(view)
+        snapshot = norms.searchable(self._snapshot())
         if snapshot.map_id != view.map_id:
             remedy = "ask again shortly; else start `tripletd serve` again"
             raise QueryError("other_map", "the items were mapped for another model", "", remedy, NOT_YET)
@@ -267,11 +267,7 @@ class Searcher:
             mine = asked if len(groups) == 1 else asked.at(places)
             answered = self._found(view, norms, snapshot, mine, key=key, between=between)
             found |= zip(places, answered, strict=True)
-        answers = Answers(view.model, view.formed, [found[place] for place in range(len(queries))])
-        if snapshot is not newest and (gone := _gone(answers, newest)):
-            again = [replace(query, exclude=query.exclude | gone) for query in queries]
-            return self.search_view(view, again, between)
-        return answers
+        return Answers(view.model, view.formed, [found[place] for place in range(len(queries))])
 
     def _found(
         self,
@@ -316,19 +312,6 @@ class _Asked:
     def at(self, places: Sequence[int]) -> _Asked:
         """The queries at these places."""
         return _Asked([self.queries[place] for place in places], [self.vectors[place] for place in places])
-
-
-def _less_the_dead(snapshot: IndexSnapshot, newest: IndexSnapshot) -> IndexSnapshot:
-    """An older snapshot whose parts lack what died in them since, as far as these parts are still there."""
-    now = {part.serial: part for part in newest.parts}
-    return replace(snapshot, parts=tuple(now.get(part.serial, part) for part in snapshot.parts))
-
-
-def _gone(answers: Answers, newest: IndexSnapshot) -> frozenset[str]:
-    """Hits that are removed, found in parts that were merged since or are dead altogether."""
-    names = sorted({hit.id for one in answers.results if not isinstance(one, QueryError) for hit in one})
-    rows = newest.find_many(names)[1]
-    return frozenset(name for name, row in zip(names, rows.tolist(), strict=True) if row < 0)
 
 
 def _places_by_key(queries: Sequence[Query]) -> dict[str | None, list[int]]:

@@ -33,7 +33,7 @@ from streams.source import Headers
 
 HEADER = "__value_schema_id"
 MOST_BYTES = 2 << 20
-"""Of one record: an eighth of what JSON may have, which needs more bytes to say as much."""
+"""Of one record: half of what JSON may have, which needs more bytes to say as much."""
 DEEPEST_MESSAGE = 100
 """Message indexes of one record: how deep types may be nested."""
 

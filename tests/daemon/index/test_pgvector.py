@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -135,7 +136,7 @@ def test_what_does_not_fit_is_told_and_mended_without_a_restart(postgres: Postgr
         missing.search([1.0, 0.0], 1)
     postgres.table("not_there", np.eye(2, dtype=np.float32))
     assert missing.search([1.0, 0.0], 1)[0].id == "o0"
-    with pytest.raises(StoreRefused, match="holds vectors of 2 numbers, and those of this space have 3"):
+    with pytest.raises(StoreRefused, match="holds vectors with 2 dimensions, and this space has 3"):
         missing.search([1.0, 0.0, 0.0], 1)
     with pytest.raises(StoreRefused, match="no column other"):
         opened("not_there", vector="other").search([1.0, 0.0], 1)
@@ -151,13 +152,53 @@ def test_a_table_that_compares_otherwise_or_of_another_size_is_not_asked(
     postgres: Postgres, rows: np.ndarray, opened: Opening
 ) -> None:
     for kind, similarity in (("l2", "inner_product"), ("ip", "squared_euclidean")):
-        with pytest.raises(StoreRefused, match=f"compares by {kind}, and this ranking is by"):
+        with pytest.raises(StoreRefused, match=f"uses the distance {kind}, and this ranking needs"):
             opened(f"unit_{kind}").search(rows[5].tolist(), 3, similarity=similarity)
     assert opened("unit_l2").search(rows[5].tolist(), 1, similarity="squared_euclidean")[0].id == "o5"
+    postgres.table("made_again", rows[:3], index="vector_l2_ops")
+    index = opened("made_again")
+    index.search(rows[0].tolist(), 1)  # as its recall is measured
+    with pytest.raises(StoreRefused, match="compares by l2"):
+        index.search(rows[0].tolist(), 1, similarity="inner_product")
+    postgres.table("made_again", rows[:3], index="vector_ip_ops")
+    assert index.search(rows[0].tolist(), 1, similarity="inner_product")[0].id == "o0"
     postgres.table("bare", np.zeros((0, 3), dtype=np.float32))
-    with pytest.raises(StoreRefused, match="holds vectors of 3 numbers"):
+    with pytest.raises(StoreRefused, match="holds vectors with 3 dimensions"):
         opened("bare").search([1.0, 0.0], 1)
     assert opened("bare").search([1.0, 0.0, 0.0], 1) == []
+
+
+def test_a_table_without_an_index_is_asked_by_the_distance_of_the_ranking(
+    postgres: Postgres, opened: Opening
+) -> None:
+    lengths = np.array([[1, 0], [3, 0], [9, 0]], dtype=np.float32)
+    postgres.table("no_index", lengths)
+    for similarity, order in (("inner_product", "210"), ("squared_euclidean", "102")):
+        found = opened("no_index").search([4.0, 0.0], 3, similarity=similarity)
+        assert [one.id for one in found] == [f"o{number}" for number in order], similarity
+    postgres.table("two_indexes", lengths, index="vector_l2_ops")
+    postgres.execute("CREATE INDEX ON two_indexes USING hnsw (embedding vector_ip_ops)")
+    both = opened("two_indexes")
+    assert both.search([4.0, 0.0], 1)[0].id == "o1"
+    assert both.search([4.0, 0.0], 1, similarity="inner_product")[0].id == "o2"
+    assert both.search([4.0, 0.0], 1, similarity="squared_euclidean")[0].id == "o1"
+
+
+def test_a_row_of_zeros_has_no_cosine_and_is_no_hit(postgres: Postgres, opened: Opening) -> None:
+    rows = np.array([[0, 0], [1, 0], [1, 1], [0, 0], [0, 1]], dtype=np.float32)
+    postgres.table("zeros", rows, tags=[["a"]] * 5, index="vector_cosine_ops")
+    for tags, exact in itertools.product(([], ["a"]), (False, True)):
+        found = opened("zeros").search([1.0, 0.0], 200, tags, exact=exact, similarity="inner_product")
+        assert [one.id for one in found] == ["o1", "o2", "o4"]
+
+
+def test_a_question_keeps_what_it_knows_of_the_table_while_others_forget_it(
+    postgres: Postgres, opened: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    postgres.table("forgotten", np.eye(2, dtype=np.float32))
+    forgetting = property(lambda index: None, lambda index, shape: None)
+    monkeypatch.setattr(PgVectorIndex, "_shape", forgetting, raising=False)
+    assert opened("forgotten").search([1.0, 0.0], 1)[0].id == "o0"
 
 
 def test_a_store_that_is_away_is_told_in_time_and_found_again(opened: Opening) -> None:

@@ -71,9 +71,10 @@ def test_only_what_the_catalog_has_is_answered(mode: str, removed: int) -> None:
     ids = found(store, mode, Query(id=f"o{removed}", k=10, exclude=frozenset([f"o{removed + 2}"])))
     assert ids[:10] == [f"o{n}" for n in range(removed + 1, removed + 12) if n != removed + 2]
     assert len(ids) == 10 or mode == "rescored"
-    assert len(store.asked) == (
-        1 if (removed < 40 and mode == "rescored") or removed == 0 else len(store.asked)
-    )
+    if (removed < 40 and mode == "rescored") or removed == 0:
+        assert len(store.asked) == 1
+    else:
+        assert 2 <= len(store.asked) <= 4
 
 
 def test_a_store_is_asked_for_more_within_a_bound() -> None:

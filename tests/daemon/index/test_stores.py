@@ -115,7 +115,7 @@ def test_qdrant_is_asked_as_its_own_client_reads_it(named: str) -> None:
     assert store.keys == ["key"] * 3
     plain = opened("qdrant", store, vector=named)
     assert [one.id for one in plain.search(QUERY.tolist(), 1)] == ["5"]
-    with pytest.raises(StoreRefused, match="nothing that holds tags"):
+    with pytest.raises(StoreRefused, match=r"index\.tags is not set"):
         plain.search(QUERY.tolist(), 1, ["a"])
 
 
@@ -256,7 +256,7 @@ def test_what_a_store_cannot_answer(store: str) -> None:
         with pytest.raises(StoreRefused, match=f"answers {status}: bad key") as refused:
             search(lambda request, status=status: httpx.Response(status, text="bad key"))  # type: ignore[misc]
         assert "bad key" not in refused.value.message
-    with pytest.raises(StoreMalformed, match="no JSON"):
+    with pytest.raises(StoreMalformed, match="not JSON"):
         search(lambda request: httpx.Response(200, text="<html>"))
     with pytest.raises((StoreMalformed, StoreRefused), match=r"an answer without|there is no field"):
         search(lambda request: httpx.Response(200, json={}))
@@ -315,11 +315,21 @@ def test_a_store_that_compares_otherwise_is_not_asked(store: str, distance: str,
         told = {"result": {"config": {"params": {"vectors": vectors}}}, "items": {"mappings": mapping}}
         return httpx.Response(200, json=told)
 
-    with pytest.raises(StoreRefused, match=f"compares by {distance}, and this ranking is by"):
+    with pytest.raises(StoreRefused, match=f"uses the distance {distance}, and this ranking needs"):
         opened(store, answer).search(QUERY.tolist(), 3, similarity=similarity)
     size = 3
-    with pytest.raises(StoreRefused, match="holds vectors of 3 numbers, and those of this space have 8"):
+    with pytest.raises(StoreRefused, match="holds vectors with 3 dimensions, and this space has 8"):
         opened(store, answer).search(QUERY.tolist(), 3)
+
+
+def test_a_store_that_was_made_again_is_looked_at_again_whoever_asked_before() -> None:
+    store = Elastic("elasticsearch", "l2_norm")
+    index = opened("elasticsearch", store)
+    index.search(QUERY.tolist(), 1)  # as its recall is measured
+    with pytest.raises(StoreRefused, match="compares by l2_norm"):
+        index.search(QUERY.tolist(), 1, similarity="inner_product")
+    store.similarity = "cosine"
+    assert [one.id for one in index.search(QUERY.tolist(), 1, similarity="inner_product")] == nearest(1)
 
 
 @pytest.mark.parametrize("store", ["qdrant", "elasticsearch"])

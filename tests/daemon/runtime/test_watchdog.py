@@ -130,6 +130,23 @@ def test_it_ends_although_nobody_reads_what_it_says() -> None:
         os.close(writer)
 
 
+def test_it_ends_with_its_stacks_although_the_disk_of_its_last_words_hangs() -> None:
+    hangs = """
+    import threading
+    from types import SimpleNamespace
+    from daemon.runtime import in_hand, watchdog
+    watchdog.DUMP_SECONDS = 2.0
+    in_hand._ROLES.append(SimpleNamespace(say=lambda words: threading.Event().wait()))
+    """
+    process = child(hangs + STUCK, stderr=subprocess.PIPE)
+    try:
+        _, said = process.communicate(timeout=15)
+    finally:
+        process.kill()
+    assert process.returncode == EX_SOFTWARE
+    assert b"never_returns" in said
+
+
 def test_a_thread_that_spins_is_noticed() -> None:
     """What a client does that never comes back from its poll."""
     process = child(

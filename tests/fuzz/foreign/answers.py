@@ -7,15 +7,11 @@ import json
 from typing import Any
 
 import numpy as np
-from prometheus_client import CollectorRegistry
 from pydantic_core import to_json
 
 from daemon.config.services import IndexConfig
 from daemon.index import StoreError, open_index
-from daemon.serve.http.errors import Problem
-from daemon.serve.http.limits import HttpMetrics
-from daemon.serve.http.texts import UpstreamTexts, written
-from daemon.serve.http.upstream import Upstream, UpstreamSettings
+from daemon.serve.http.texts import answer_of, vectors_of, written
 from streams.foreign_http import AnswerReader, ForeignAnswer, ForeignError
 from tests.fuzz.law import ForeignInput
 
@@ -38,16 +34,16 @@ def read_http(value: bytes) -> Any:
     return reader.answer.json()
 
 
-TEXTS = UpstreamTexts(Upstream(UpstreamSettings("http://upstream:1"), HttpMetrics(CollectorRegistry())))
 ROW = np.arange(4, dtype="<f4")
 
 
 def read_embeddings(value: bytes) -> bytes:
     """Of two texts, up to what a client is told."""
-    made = TEXTS._read(ForeignAnswer(200, {}, value), 2, {"model": "m"})
-    for place, row in zip(made.told["data"], made.vectors, strict=True):
+    vectors, usage = vectors_of(ForeignAnswer(200, {}, value), 2)
+    told = answer_of(2, "m", usage)
+    for place, row in zip(told["data"], vectors, strict=True):
         place["embedding"] = written(row, "float")
-    return to_json(made.told, inf_nan_mode="strings")
+    return to_json(told, inf_nan_mode="strings")
 
 
 def _embeddings(*rows: Any) -> bytes:
@@ -145,7 +141,7 @@ INPUTS: tuple[ForeignInput, ...] = (
             _embeddings([0.5, 1.0], [1e-8, -2]),
             _embeddings(*[base64.b64encode(ROW.tobytes()).decode()] * 2),
         ),
-        (Problem,),
+        (ForeignError,),
         (
             b'{"data": [{"index": 0, "embedding": [%s]}, {"index": 1, "embedding": [1]}]}' % (b"9" * 4_000),
             b'{"data": []}',

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from daemon.serve.http import texts
 from daemon.serve.http.embeddings import asked_model
 from daemon.serve.http.errors import Problem
 from daemon.serve.http.upstream import UpstreamSettings
@@ -337,7 +338,22 @@ def test_a_connection_is_kept_and_one_that_was_closed_is_made_anew(server: Serve
     assert {*kept} == {kept[0]} != {closed}
 
 
-def test_documents_come_in_pieces_and_are_bounded(upstream: Embedder) -> None:
+def test_a_large_answer_is_read_off_the_loop(
+    server: Served, asked: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+    read = texts.vectors_of
+    monkeypatch.setattr(
+        texts, "vectors_of", lambda *of: (threads.append(threading.get_ident()), read(*of))[1]
+    )
+    data = [{"index": 0, "embedding": [0.5] * DIM}]
+    for size in (1, 1, texts.MOST_ON_LOOP):
+        asked.answers.append(JSONResponse({"data": data, "model": "m", "padding": "x" * size}))
+        assert ask(server, model="shop-doc", input="a")[0] == 200
+    assert [thread == threads[0] for thread in threads] == [True, True, False]
+
+
+def test_an_answer_that_comes_in_pieces_is_bounded(upstream: Embedder) -> None:
     data = [{"index": 0, "embedding": [0.5, 1.0]}]
     whole = {"object": "list", "data": data, "model": "m", "padding": "x" * 1_000_000}
     raw = json.dumps(whole).encode()

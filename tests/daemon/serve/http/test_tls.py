@@ -293,6 +293,26 @@ def test_a_handshake_whose_bytes_drip_ends(files: Files, monkeypatch: pytest.Mon
     pytest.fail("each byte gave it more time")
 
 
+@pytest.mark.parametrize("encrypted", [True, False], ids=["tls", "plain"])
+def test_a_connection_that_gets_no_thread_is_hung_up_on(
+    files: Files, monkeypatch: pytest.MonkeyPatch, encrypted: bool
+) -> None:
+    def refused(server: object, *connection: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    registry = CollectorRegistry()
+    add_build_info(registry, "up")
+    context = ReloadedTls(files.files()).context if encrypted else None
+    with closing(serve_http(registry, Health(), HOST, 0, context=context)) as server:
+        with monkeypatch.context() as patched:
+            patched.setattr("socketserver.ThreadingMixIn.process_request", refused)
+            with socket.create_connection((HOST, server.port), timeout=30) as client:
+                until(lambda: hung_up(client), seconds=10.0)
+        assert len(server._server.table) == 0
+        if encrypted:
+            assert get(server.port, files.trusting())[0] == 200
+
+
 def test_metrics_and_status_need_a_token_where_there_are_tokens(
     files: Files, port_of: object, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""What was removed is in no answer from then on, and `k` is filled by others."""
+"""What was removed is in no answer from then on, and `k` is filled by others; what is put again stays."""
 
 from __future__ import annotations
 
@@ -64,3 +64,51 @@ def test_it_is_in_no_answer_although_norms_are_of_before(how: Callable[..., None
         whole = searcher.search_view(replace(view, prepared=searcher.prepare(view)), [query]).results[0]
         assert not isinstance(whole, QueryError)
         assert [hit for hit in whole if hit.id != "new"][: len(hits) - 1] == list(hits)[: len(hits) - 1]
+
+
+def again(items: Items, best: list[str]) -> None:
+    items.put(best, np.array([items.vectors[name] for name in best]))
+
+
+def again_and_merged(items: Items, best: list[str]) -> None:
+    again(items, best)
+    while items.index.work():
+        pass
+
+
+@pytest.mark.parametrize("how", [again, again_and_merged])
+def test_what_is_put_again_is_in_answers_and_can_be_asked_for_as_before(how: Callable[..., None]) -> None:
+    items, view = several_parts("dense"), view_of(learned(3))
+    searcher, _ = searcher_of(items)
+    prepared = replace(view, prepared=searcher.prepare(view))
+    query = Query(id="a0", k=5)
+    (before,) = searcher.search_view(prepared, [query]).results
+    assert not isinstance(before, QueryError)
+    best = [hit.id for hit in before]
+    asked = [query, *(Query(id=name, k=3) for name in best)]
+    wanted = searcher.search_view(prepared, asked).results
+    how(items, best)
+    assert searcher.search_view(prepared, asked).results == wanted
+
+
+def test_thousands_of_removals_cost_one_search_and_are_looked_for_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    items, rng, view = Items("dense"), np.random.default_rng(0), view_of(learned(3))
+    items.put([f"a{i}" for i in range(50)], rows(rng, 50, DIM))
+    season = [f"b{i}" for i in range(3_000)]
+    items.put(season, rows(rng, len(season), DIM))
+    searcher, _ = searcher_of(items)
+    prepared = replace(view, prepared=searcher.prepare(view))
+    put_new(items)
+    items.remove(season)
+    lookup, lookups = searcher._lookup, list[int]()
+    monkeypatch.setattr(searcher, "_lookup", lambda *given: (lookups.append(1), lookup(*given))[1])
+    for _ in range(2):
+        (hits,) = searcher.search_view(prepared, [Query(id="a0", k=10)]).results
+        assert not isinstance(hits, QueryError)
+        assert {hit.id for hit in hits} <= set(items.vectors) - {"a0", "new"}
+        assert len(hits) == 10
+    assert len(lookups) == 2
+    newest = items.snapshot()
+    assert prepared.prepared.searchable(newest) is prepared.prepared.searchable(newest)
