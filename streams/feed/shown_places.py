@@ -144,8 +144,6 @@ class ShownPlaces:
 
 
 class _Gathered:
-    """Columns of `ComparedPlaces` under way."""
-
     def __init__(self) -> None:
         self._group, self._rank, self._listed = array("q"), array("q"), array("q")
         self._clicked = bytearray()
