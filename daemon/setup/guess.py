@@ -44,7 +44,7 @@ _NEEDED = {"impressions": ("time", "query"), "shown": ("time", "query", "id"), "
 
 @dataclass(frozen=True, slots=True)
 class MappingGuess:
-    """What the columns of a click log mean, by the keys of a mapping; `unknown`: what could not be told."""
+    """What the columns of a click log mean, by the keys of a mapping; `unknown`: keys without a column."""
 
     keys: dict[str, Any]
     unknown: list[str]
@@ -256,7 +256,7 @@ def _click_keys(shown: ColumnSeen, clicked: ColumnSeen) -> Iterator[tuple[dict[s
 
 
 def _time_and_query(seen: FileSeen, taken: Set[str], known: Set[str]) -> dict[str, Any]:
-    """The keys that name these, as far as they could be told. taken: columns of another meaning."""
+    """The keys that name these, as far as recognized. taken: columns of another meaning."""
 
     def score(one: ColumnSeen) -> float:
         named = 3 * bool(_QUERY.search(one.name)) - 2 * bool(_SESSION.search(one.name))
