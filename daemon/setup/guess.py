@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from daemon.setup.seen import ARRAYS, SEPARATORS, TIMES, ColumnSeen, FileSeen, Form, cut, separated
@@ -125,7 +124,8 @@ def _add_log(groups: list[LogGroup], seen: FileSeen, meaning: MappingGuess | Non
             group.logs.append(seen)
             return
     if meaning is not None:
-        stem, taken = Path(seen.path).name.partition(".")[0], {group.mapping for group in groups}
+        stem = seen.path.rstrip("/").rpartition("/")[2].partition(".")[0]
+        taken = {group.mapping for group in groups}
         names = (f"{stem}{number}.mapping.toml" for number in ("", *range(-2, -len(groups) - 3, -1)))
         ready = next(name for name in names if name not in taken)
     groups.append(LogGroup([seen], meaning, ready))

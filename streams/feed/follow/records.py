@@ -259,19 +259,14 @@ def _document(record: RawRecord) -> dict[str, Any]:
 
 
 def _with_envelope(data: dict[str, Any], envelope: Mapping[str, Any]) -> dict[str, Any]:
-    whole = dict(data)
-    if whole.get("ts") is None and "time" in envelope:
-        whole["ts"] = envelope["time"]
-    if whole.get("event") is None and "type" in envelope:
-        whole["event"] = str(envelope["type"]).rpartition(".")[2]
-    if (
-        whole.get("event") == IMPRESSION
-        and "impression" not in whole
-        and "id" not in whole
-        and "id" in envelope
-    ):
-        whole["impression"] = envelope["id"]
-    return whole
+    made = dict(data)
+    if made.get("ts") is None and "time" in envelope:
+        made["ts"] = envelope["time"]
+    if made.get("event") is None and "type" in envelope:
+        made["event"] = str(envelope["type"]).rpartition(".")[2]
+    if made.get("event") == IMPRESSION and "impression" not in made and "id" not in made and "id" in envelope:
+        made["impression"] = envelope["id"]
+    return made
 
 
 def _text(said: Mapping[str, Any], field: str) -> str:
