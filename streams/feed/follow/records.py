@@ -84,14 +84,11 @@ class RecordReader:
 
     def take(self, records: Sequence[RawRecord]) -> None:
         """Put the records into the join; what is wrong with one is in its `done`, whatever it is."""
-        if self._rows is None:
-            for record in records:
-                try:
-                    self._own(_document(record), record.place)
-                except Exception as error:  # noqa: BLE001
-                    self._drop(record.place, error)
-            return
-        for place, move in self._read(records, self._rows):
+        if self._rows is not None:
+            moves = self._read(records, self._rows)
+        else:
+            moves = [(record.place, partial(self._own, record)) for record in records]
+        for place, move in moves:
             try:
                 move()
             except Exception as error:  # noqa: BLE001
@@ -146,7 +143,8 @@ class RecordReader:
         if documents:
             yield from rows.take(_RecordRows(places, documents))
 
-    def _own(self, said: Mapping[str, Any], place: str) -> None:
+    def _own(self, record: RawRecord) -> None:
+        said, place = _document(record), record.place
         event = said.get("event")
         if event == IMPRESSION or (event is None and "shown" in said):
             self._impression(said, place)
