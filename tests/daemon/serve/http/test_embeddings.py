@@ -252,7 +252,14 @@ def test_what_concerns_the_request_keeps_its_status_and_when_to_ask_again(
     import openai
 
     told = {"error": {"message": "organisation org-1 is over its limit", "code": "rate_limit"}}
-    for status, after, kept in ((429, "7", "7"), (503, "7", "7"), (404, "soon", None), (413, "9" * 9, None)):
+    for status, after, kept in (
+        (429, "7", "7"),
+        (503, "7", "7"),
+        (503, "soon", "1"),
+        (503, "0", "1"),
+        (404, "soon", None),
+        (413, "9" * 9, None),
+    ):
         asked.answers.append(JSONResponse(told, status, headers={"Retry-After": after}))
         found, answer, headers = ask(server, model="shop-doc", input="a")
         assert (found, answer["error"]["code"], headers.get("retry-after")) == (
