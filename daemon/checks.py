@@ -333,7 +333,7 @@ def _embeddings(config: Config) -> Iterator[Row]:
     yield "embeddings", "ok", told
     views = config.space_spec().views
     if len(views) != 1:
-        remedy = "a text's vector is that of the only view: have one"
+        remedy = "embeddings need a space with exactly one view"
         yield "embeddings", "error", f"the space has {len(views)} views", remedy
     elif views[0].dim != model.dim:
         text = f"the model has {model.dim:,} dimensions, the view {views[0].name} {views[0].dim:,}"
@@ -354,14 +354,14 @@ def _upstream(config: Config) -> Iterator[Row]:
         if not models:
             probe.reach()
     except ForeignError as error:
-        remedy = "see embeddings.upstream, key_env and models: texts are answered 502 until it answers"
+        remedy = "correct embeddings.upstream, key_env or models; until then requests with texts get 502"
         yield "embeddings", "error", f"{given.upstream}: {error}", remedy
         return
     told = ", ".join(f"{name} gives {size:,} numbers" for name, (_, size) in models.items())
     yield "embeddings", "ok", f"texts go to {given.upstream}{': ' if told else ''}{told}"
     for name, (cosine, _) in models.items():
         if cosine < LEAST_COSINE:
-            text = f"{name} gives other vectors than before: the cosine of one text's is {cosine:.2f}"
+            text = f"{name} now gives another vector for the same text (cosine {cosine:.2f})"
             remedy = f"embed the objects by it as well, and remove {FILE} in the folder of checkpoints"
             yield "embeddings", "error", text, remedy
 

@@ -73,7 +73,7 @@ _PACKAGES = ("streams", "learners", "checkpoints", "daemon")
 def not_installed(what: str, extra: str, error: ImportError) -> UserError:
     """For a package that does not come with tripletd itself. what: that needs it, in words."""
     remedy = f'pip install "tripletd[{extra}]"'
-    return UserError(f"{what}, which is not installed: {error}", remedy, EX_UNAVAILABLE)
+    return UserError(f"{what} needs a package that is not installed: {error}", remedy, EX_UNAVAILABLE)
 
 
 def as_user_error(error: Exception) -> UserError | None:

@@ -120,10 +120,10 @@ def _by_processes(
                     outcome = future.result()
                     piece = left.pop(running.pop(future))
                     patience.done()
+                    yield piece, outcome  # before a submit, which fails where another worker is gone
                     for at, following in islice(coming, 1):
                         left[at] = following
                         running[pool.submit(_outcome, work, following)] = at
-                    yield piece, outcome
         except BrokenProcessPool:
             patience.lost("a process had too little memory, or was ended from outside")
         finally:

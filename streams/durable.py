@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -14,18 +15,20 @@ TEMPORARY = "making-"
 
 
 @contextmanager
-def replacing(path: Path, mode: int = 0o644, stamp: int | None = None) -> Iterator[IO[bytes]]:
-    """A new file, which takes the name `path` when it is whole and on the disk, or never. stamp: the time
-    that it is to have, in seconds. Raises OSError."""
-    descriptor, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
+def replacing(path: Path, mode: int | None = None, stamp: int | None = None) -> Iterator[IO[bytes]]:
+    """A new file, which takes the name `path` when it is whole and on the disk, or never. mode: its rights,
+    None for those that the umask leaves. stamp: the time that it is to have, in seconds. Raises OSError."""
+    name = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
+    opener = partial(os.open, mode=0o666 if mode is None else mode)
     try:
-        with open(descriptor, "w+b") as file:
-            os.fchmod(descriptor, mode)
+        with open(name, "x+b", opener=opener) as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             yield file
             file.flush()
-            os.fsync(descriptor)
+            os.fsync(file.fileno())
             if stamp is not None:
-                os.utime(descriptor, (stamp, stamp))
+                os.utime(file.fileno(), (stamp, stamp))
         os.replace(name, path)
     except BaseException:
         with suppress(OSError):

@@ -205,7 +205,7 @@ def ray_running(address: str | None, cores: int) -> Iterator[None]:
         where = "on this machine" if address is None else f"at {address}"
         raise UserError(
             f"no Ray {where}: {_first_line(error)}",
-            "look whether the cluster is up, and reachable from here; without --address one is started here",
+            "check that the cluster is up and reachable from here; without --address one is started here",
             EX_UNAVAILABLE,
         ) from None
     try:

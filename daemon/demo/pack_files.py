@@ -44,7 +44,7 @@ def require_pack() -> None:
         import matplotlib  # noqa: F401
         import PIL  # noqa: F401
     except ImportError as error:
-        raise not_installed("the demo draws with Pillow and matplotlib, one of", "demo", error) from None
+        raise not_installed("the demo", "demo", error) from None
 
 
 def load_pack() -> Pack:

@@ -107,8 +107,7 @@ def _libraries(photos: bool) -> dict[str, str]:
             import PIL
             import skimage
         except ImportError as error:
-            what = "photos are described with OpenCV, Pillow and scikit-image, one of"
-            raise not_installed(what, "photos", error) from None
+            raise not_installed("describing photos", "photos", error) from None
         found |= {"opencv": cv2, "pillow": PIL, "scikit-image": skimage}
     return {name: str(module.__version__) for name, module in found.items()}
 

@@ -73,12 +73,16 @@ def decoded(encoded: bytes, longest: int = LONGEST) -> Pixels:
 
 
 def _check_size(opened: ImageFile) -> None:
-    """Raise UnusableObject, before anything is decoded, where that would take too much."""
-    pixels = opened.width * opened.height
-    native = _NATIVE.get(opened.mode, 4) * (2 if opened.getexif().get(_ORIENTATION, 1) != 1 else 1)
-    if pixels > MOST_PIXELS or pixels * (native + _OF_CODEC.get(opened.format or "", 0) + 3) > MOST_DECODED:
-        size = f"{opened.width:,} x {opened.height:,} pixels of {opened.format} ({opened.mode})"
-        raise UnusableObject(f"{size} take more than {MOST_DECODED:,} bytes or are more than {MOST_PIXELS:,}")
+    """Raise UnusableObject where decoding or turning it would take too much, before either is done."""
+    pixels, native = opened.width * opened.height, _NATIVE.get(opened.mode, 4)
+    for copies in (1, 2):  # to be turned it needs the second, and a PNG is decoded to find out whether it is
+        needed = pixels * (copies * native + _OF_CODEC.get(opened.format or "", 0) + 3)
+        if pixels > MOST_PIXELS or needed > MOST_DECODED:
+            size = f"{opened.width:,} x {opened.height:,} pixels of {opened.format} ({opened.mode})"
+            bounds = f"{MOST_DECODED:,} bytes or are more than {MOST_PIXELS:,}"
+            raise UnusableObject(f"{size} take more than {bounds}")
+        if opened.getexif().get(_ORIENTATION, 1) == 1:
+            return
 
 
 def _check_scans(opened: ImageFile, encoded: bytes) -> None:

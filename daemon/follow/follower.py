@@ -46,7 +46,7 @@ of the time."""
 ALL_AHEAD = 100
 """Records in a row that lie too far ahead: then it is this clock that is wrong, not theirs."""
 
-SLOW_CLOCK = "every record lies too far ahead of this machine's clock and is dropped: is the clock slow?"
+SLOW_CLOCK = "all recent records are dropped, their times are in the future: check this machine's clock"
 
 Given = ParamSpec("Given")
 

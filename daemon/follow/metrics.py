@@ -36,13 +36,13 @@ class FollowMetrics:
         self._drafts = count("tripletd_feed_drafts", "Fed lists of signed ids by what they proved", ["draft"])
         self._explored = count("tripletd_feed_explored", "Fed lists in which chance had placed an object")
         self.repeats = count("tripletd_feed_repeats", "Records not written again after a crash")
-        about = "Errors in what is counted and estimated beside feeding"
+        about = "Errors in metrics and estimates; they do not stop feeding"
         self.side_path_errors = count("tripletd_feed_side_path_errors", about, ["part"])
-        about = "Bytes of cut or vanished files that were there and not read; more may have been"
+        about = "Bytes of truncated or removed files that were seen and not read; there may have been more"
         self._missing = count("tripletd_feed_missing_bytes", about, ["source"])
-        about = "Files that were cut or vanished under the reader"
+        about = "Files that were truncated or removed before they were read to the end"
         self._cut = count("tripletd_feed_cut_files", about, ["source"])
-        about = "Files that are left out, for they cannot be opened"
+        about = "Files that cannot be opened now"
         self._left_out = gauge("tripletd_feed_files_left_out", about, ["source"])
         about = "Questions to the schema registry that it did not answer"
         self.registry_failures = count("tripletd_feed_registry_failures", about)

@@ -29,7 +29,7 @@ from streams.feed.follow.examined import RecentExamination
 from streams.feed.follow.intake import Intake
 from streams.feed.follow.join import JoinSettings
 from streams.feed.follow.registry import SchemaRegistry
-from streams.feed.follow.schemas import SchemaDecoder
+from streams.feed.follow.schemas import BATCH_SECONDS, SchemaDecoder
 from streams.feed.items import FeedError
 from streams.feed.mapping.mapping import load_mapping
 from streams.open import records_given
@@ -184,9 +184,12 @@ def _schemas(config: Config, folder: Path, failed: Callable[[], None]) -> Schema
     if not registry.url:
         return None
     try:
-        bounded = min(registry.timeout, config.stream.stuck_after / 6)  # a schema takes four of it at most
-        settings = replace(registry.to_settings(), timeout_s=bounded)
-        return SchemaDecoder(SchemaRegistry(settings, folder, failed))
+        # Of the time that a hang is told by, a batch takes a quarter, and a schema begun at its end half: its
+        # answers take four timeouts at most, and whether the registry answers at all is asked after that.
+        stuck_after = config.stream.stuck_after
+        settings = replace(registry.to_settings(), timeout_s=min(registry.timeout, stuck_after / 10))
+        batch_s = min(BATCH_SECONDS, stuck_after / 4)
+        return SchemaDecoder(SchemaRegistry(settings, folder, failed), batch_s)
     except OSError as error:
         message = f"feed.follow.registry.cafile: {registry.cafile}: {error.strerror or error}"
         raise UserError(message, "name a PEM file of authorities", EX_CONFIG) from None

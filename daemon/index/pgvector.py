@@ -216,7 +216,7 @@ class PgVectorIndex:
         return Shape(column[0], installed >= ITERATIVE, int(size[:-1]) if size else None, known)
 
     def _away(self, why: str) -> StoreAway:
-        remedy = "look after the database, or see index.address"
+        remedy = "start the database, or correct index.address"
         return StoreAway(f"{self.name} does not answer", remedy, why)
 
 

@@ -112,12 +112,12 @@ class StoreSpace:
         """Raises StoreRefused where a vector cannot be compared by it. name: of the store."""
         size = None if isinstance(vector, Mapping) else len(vector)
         if size is not None and self.size not in (None, size):
-            message = f"{name} holds vectors of {self.size} numbers, and those of this space have {size}"
+            message = f"{name} holds vectors with {self.size} dimensions, and this space has {size}"
             raise StoreRefused(message, "fill it with vectors of the model that embedded the catalog")
         fitting = FITTING.get(similarity, (self.distance,))
         if self.distance and self.distance not in fitting:
-            message = f"{name} compares by {self.distance}, and this ranking is by {_WORDS[similarity]}"
-            raise StoreRefused(message, f"make its collection or index anew by one of {', '.join(fitting)}")
+            message = f"{name} uses the distance {self.distance}, and this ranking needs {_WORDS[similarity]}"
+            raise StoreRefused(message, f"create its collection or index again by {' or '.join(fitting)}")
 
 
 def dense_of(vector: AskedVector, name: str) -> NDArray[np.float64]:

@@ -59,7 +59,7 @@ class RestIndex(ABC):
     ) -> list[IndexHit]:
         """As `VectorIndex.search`."""
         if tags and not self._config.tags:
-            raise StoreRefused(f"{self.name}: nothing that holds tags is named", "name it in index.tags")
+            raise StoreRefused(f"{self.name}: index.tags is not set", "set it to the field with tags")
         space, self._space = self._space or self._look(), None
         space.require(self.name, vector, similarity)
         self._space = space  # one that does not fit is looked at again: it may be mended
@@ -93,7 +93,7 @@ class RestIndex(ABC):
         return found
 
     def _away(self, why: str, detail: str = "") -> StoreAway:
-        remedy = "look after the store, or see index.address"
+        remedy = "start the store, or correct index.address"
         return StoreAway(f"{self.name} does not answer: {why}", remedy, detail)
 
 

@@ -254,7 +254,7 @@ class LearnLoop:
         self._look_around(halt)
         state = "paused" if is_pause(halt) else "parked"
         positions = self.origin.progress.next_offsets()
-        message = f"{state}, the position is kept; `tripletd resume` resumes it"
+        message = f"{state}, the position is kept; `tripletd resume` continues now"
         log.warning(message, reason=halt.reason, positions=positions)
         quiet = Quiet(WAIT_SECONDS, LONGEST_WAIT_SECONDS)
         while not self.runtime.signals.wait(quiet.rest_s()):

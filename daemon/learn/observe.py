@@ -266,6 +266,6 @@ def weight_norm(arrays: Arrays) -> float:
 def halt_reason(halt: LedgerEntry) -> str:
     """Why a halted learner is not ready."""
     if is_pause(halt):
-        return f"paused: {halt.reason}; `tripletd resume` resumes it"
+        return f"paused: {halt.reason}; `tripletd resume` continues now"
     why = f"parked: stopped by {halt.by or 'the ledger'}: {halt.reason or 'no reason given'}"
-    return f"{why}; `tripletd resume` lets it learn on"
+    return f"{why}; `tripletd resume` continues now"

@@ -222,7 +222,7 @@ class Reader(BackgroundThread):
         self._closing = threading.Event()
         self._error: BaseException | None = None
         self.trouble: StreamUnavailable | None = None  # why nothing comes; the reader keeps trying
-        self._queued = 0
+        self._queued, self._was_alone = 0, False  # the last one
         self._taken = self._done = 0  # by the loop; what it took before it asked again, it is done with
         self._reach: tuple[int, dict[int, int]] = (0, dict(positions))  # batches queued, what they reach
 
@@ -320,11 +320,11 @@ class Reader(BackgroundThread):
 
     def _take(self, batch: RecordBatch, alone: bool, poll_seconds: float) -> bool:
         """Decode a batch and hand it over; False when `stop` came. alone: with nothing else in hand."""
-        while alone and self._done < self._queued:
+        while (alone or self._was_alone) and self._done < self._queued:
             self._pulse.beat("waiting for the loop")
             if self._closing.wait(ALONE_SECONDS):
                 return False
-        began = self._clock()
+        self._was_alone, began = alone, self._clock()
         with self._pulse.patient("decode"), self._in_hand.hold(DECODE, batch, alone):
             decoded, triplets = self._assemble(batch)
         ready = ReadyBatch(batch, decoded, triplets, poll_seconds, self._clock() - began, alone)

@@ -76,7 +76,7 @@ def save_picture(curves: Curves, path: Path, kinds: Sequence[str] = ()) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise not_installed("a picture is drawn with matplotlib", "plot", error) from None
+        raise not_installed("drawing a picture", "plot", error) from None
     panels = [kind for kind in curves.drawn() if not kinds or kind in kinds]
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
@@ -148,7 +148,7 @@ def terminal_chart(series: CurveSeries, width: int, height: int) -> str:
     try:
         import plotext
     except ImportError as error:
-        raise not_installed("a chart in a terminal is drawn with plotext", "plot", error) from None
+        raise not_installed("drawing a chart in a terminal", "plot", error) from None
     figure = plotext.figure
     figure.clear()
     figure.plot_size(width, height)

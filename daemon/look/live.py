@@ -308,7 +308,7 @@ class FeedStatus(_OfRole):
             share = f"{self.examination[lowest]:.2f}"
             examined = f"; rank {lowest} is examined {share} times as often as the first"
         if self.cut_files:
-            files = f"{self.cut_files:,} files were cut or vanished under the reader"
+            files = f"{self.cut_files:,} files were truncated or removed before they were read to the end"
             lost = f"; {files}: {self.missing_bytes:,} bytes are missing, and perhaps more"
         if self.left_out:
             lost += f"; {self.left_out:,} files cannot be opened"

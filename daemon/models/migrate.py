@@ -108,7 +108,7 @@ def migrate(config: Config, asked: MigrationRequest, *, dry_run: bool = False) -
             raise UserError(
                 f"of the ten nearest objects {recall:.3f} stay, less than {asked.least_recall:g}: nothing is "
                 "written",
-                "look whether the pairs are of the same texts in the same order; else give more of them, "
+                "check that the pairs are of the same texts in the same order; else give more of them, "
                 "embed the objects again, or lower --least-recall",
                 EX_DATAERR,
             )

@@ -162,7 +162,7 @@ class IndexSearch:
         now = time.monotonic()
         if now - self._said_at > _SAY_AGAIN_S:
             self._said_at = now
-            log.warning("the store does not answer", index=self._index.name, why=str(error))
+            log.warning("the store cannot be used", index=self._index.name, why=str(error))
         if kind == "away" and self._config.fallback == "catalog":
             return OfIndex(self._index.name, "catalog", 0, error.message)
         status = 503 if kind == "away" else 502

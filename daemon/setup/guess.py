@@ -96,7 +96,7 @@ def guess(files: Sequence[FileSeen]) -> SetupGuess:
         elif is_display and not made.display:
             made.display = one.path
         else:
-            made.notes.append(f"what {one.path} is could not be told, so it is left out")
+            made.notes.append(f"{one.path} was not recognized and is left out")
     if not made.logs:
         made.notes.append("no file is a click log: name the one with what was shown and clicked")
     query = "" if made.mapping is None else made.mapping.keys.get("query", "")
@@ -129,7 +129,7 @@ def _describe_catalog(made: SetupGuess, seen: FileSeen, id_: ColumnSeen | None) 
     if id_ is not None:
         made.columns["id"] = id_.name
     elif not seen.path.endswith(ARRAYS):
-        untold = f"which column of {seen.path} is the id could not be told: say it as catalog.columns.id"
+        untold = f"cannot tell which column of {seen.path} is the id: set catalog.columns.id"
         made.notes.append(untold)
     names = ["x"] if len(vectors) == 1 else [re.sub(r"\W+", "_", view) for view, _ in vectors.values()]
     made.views = {name: settings for name, (_, settings) in zip(names, vectors.values(), strict=True)}

@@ -113,7 +113,7 @@ def look_at(path: str) -> FileSeen:
     """Look at the beginning of a file, or of a folder of tables. Raises UserError."""
     place = Path(path)
     if not place.exists():
-        raise UserError(f"{path}: no such file", "name files that there are", EX_DATAERR)
+        raise UserError(f"{path}: no such file", "correct the name", EX_DATAERR)
     try:
         if place.name.lower().endswith(ARRAYS):
             return FileSeen(path, _arrays(place))

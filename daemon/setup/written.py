@@ -38,7 +38,7 @@ def settings_text(made: SetupGuess, files: Sequence[FileSeen], home: Path) -> st
     for table, keys in tables.items():
         lines += ["", *toml_table(table, keys)] if keys else []
         if keys.get("kind") == "sparse":
-            lines.append("# dim is the largest index of the first rows and 1: raise it if there are more")
+            lines.append("# dim is the largest index in the first rows plus 1: raise it if needed")
     return "\n".join(lines) + "\n"
 
 
@@ -49,7 +49,7 @@ def mapping_text(mapping: MappingGuess, seen: FileSeen) -> str:
     for key, value in mapping.keys.items():
         comment = f"        # {_COMMENTS[key]}" if key in _COMMENTS else ""
         lines.append(f"{key} = {toml_value(value)}{comment}")
-    lines += [f'# {key} = "COLUMN"        # could not be told: name it' for key in mapping.unknown]
+    lines += [f'# {key} = "COLUMN"        # not recognized: name the column' for key in mapping.unknown]
     if mapping.keys["rows"] == "impressions":
         lines.append("# no id: it is made of the whole row, so that feeding a file twice changes nothing")
     return "\n".join(lines) + "\n"

@@ -313,15 +313,17 @@ def patience_of(history: JudgedHistory) -> Patience:
 
     Small gains add up: versions are compared with the best (by clicks: with the last that was surely better),
     not with the version before. What was learned up to versions without evidence for or against them does not
-    count: neither how fast versions are judged nor how many are passed over moves a STOP.
+    count, nor what was before the first judged version, up to which nobody looked for a gain: neither when
+    judging begins, how fast it is, nor how many versions are passed over moves a STOP.
     """
     now, best = Patience(), 0
-    last = gained = history.trials.began
+    gained = history.trials.began
+    last = gained or None
     for entry in history.judged:
         before, best = best, _after(entry, best)
         if entry.version in history.baseline:
             continue
-        passed, last = max(0, entry.events - last), entry.events
+        passed, last = 0 if last is None else max(0, entry.events - last), entry.events
         if not entry.decided:
             continue
         improved = best != before if entry.outcome is None else entry.outcome.improved or entry.fell

@@ -14,7 +14,7 @@ from daemon.catalogs import learner_catalog
 from daemon.config.schema import Config, FeedConfig
 from daemon.dead_letters import open_dead
 from daemon.exits import UserError
-from daemon.runtime.in_hand import ALARM_TIMES, InHand
+from daemon.runtime.in_hand import InHand
 from daemon.telemetry import ValidateMetrics
 from daemon.validate.decide import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule
 from daemon.validate.evaluator import AnyEvaluator, CandidateCache, Evaluator, KeyedEvaluator
@@ -86,10 +86,15 @@ class ValidatorInputs:
 
 
 def open_inputs(
-    stack: ExitStack, config: Config, metrics: ValidateMetrics, tell: Tell | None = None
+    stack: ExitStack,
+    config: Config,
+    metrics: ValidateMetrics,
+    tell: Tell | None = None,
+    in_hand: InHand | None = None,
 ) -> ValidatorInputs:
-    """Open everything; `stack` closes it. tell: hears how far objects are read; by default a log line. Raises
-    UserError and the errors of streams and checkpoints."""
+    """Open everything; `stack` closes it. tell: hears how far objects are read; by default a log line.
+    in_hand: the note of `validate`, None for whoever else reads its lists. Raises UserError and the errors of
+    streams and checkpoints."""
     space = config.space_spec()
     catalog = learner_catalog(config, tell)
     judgments, address = open_judgments(config), config.stream.to_address()
@@ -100,8 +105,6 @@ def open_inputs(
     for opened in (training, source, dead):
         stack.callback(opened.close)
     stored = open_store(config.checkpoints.path)
-    in_hand = InHand.of(config.checkpoints.path, "validate", ALARM_TIMES * config.stream.stuck_after)
-    stack.callback(in_hand.close)
     return ValidatorInputs(
         config=config,
         holdout=Holdout(

@@ -66,6 +66,10 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
     baseline = frozenset({0})
     promoted: int | None = None
     standing, trials, stood = Standing(), Trials(), 0
+
+    def reached() -> int:
+        return max([trials.began, stood, *(one.events for one in judged)])
+
     ordered = sorted(entries, key=lambda e: e.n)
     for entry in ordered:
         if entry.kind == "KEEP" and entry.version is not None:
@@ -79,14 +83,14 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
         elif entry.kind in ("PROMOTE", "ROLLBACK") and entry.alias == BEST:
             promoted = entry.version
             if entry.kind == "ROLLBACK" and entry.by == VALIDATE:
+                trials = Trials(began=reached())
                 judged = [one for one in judged if one.version == 0]  # what led to the fallen one
         elif entry.kind == "STOP":
             given = Stopped.from_json(entry.measures)
             stood = stood if given is None else given.at
         elif entry.kind == "RESUME" and not is_pause(entry):
-            began = max([trials.began, stood, *(one.events for one in judged)])
             count, took = entry.measures.get(TRIAL, (0, 0))
-            trials = Trials(int(count), int(took), began)
+            trials = Trials(int(count), int(took), reached())
             judged = []
             baseline = frozenset({0} if promoted is None else {0, promoted})
             through, bettor = positions_of(entry.measures), standing.bettor

@@ -16,6 +16,7 @@ from checkpoints.store import Unreachable
 from daemon.config.schema import Config
 from daemon.exits import EX_OK, EX_TEMPFAIL, UserError
 from daemon.memory.watch import watch_memory
+from daemon.runtime.in_hand import ALARM_TIMES, InHand
 from daemon.runtime.leaving import learner_is_running
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime
 from daemon.telemetry import ValidateMetrics
@@ -99,8 +100,9 @@ def run(
         runtime = open_runtime(stack, config, metrics.registry, config.http.validate_port, load)
         watch_memory(stack, metrics.registry, config, "validate")
         runtime.health.starting("reading objects and opening the log")
-        inputs = open_inputs(stack, config, metrics, runtime.starting)
-        validator = Validator(inputs, config.validate, inputs.rule)
+        in_hand = InHand.of(config.checkpoints.path, "validate", ALARM_TIMES * config.stream.stuck_after)
+        stack.callback(in_hand.close)
+        validator = Validator(open_inputs(stack, config, metrics, runtime.starting, in_hand))
         limit = WaitLimit(clock, learner_is_running if options.beside_learn else lambda: False)
         runtime.started()
         return _loop(validator, runtime, limit if options.exit_when_caught_up else None)

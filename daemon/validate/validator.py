@@ -17,11 +17,9 @@ import structlog
 from checkpoints.entries import LedgerEntry
 from checkpoints.store import CheckpointError, WriteFailed, is_away
 from checkpoints.versions import LOOK_EVERY_S, LOSS_MESSAGES, FolderWatch
-from daemon.config.schema import ValidateConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.validate.comparing import Measures
 from daemon.validate.decide import (
-    DecisionRule,
     Incumbent,
     JudgedHistory,
     LossRise,
@@ -43,7 +41,7 @@ from daemon.validate.reporting import report
 from daemon.validate.scorer import NotFinite
 from daemon.versions.restore import ChoosesForms, queries_of
 from daemon.versions.verdict import HIGHER, JudgedGain, Stopped
-from streams.errors import StreamUnavailable
+from streams.errors import StreamError
 from streams.event import Impression
 from streams.partitions import behind_transactions
 
@@ -163,12 +161,12 @@ MAX_POLLS = 64
 class Validator:
     """One validator. Its memory is the ledger, its window the holdout topic: it can be killed at any time."""
 
-    def __init__(self, inputs: ValidatorInputs, config: ValidateConfig, rule: DecisionRule) -> None:
-        self._inputs, self._by_evidence = inputs, inputs.by_evidence
-        self._config, self._need, self._rule = config, config.least_impressions, rule
-        self._weigher = Weigher(
-            inputs.candidates, inputs.holdout, rule, EvidenceRule(config.alpha, config.window)
-        )
+    def __init__(self, inputs: ValidatorInputs) -> None:
+        self._inputs, self._by_evidence, self._rule = inputs, inputs.by_evidence, inputs.rule
+        self._config = config = inputs.config.validate
+        self._need = config.least_impressions
+        evidence = EvidenceRule(config.alpha, config.window)
+        self._weigher = Weigher(inputs.candidates, inputs.holdout, self._rule, evidence)
         gain = 0.0 if self._by_evidence else config.min_delta
         self._stop = StopRule(config.patience_events, config.min_versions, gain)
         self._watch = DriftWatch(config.drift)
@@ -285,7 +283,7 @@ class Validator:
         """Records that the training topic ever held; None while that is not known."""
         try:
             return sum(end for _, end in self._inputs.training.bounds().values())
-        except StreamUnavailable:
+        except StreamError:  # `learn` reports it
             return None
 
     def look_at_folder(self) -> None:

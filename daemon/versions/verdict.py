@@ -169,7 +169,7 @@ def by_clicks(seen: ByClicks) -> PlainAnswer:
         alias = "stable" if seen.served else "latest"
         ask = (
             f"version {seen.silent} makes these lists itself, so that their order cannot say whether it is "
-            f"better: ask with interleave=own,{alias} for a share of the questions"
+            f"better: with own and {alias} in serve.aliases, ask some questions with interleave=own,{alias}"
         )
     if seen.fell:
         return _say("no", f"version {seen.fell} lost to your ranking, which is served again", *details)
@@ -200,11 +200,11 @@ def _open(seen: ByClicks) -> str:
     if seen.held:
         return f"held back, since {'; '.join(seen.held)}"
     if seen.reaches:
-        return "the shown lists do not tell, though objects two clicks away stand higher than in your ranking"
+        return "the shown lists are not enough, though objects two clicks away rank higher than before"
     if seen.missing is not None:
         return f"about {seen.missing:,} more {seen.unit} are needed"
     lists = f"{seen.lists:,} {seen.unit}"
-    return f"{lists} tell no difference so far" if seen.lists else "nothing was compared yet"
+    return f"{lists} are not enough to tell" if seen.lists else "nothing was compared yet"
 
 
 NOT_SHOWN = "not shown to be better than your ranking"

@@ -182,7 +182,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         NOT_AS_SCHEMA: "write records with a serializer that the schema registry knows",
         UNKNOWN_SCHEMA: "feed.follow.registry.url names a registry that has it not, or cannot be used by it",
         SUSPECT: "`feed --follow` died twice over it; please report it with the record and the log",
-        UNREADABLE: "no reader of ours expected this; please report it with the record",
+        UNREADABLE: "this is a bug; please report it with the record",
         BAD_ROW: "a row is query TAB object TAB count, the count a finite number >= 0",
         BAD_LABELS: "a row is id TAB label [TAB label ...]",
         NO_LABEL: "give it a label, or leave the line out: nothing is known of it",

@@ -36,9 +36,7 @@ class Damage:
 class Prober:
     """Reads single records with clients of its own; thrown away after an error. name: of the topic."""
 
-    def __init__(
-        self, make: Callable[[], ConsumerClient], timeout_s: float, name: object = "the topic"
-    ) -> None:
+    def __init__(self, make: Callable[[], ConsumerClient], timeout_s: float, name: object) -> None:
         self._make, self._timeout_s, self._name = make, timeout_s, name
         self._client: ConsumerClient | None = None
 

@@ -106,7 +106,7 @@ class PostgresPlace:
             raise CatalogError(f"{self}: {_told(error)}; GRANT SELECT on it to the user") from None
         except psycopg.OperationalError as error:
             raise CatalogAway(
-                f"{self}: {_told(error)}; nothing of it was kept: look after the database, and start again"
+                f"{self}: {_told(error)}; nothing of it was kept: check the database, and start again"
             ) from None
         except psycopg.Error as error:
             raise CatalogError(f"{self}: {_told(error)}; correct the address, or what it names") from None
@@ -123,7 +123,7 @@ def _not_connected(place: PostgresPlace, error: Exception) -> CatalogError:
         return CatalogError(f"{place}: {message}; {remedy}")
     if any(one in message for one in _ANSWERED):
         return CatalogError(f"{place}: {message}; correct the address")
-    return CatalogAway(f"{place} does not answer: {message}; look after the database, or correct the address")
+    return CatalogAway(f"{place} does not answer: {message}; start the database, or correct the address")
 
 
 def _told(error: Exception) -> str:

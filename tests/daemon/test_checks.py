@@ -297,7 +297,7 @@ def test_an_upstream_is_asked_and_its_key_is_looked_for(
         ModelProbe(UpstreamSettings(upstream.url), ["texts"], tmp_path / FILE).compare("texts")
         upstream.embed = lambda text: [0.0, 1.0]
         grade, text = found(named)["embeddings"]
-        assert (grade, "texts gives other vectors than before" in text) == ("error", True)
+        assert (grade, "texts now gives another vector for the same text" in text) == ("error", True)
 
 
 def test_a_schema_registry_that_answers_and_one_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,7 +175,7 @@ def test_what_cannot_be_told_is_said(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["init", parquet("shop.parquet", products()), parquet("clicks.parquet", rows)]) == EX_OK
     assert "say which column is time and which is query" in capsys.readouterr().err
     text = Path("clicks.mapping.toml").read_text()
-    assert '# time = "COLUMN"        # could not be told' in text
+    assert '# time = "COLUMN"        # not recognized: name the column' in text
     assert "a (text)" in text
 
 

@@ -26,6 +26,7 @@ from daemon.serve.store import alias_answers
 from daemon.telemetry import Health, LearnMetrics, serve_http
 from daemon.telemetry.metrics import add_place
 from daemon.versions.verdict import Stopped
+from streams import source
 from streams.open import delete_topic, ensure_topic, open_sink, retain
 from streams.source import OutRecord, parse_address
 
@@ -278,6 +279,14 @@ def test_a_recreated_topic_has_no_lag_that_could_be_told(
     delete_topic(address)
     ensure_topic(address, 2)
     assert "another topic of this name" in ask(capsys, "status")
+
+
+def test_a_log_that_is_slow_to_give_records_leaves_the_lag_with_its_gaps(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "WHOLE_SECONDS", -1.0)
+    stream = json.loads(ask(capsys, "status", "--json"))["stream"]
+    assert (stream["lag"], [p["lag"] for p in stream["partitions"]]) == (30, [15, 15])
 
 
 def test_one_damaged_manifest_and_one_damaged_verdict_hide_nothing_else(

@@ -8,6 +8,7 @@ short form.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import sys
 import time
@@ -83,8 +84,22 @@ class ForeignInput:
 def obey(foreign: ForeignInput, value: bytes) -> bool:
     """Read the value; true where it was accepted.
 
-    Raises `LawBroken`. Time is this thread's processor time, so that a busy machine does not count.
+    Raises `LawBroken`. Time is this thread's processor time, so that a busy machine does not count; what this
+    process had before is not collected in it; and an input that takes too long does so twice.
     """
+    accepted, seconds, grown = _read(foreign, value)
+    if seconds > SECONDS:
+        seconds = min(seconds, _read(foreign, value)[1])
+    if seconds > SECONDS:
+        raise LawBroken(f"{foreign.name}: {seconds:.1f} s of processor time")
+    if grown > MEGABYTES:
+        raise LawBroken(f"{foreign.name}: {grown:.0f} MB")
+    return accepted
+
+
+def _read(foreign: ForeignInput, value: bytes) -> tuple[bool, float, float]:
+    """Whether the value was accepted; seconds of processor time; megabytes."""
+    gc.freeze()
     before, began = _memory(reset=True), time.thread_time()
     accepted = True
     try:
@@ -95,12 +110,9 @@ def obey(foreign: ForeignInput, value: bytes) -> bool:
         raise LawBroken(f"{foreign.name}: RecursionError") from broken
     except Exception as broken:
         raise LawBroken(f"{foreign.name}: {type(broken).__name__}: {broken!s:.200}") from broken
-    seconds, grown = time.thread_time() - began, (_memory() - before) / 1e6
-    if seconds > SECONDS:
-        raise LawBroken(f"{foreign.name}: {seconds:.1f} s of processor time")
-    if grown > MEGABYTES:
-        raise LawBroken(f"{foreign.name}: {grown:.0f} MB")
-    return accepted
+    finally:
+        gc.unfreeze()
+    return accepted, time.thread_time() - began, (_memory() - before) / 1e6
 
 
 def drawn(foreign: ForeignInput, rng: Random) -> bytes:

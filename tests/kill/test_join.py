@@ -13,7 +13,7 @@ from tests.kill.conftest import StreamIn
 
 pytestmark = pytest.mark.kill
 
-STEPS = 18
+STEPS = 24
 """At least so many named steps there are: each is died at once."""
 
 

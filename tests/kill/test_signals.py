@@ -46,7 +46,7 @@ def test_parked_by_a_stop_until_a_resume(tmp_path: Path, forks: Forks) -> None:
         seen = feeder.written
         wait_until(lambda: feeder.written > seen + 200, learner)
         assert site.newest() == parked
-        told = "parked: stopped by test: patience; `tripletd resume` lets it learn on\n"
+        told = "parked: stopped by test: patience; `tripletd resume` continues now\n"
         assert learner.get("readyz") == (503, told)
         site.ledger.append({"kind": "RESUME", "by": "test"})
         wait_until(lambda: site.newest().number > parked.number, learner)

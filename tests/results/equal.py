@@ -149,7 +149,7 @@ def _kernel_table() -> Iterator[str]:
         f"{COMPONENTS} whitened directions of each view at unit length, tf-idf as it is:"
     )
     yield ""
-    yield f"| row | {' | '.join(f'{name} ({len(seeds[name])} seeds)' for name in columns)} |"
+    yield f"| row | {' | '.join(f'{name} (splits: {len(seeds[name])})' for name in columns)} |"
     yield "|---" * (1 + len(columns)) + "|"
     for row in KERNEL_ROWS:
         values = ([every.get((row, name), {}).get(seed) for seed in sorted(seeds[name])] for name in columns)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -42,11 +44,15 @@ def test_projections_are_told_apart_and_the_table_says_how_many_splits_fall(
     monkeypatch.setattr(regime, "load", lambda _: small())
     monkeypatch.setattr(regime, "sizes_of", lambda _: (6, (12, 5, 8)))
     assert list(regime.lines()) == []
-    short = (1_000, 6_000)
+    short, never = (1_000, 6_000), []
     for seed in range(2):
         found = curves.measure("regime", "photos", seed, lambda name, seed: regime.regime(name, seed, short))
         assert found["never"][0] == found["every 5,000"][0] != found["every 1,000"][0]
         assert found["every 5,000"][1] != found["never"][1] != found[ONCE][1]
+        never.append(found[NEVER])
+    text = "\n".join(regime.lines())
+    first, last = (f"{mean:.3f}" for mean in np.mean(never, axis=0))
+    assert re.search(rf"\| 1,000 \| 6,000 \|\n.*\n\| never \| \W*{first}\W* \| \W*{last}\W* \|", text)
     made = {
         "counts": [4_000, 64_000, 1_000_000],
         ONCE: [0.4, 0.5, 0.49],
@@ -54,7 +60,8 @@ def test_projections_are_told_apart_and_the_table_says_how_many_splits_fall(
         "stop": 4_000,
     }
     made |= {"every 1,000": [0.4, 0.5, 0.47], "every 5,000": [0.4, 0.5, 0.47]}
-    monkeypatch.setattr(curves, "kept", lambda study, name, seed: made)
+    for path in tmp_path.glob("regime-photos-*.json"):
+        path.write_text(json.dumps({"version": curves.VERSION, **made}))
     text = "\n".join(regime.lines())
     assert "| never | 0.400 | **0.500** | 0.450 |" in text
     assert "highest after 64,000, 64,000 triplets and end 0.050 ± 0.000 below that" in text

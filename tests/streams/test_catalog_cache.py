@@ -14,7 +14,6 @@ import pyarrow.parquet
 import pytest
 
 import streams.catalog_cache as cache
-from streams import durable
 from streams.catalog import CatalogError, load_catalog
 from streams.catalog_cache import CatalogSource, derived_arrays, open_catalog
 from streams.event import DenseColumn, SpaceSpec, ViewSpec
@@ -260,7 +259,7 @@ def test_of_two_processes_at_once_one_makes_it_and_the_other_waits(tmp_path, sou
 
 def read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Root may write anywhere: the refusal is the system's own error, at the place where it comes."""
-    mkdir, real = Path.mkdir, durable.tempfile.mkstemp
+    mkdir, real = Path.mkdir, os.open
 
     def refuse(path: Path) -> None:
         if Path(path) == folder:
@@ -270,12 +269,12 @@ def read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> 
         refuse(self)
         return mkdir(self, *given, **more)
 
-    def making_file(*given, dir=None, **more):
-        refuse(dir)
-        return real(*given, dir=dir, **more)
+    def opening_file(path, *given, **more):
+        refuse(Path(path).parent)
+        return real(path, *given, **more)
 
     monkeypatch.setattr(Path, "mkdir", making_folder)
-    monkeypatch.setattr(durable.tempfile, "mkstemp", making_file)
+    monkeypatch.setattr(os, "open", opening_file)
 
 
 def test_a_folder_that_cannot_be_written_is_told_of_and_the_next_is_taken(

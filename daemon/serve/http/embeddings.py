@@ -81,7 +81,7 @@ def asked_model(name: str, models: Mapping[str, str], side: Side | None) -> Aske
         message = f"there is no such model here; there {'are' if len(there) > 1 else 'is'} {', '.join(there)}"
         if len(models) > _FEW:
             message += f" and those of {len(models) - _FEW} more"
-        remedy = "ask for one of these, of a query also with @ and an alias; GET /v1/models lists all"
+        remedy = "use one of these names, for queries also with @ALIAS; GET /v1/models lists all of them"
         if not models:
             message = f"there is no such model here: a model is called {' or '.join(there)}"
             remedy = "put the name of a model of the upstream for NAME"

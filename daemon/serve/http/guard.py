@@ -159,11 +159,10 @@ def check_no_other_page(headers: Headers) -> None:
     to another origin has `Origin`, and what has none has `Sec-Fetch-Site`."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
     if not (site in ("same-origin", "none") if origin is None else AllowedOrigins().know(origin, headers)):
-        remedy = (
-            "ask from a program, with a token in the header Authorization, or from a page of this server,"
-        )
-        remedy += " at the name that it is asked by: a proxy has to hand on Host as it is"
-        raise Problem(403, "unknown_origin", "a page of another origin asks", "Origin", remedy, close=True)
+        remedy = "ask from a program with a token in the header Authorization, or from a page of this server"
+        remedy += " under the name in Host: a proxy has to leave Host unchanged"
+        message = "this request comes from a web page of another origin"
+        raise Problem(403, "unknown_origin", message, "Origin", remedy, close=True)
 
 
 def check_own_page(headers: Headers) -> None:

@@ -204,7 +204,7 @@ class LocalTexts:
 
     def another_size(self, message: str) -> Problem:
         """As `TextEmbedder`."""
-        remedy = "the operator of this server: have embeddings.folder be the model of the catalog"
+        remedy = "the operator of this server has to set embeddings.folder to the model of the catalog"
         return Problem(502, "model_size", message, None, remedy)
 
     async def vectors(self, body: Mapping[str, Any], sides: Sequence[Side]) -> EmbeddedTexts:

@@ -21,16 +21,16 @@ SAY_AGAIN_S = 60.0
 REFUSED = (400, 413, 422)
 """Statuses of an upstream that does not take the texts."""
 _CREDENTIALS = (401, 402, 403, 407)
-_RUNS = "look whether the server of embeddings.upstream runs there"
-_SHAPE = "look whether embeddings.upstream is the base of a route /embeddings of OpenAI's shape"
+_RUNS = "check that the server of embeddings.upstream is running"
+_SHAPE = "check that embeddings.upstream is the base URL of an API like OpenAI's"
 _REMEDIES: Mapping[str, str] = {
     "unreachable": _RUNS,
     "timeout": "ask again; embeddings.timeout is the limit",
     "too_large": "ask for fewer texts at a time, or raise embeddings.answer",
-    "credentials": "the operator of this server: see the variable of embeddings.key_env",
-    "redirect": "the operator of this server: write the address that it leads to in embeddings.upstream",
-    "size": "the operator of this server: have the upstream's model be the one that embedded the catalog",
-    "status": "the operator of this server: see its log",
+    "credentials": "the operator of this server has to correct the key in the variable of embeddings.key_env",
+    "redirect": "the operator of this server has to set embeddings.upstream to the address of the redirect",
+    "size": "the operator of this server has to use the model that embedded the catalog",
+    "status": "the reason is in the log of this server",
 }
 
 
@@ -89,10 +89,10 @@ class Upstream:
     def _refusal(self, answer: ForeignAnswer) -> Problem:
         status, how = answer.status, f"it answers {answer.status}"
         if status in _CREDENTIALS:
-            return self.unusable("credentials", "it refuses this server", f"{how}: {answer.text}")
+            return self.unusable("credentials", "it refuses this server's key", f"{how}: {answer.text}")
         if 300 <= status < 400:
             return self.unusable(
-                "redirect", "it sends us elsewhere", answer.headers.get("location", "")[:300]
+                "redirect", "it answers with a redirect", answer.headers.get("location", "")[:300]
             )
         if status not in (*REFUSED, 404, 429, 503):
             return self.unusable("status", how, answer.text)
@@ -107,7 +107,7 @@ class Upstream:
         now = time.monotonic()
         if now - self._said.get(reason, float("-inf")) > SAY_AGAIN_S:
             self._said[reason] = now
-            log.warning("the upstream of embeddings fails", reason=reason, why=how, told=detail)
+            log.warning("the upstream of embeddings fails", reason=reason, why=how, answer=detail)
 
 
 _KNOWN = frozenset((200, 400, 401, 403, 404, 413, 422, 429, 500, 502, 503, 504))

@@ -1,8 +1,9 @@
 """Files that grow and are rotated, followed line by line; a place is a file's device, inode and offset.
 
-A file is known by what it is, not by its name: one that was renamed is read to its end, and the new one under
-its name from its beginning. What was read of its beginning is kept as a digest, so that a file that was cut
-short and written anew, or that has the inode of one that is gone, is not taken for it.
+A file is known by what it is, not by its name: one that was renamed is read to its end (in its folder, where
+it was closed), and the new one under its name from its beginning. What was read of its beginning is kept as a
+digest, so that a file that was cut short and written anew, or that has the inode of one that is gone, is not
+taken for it.
 
 Only so many files are open at a time. One that was read to its end is closed when nothing came for an hour,
 or when another needs its descriptor; it sleeps, known by its inode, size and digest, until its size or its
@@ -18,9 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
+from math import inf
 from typing import Any
 
-from streams.feed.follow.guard import Guard, Held, Unguarded, source_number
+from streams.feed.follow.guard import UNGUARDED, Guard, Held, source_number
 from streams.feed.follow.records import RawRecord, suspected
 from streams.text_files import MAX_LINE_BYTES
 
@@ -30,7 +32,8 @@ HEAD_BYTES = 256
 PACKED = (".gz", ".zst", ".bz2", ".xz")
 """What rotation packs was read before, under another name."""
 AFTER_ROTATION_S = 60.0
-"""For so long a file that lost its name is looked at: who writes to it may have it open."""
+"""For so long a file that lost its name, or is gone, is known: who writes to it may have it open, and a disk
+may not be mounted yet."""
 ASLEEP_AFTER_S = 3600.0
 """After so long without a new line a file is closed."""
 MOST_OPEN = 256
@@ -45,7 +48,8 @@ PLACE = ("path", "offset", "head", "digest", "newest", "skipping", "size", "modi
 class FollowedFile:
     """What a file is, where it is read next, of how many of its first bytes the digest is, its size and time
     when it was seen last. `descriptor`: -1 where it is closed; `asleep`: closed, and read to its end;
-    `refused`: why it cannot be opened; `held`: where the lines are that were read last."""
+    `refused`: why it cannot be opened; `unnamed_at`: since when no name of it is known; `held`: where the
+    lines are that were read last."""
 
     path: str
     identity: str
@@ -58,9 +62,9 @@ class FollowedFile:
     modified: int = 0
     asleep: bool = False
     refused: str = ""
-    read_at: float = float("-inf")
+    read_at: float = -inf
     ended_at: float | None = None
-    unnamed_at: float | None = None
+    unnamed_at: float = inf
     skipping: bool = False
     held: Held | None = None
 
@@ -97,9 +101,9 @@ class FollowedFiles:
         pattern: str,
         places: Mapping[str, Mapping[str, Any]],
         most_open: int = MOST_OPEN,
-        guard: Guard | None = None,
+        guard: Guard = UNGUARDED,
     ) -> None:
-        self.pattern, self._guard = pattern, guard or Unguarded()
+        self.pattern, self._guard = pattern, guard
         self.notes: list[str] = []
         self.cut = self.missing_bytes = self.newest = 0
         self._most_open = most_open
@@ -112,9 +116,9 @@ class FollowedFiles:
             for identity, known in places.items()
         }
         for one in self._files.values():
-            one.ended_at = float("-inf") if one.asleep else None
+            one.ended_at = -inf if one.asleep else None
             self._close(one)
-        self.look(0.0)
+        self.look(inf)  # before the first one of whoever knows the time
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -135,15 +139,21 @@ class FollowedFiles:
             if identity is not None:
                 named.add(identity)
         nameless = [one for one in self._files.values() if one.identity not in named]
-        self._look_for([one for one in nameless if one.descriptor < 0 and one.path not in self._not_seen])
+        gone = self._look_for(
+            [one for one in nameless if one.descriptor < 0 and one.path not in self._not_seen]
+        )
         for one in list(self._files.values()):
             if one.identity in named:
-                one.unnamed_at = None
+                one.unnamed_at = inf
                 if one.ended_at is not None and now - one.ended_at >= ASLEEP_AFTER_S:
                     self._close(one)
-            elif one.unnamed_at is None:
-                one.unnamed_at = now
-            elif one.ended_at is not None and now - max(one.ended_at, one.unnamed_at) >= AFTER_ROTATION_S:
+                continue
+            one.unnamed_at = min(one.unnamed_at, now)
+            still_since = max(one.unnamed_at, -inf if one.ended_at is None else one.ended_at)
+            is_gone = one.identity in gone
+            if (is_gone or one.ended_at is not None) and now - still_since >= AFTER_ROTATION_S:
+                if is_gone and not one.asleep:
+                    self._lost(one, f"{one.shown} is gone")
                 self._close(one)
                 del self._files[one.identity]
 
@@ -238,7 +248,7 @@ class FollowedFiles:
         says where it is. Raises OSError."""
         if one.descriptor >= 0:
             return True
-        closable = [one for one in self._open.values() if one.unnamed_at is None]
+        closable = [one for one in self._open.values() if one.unnamed_at == inf]
         if closable and len(self._open) >= self._most_open:
             self._close(min(closable, key=lambda one: (one.ended_at is None, one.read_at)))
         try:
@@ -259,16 +269,16 @@ class FollowedFiles:
         if one.asleep:
             self.newest = max(self.newest, one.newest)
 
-    def _look_for(self, closed: Sequence[FollowedFile]) -> None:
-        """Find closed files that lost their names, in their folders; those that are gone are forgotten."""
+    def _look_for(self, closed: Sequence[FollowedFile]) -> set[str]:
+        """Find closed files that lost their names, in their folders; which of them are gone."""
+        gone = set()
         for one, path, found in _named(closed):
             if found is not None:
                 one.path = path
                 one.wake(found)
-                continue
-            del self._files[one.identity]
-            if not one.asleep:
-                self._lost(one, f"{one.shown} is gone")
+            else:
+                gone.add(one.identity)
+        return gone
 
     def _measure(self, one: FollowedFile) -> None:
         found = os.fstat(one.descriptor)

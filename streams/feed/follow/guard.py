@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from hashlib import blake2b
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 
 class Held(NamedTuple):
@@ -18,27 +18,21 @@ class Held(NamedTuple):
     alone: bool = False
 
 
-class Guard(Protocol):
-    """What is known of records that the process died with, and the note of those in hand now."""
+class Guard:
+    """What is known of records that the process died with, and the note of those in hand now; this one knows
+    nothing and notes nothing."""
 
     def stretch(self, source: int, at: int) -> tuple[int, bool, bool]:
         """Up to where records from `at` on are taken alike, whether that is the next one alone, and whether
         it is left out."""
-
-    def hold_range(self, held: Held, what: str) -> AbstractContextManager[None]:
-        """Around whatever touches these records; `what` names them."""
-
-
-class Unguarded:
-    """A guard that knows nothing and notes nothing."""
-
-    def stretch(self, source: int, at: int) -> tuple[int, bool, bool]:
-        """All of them, as they come."""
         return sys.maxsize, False, False
 
     def hold_range(self, held: Held, what: str) -> AbstractContextManager[None]:
-        """Nothing."""
+        """Around whatever touches these records; `what` names them."""
         return nullcontext()
+
+
+UNGUARDED = Guard()
 
 
 def source_number(*names: object) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 from streams.errors import OffsetExpired, StreamUnavailable
 from streams.feed.follow.files import FollowedFile, FollowedFiles, shown
-from streams.feed.follow.guard import Guard, Held, Unguarded
+from streams.feed.follow.guard import UNGUARDED, Guard, Held
 from streams.feed.follow.records import RawRecord
 from streams.feed.follow.schemas import SchemaDecoder
 from streams.feed.follow.topics import FollowedTopic
@@ -86,9 +86,8 @@ class Intake:
         kafka: KafkaSettings | None = None,
         schemas: SchemaDecoder | None = None,
         *,
-        guard: Guard | None = None,
+        guard: Guard = UNGUARDED,
     ) -> None:
-        guard = guard or Unguarded()
         self._lateness_ms, self._schemas = lateness_ms, schemas
         self.files: dict[str, FollowedFiles] = {}
         self._topics: dict[str, Lane] = {}

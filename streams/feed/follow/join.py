@@ -8,7 +8,8 @@ itself is closed at once.
 
 A click belongs to the latest of the lists with its join key that showed its object, at or before it and at
 most `within_ms` ago; where it names the id of its list, to that one. A list is known by its key and its id:
-the same id under another key is another list, and a click that is limited to keys finds their lists alone.
+the same id under another key is another list. A click that is limited to keys finds their lists alone, one
+without finds the latest of its id.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ class EventTimeJoin:
         self._lists: dict[Hashable, JoinedImpression] = {}
         self._closed: deque[Hashable] = deque()
         self._by_join: dict[Hashable, list[JoinedImpression]] = {}
-        """Those that `_lists` does not find by their join key: it is another, or they have a key."""
+        """Those that `_lists` does not find by their join key or id: see `_joins`."""
         self._deadlines: TimeQueue[OpenDeadline] = TimeQueue()
         self._clicks: TimeQueue[PendingClick] = TimeQueue()
         self._repeats = SeenIds(CLICKS_REMEMBERED)
@@ -246,8 +247,8 @@ class EventTimeJoin:
         said = one.said
         name = said.name
         self._lists[name] = one
-        if said.join != said.id or said.key is not None:
-            same = self._by_join.setdefault(said.join, [])
+        for join in _joins(said):
+            same = self._by_join.setdefault(join, [])
             same.append(one)
             if len(same) > MOST_OF_JOIN:  # of the key that has most, so that none takes another's room
                 ((most, _),) = Counter(other.said.key for other in same).most_common(1)
@@ -264,11 +265,12 @@ class EventTimeJoin:
 
     def _forget(self, name: Hashable) -> None:
         one = self._lists.pop(name)
-        same = self._by_join.get(one.said.join, [])
-        if one in same:
-            same.remove(one)
-            if not same:
-                del self._by_join[one.said.join]
+        for join in _joins(one.said):
+            same = self._by_join.get(join, [])
+            if one in same:
+                same.remove(one)
+                if not same:
+                    del self._by_join[join]
 
     def _give(self, click: PendingClick) -> None:
         candidates = self._candidates(click)
@@ -364,3 +366,8 @@ class EventTimeJoin:
         one = JoinedImpression(said, objects, positions, chances, hits, is_closed)
         self._enter(one)
         return one
+
+
+def _joins(said: Said) -> set[Hashable]:
+    """What clicks look for it by that is not its name; those without a key may name its id alone."""
+    return {said.join} - {said.id} if said.key is None else {said.join, said.id}

@@ -9,7 +9,8 @@ clicks may come apart. Objects are ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json
@@ -32,6 +33,8 @@ from streams.text_files import MAX_LINE_BYTES, check_json
 
 IMPRESSION, CLICK = "impression", "click"
 _CLOUD = "ce_"
+Moves = list[tuple[str, Callable[[], None]]]
+"""What goes into a join, with what messages call its record."""
 
 
 class RawRecord(NamedTuple):
@@ -65,45 +68,62 @@ class RecordReader:
         self.latest_ms = options.now_ms
         self._join, self._options = join, options
         self.bots = BotClicks(bot_clicks)
+        self._moves: Moves = []
         self._rows = None if mapping is None else _rows(mapping, options, self)
 
-    # What a mapping reads goes through here, so that its times are seen.
+    # What a mapping reads goes through here: its times are seen, and the join has nothing before all is read.
     timed = True
 
     def shown(self, said: Said, piece: Piece) -> None:
         """A piece of an impression."""
-        if self._in_time(said.place, said.ts):
-            self._join.shown(said, piece)
+        self._moves.append((said.place, partial(self._show, said, piece)))
 
     def click(self, join: Any, place: str, clicked: str, ts: int, keys: Keys = None) -> None:
         """A click that came by itself."""
-        if self._in_time(place, ts):
-            self.bots.click((join, keys), ts)
-            self._join.click(join, place, clicked, ts, keys)
+        self._moves.append((place, partial(self._click, join, place, clicked, ts, keys)))
 
     def take(self, records: Sequence[RawRecord]) -> None:
         """Put the records into the join; what is wrong with one is in its `done`, whatever it is."""
-        if self._rows is not None and len(records) > 1:
-            try:
-                self._join.done += list(self._mapped(records, self._rows))
-                return
-            except MemoryError:
-                raise
-            except Exception:  # noqa: BLE001, S110 - of what nobody thought of, each is looked at alone
-                pass
-        for record in records:
-            try:
-                if self._rows is None:
+        if self._rows is None:
+            for record in records:
+                try:
                     self._own(_document(record), record.place)
-                else:
-                    self._join.done += list(self._mapped([record], self._rows))
-            except BadItemError as bad:
-                self._join.done.append((record.place, bad.dropped()))
-            except MemoryError:  # another's doing, more often than a record's: see `Guard`
-                raise
-            except Exception as error:  # noqa: BLE001 - no record ends the role
-                detail = f"{type(error).__name__}: {error!s:.200}"
-                self._join.done.append((record.place, Dropped(reasons.UNREADABLE, detail)))
+                except Exception as error:  # noqa: BLE001
+                    self._drop(record.place, error)
+            return
+        for place, move in self._read(records, self._rows):
+            try:
+                move()
+            except Exception as error:  # noqa: BLE001
+                self._drop(place, error)
+
+    def _read(self, records: Sequence[RawRecord], rows: JoinedEvents | ShownObjects) -> Moves:
+        """What a mapping would have in the join; of an error that nobody thought of, each is read alone."""
+        self._moves = []
+        try:
+            self._join.done += list(self._mapped(records, rows))
+        except Exception as error:  # noqa: BLE001
+            if len(records) > 1 and not isinstance(error, MemoryError):
+                return [move for record in records for move in self._read([record], rows)]
+            self._drop(records[0].place, error)
+            return []
+        return self._moves
+
+    def _drop(self, place: str, error: Exception) -> None:
+        """No record ends the role."""
+        if isinstance(error, MemoryError):  # another's doing, more often than a record's: see `Guard`
+            raise error
+        unexpected = Dropped(reasons.UNREADABLE, f"{type(error).__name__}: {error!s:.200}")
+        self._join.done.append((place, error.dropped() if isinstance(error, BadItemError) else unexpected))
+
+    def _show(self, said: Said, piece: Piece) -> None:
+        if self._in_time(said.place, said.ts):
+            self._join.shown(said, piece)
+
+    def _click(self, join: Any, place: str, clicked: str, ts: int, keys: Keys = None) -> None:
+        if self._in_time(place, ts):
+            self.bots.click((join, keys), ts)
+            self._join.click(join, place, clicked, ts, keys)
 
     def _in_time(self, place: str, ts: int) -> bool:
         if ts > self.latest_ms:
@@ -181,7 +201,7 @@ class RecordReader:
                 join = _text(said, "impression")
             else:
                 join = (_text(said, "session"), _text(said, "query"))
-        self.click(join, place, clicked, ts, _keys(said))
+        self._click(join, place, clicked, ts, _keys(said))
 
 
 class _RecordRows(LineRows):

@@ -33,12 +33,13 @@ from streams.source import Headers
 
 HEADER = "__value_schema_id"
 MOST_BYTES = 2 << 20
-"""Of one record: an eighth of what JSON may have, which needs more bytes to say as much."""
+"""Of one record: half of what JSON may have, which needs more bytes to say as much."""
 DEEPEST_MESSAGE = 100
 """Message indexes of one record: how deep types may be nested."""
 
 _OURS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 """What ails this machine and no schema."""
+BATCH_SECONDS = 5.0
 MOST_TOLD = 100
 """Schemas that are told of as unknown; made-up ids would fill the log."""
 
@@ -47,10 +48,13 @@ Decode = Callable[[bytes, bytes], Any]
 
 
 class SchemaDecoder:
-    """Values by the schemas that they name; `notes` are lines worth telling: a schema is unknown."""
+    """Values by the schemas that they name; `notes` are lines worth telling: a schema is unknown. batch_s:
+    after so long the records that are decoded go on, and the rest waits: each of them may ask the registry.
+    """
 
-    def __init__(self, registry: SchemaRegistry) -> None:
+    def __init__(self, registry: SchemaRegistry, batch_s: float = BATCH_SECONDS) -> None:
         self.notes: list[str] = []
+        self.batch_s = batch_s
         self._registry = registry
         self._decoders: dict[SchemaKey, Decode] = {}
         self._told: set[SchemaKey] = set()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streams.errors import OffsetExpired, StreamUnavailable, TopicMissing
-from streams.feed.follow.guard import Guard, Held, Unguarded, source_number
+from streams.feed.follow.guard import UNGUARDED, Guard, Held, source_number
 from streams.feed.follow.records import RawRecord, suspected
 from streams.feed.follow.schemas import SchemaDecoder
 from streams.open import open_source
@@ -20,8 +20,6 @@ BOUNDS_EVERY_S = 1.0
 """How often the ends of the partitions are asked for."""
 STALL_SECONDS = 10.0
 """For how long a transaction may be seen open before it is trouble; most end within a second."""
-DECODING_SECONDS = 5.0
-"""After so long the records that are decoded go on, and the rest waits: each of them may ask a registry."""
 
 
 @dataclass(slots=True)
@@ -48,7 +46,7 @@ class FollowedTopic:
     missing: bool = False
     last: int = -1
     schemas: SchemaDecoder | None = None
-    guard: Guard = field(default_factory=Unguarded)
+    guard: Guard = UNGUARDED
     held: Held | None = None
 
     def __post_init__(self) -> None:
@@ -117,7 +115,7 @@ class FollowedTopic:
                 if not found:
                     raise
                 break
-            if time.monotonic() - began > DECODING_SECONDS:
+            if time.monotonic() - began > schemas.batch_s:
                 break
         return found
 

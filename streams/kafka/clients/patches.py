@@ -138,10 +138,11 @@ class _Batches:
 
     def next_batch(self) -> Any:
         """The next batch, None behind the last."""
-        batch, self.given_back = self.given_back, None
+        batch, self.given_back, self.last_offset = self.given_back, None, None
         if batch is None:
             batch = self.records.next_batch()
-        self.last_offset = batch.last_offset if batch is not None and batch.magic == 2 else None
+        if batch is not None and batch.magic == 2:
+            self.last_offset = batch.last_offset
         return batch
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngImageFile
 
 pytest.importorskip("cv2")
 
@@ -103,6 +104,24 @@ def test_what_a_picture_takes_is_bounded_before_it_is_decoded(
     monkeypatch.setattr(pictures, "MOST_PIXELS", round(pictures.MOST_PIXELS * 0.98))
     with pytest.raises(UnusableObject, match="100 x 80 pixels"):
         decoded(body.getvalue())
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_is_too_large_is_refused_before_it_is_decoded(
+    monkeypatch: pytest.MonkeyPatch, turned: bool
+) -> None:
+    """The EXIF of a PNG may be behind its pixels, which looking for it decodes."""
+    said = Image.Exif()
+    if turned:
+        said[0x0112] = 6
+    body = io.BytesIO()
+    Image.new("RGBA", (100, 80)).save(body, "PNG", exif=said)
+    loaded = []
+    monkeypatch.setattr(PngImageFile, "load", lambda opened: loaded.append(opened.size))
+    monkeypatch.setattr(pictures, "MOST_DECODED", 100 * 80 * (8 if turned else 7) - 1)
+    with pytest.raises(UnusableObject, match="100 x 80 pixels"):
+        decoded(body.getvalue())
+    assert loaded == []
 
 
 def test_a_jpeg_in_several_scans_is_bounded_by_its_whole_size(monkeypatch: pytest.MonkeyPatch) -> None:

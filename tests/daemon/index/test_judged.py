@@ -72,6 +72,9 @@ def test_a_mode_is_judged_as_the_store_answers(
     assert told["modes"]["rescored"]["mean"] > 3 * told["modes"]["rescored"]["error"] > 0
     assert main(words) == EX_OK
     assert "rescored: holds, +0." in capsys.readouterr().out
+    notes = {path.name for path in (tmp_path / "checkpoints/in-hand").iterdir()}
+    assert "learn.note" in notes
+    assert "validate.note" not in notes, "that is of a `validate` which runs meanwhile"
     verdict = read_verdict(place.versions, number, STORE)
     assert verdict is not None
     assert verdict.to_meta() | {"at": 0} == {name: told[name] for name in verdict.to_meta()} | {"at": 0}

@@ -136,7 +136,7 @@ def test_what_does_not_fit_is_told_and_mended_without_a_restart(postgres: Postgr
         missing.search([1.0, 0.0], 1)
     postgres.table("not_there", np.eye(2, dtype=np.float32))
     assert missing.search([1.0, 0.0], 1)[0].id == "o0"
-    with pytest.raises(StoreRefused, match="holds vectors of 2 numbers, and those of this space have 3"):
+    with pytest.raises(StoreRefused, match="holds vectors with 2 dimensions, and this space has 3"):
         missing.search([1.0, 0.0, 0.0], 1)
     with pytest.raises(StoreRefused, match="no column other"):
         opened("not_there", vector="other").search([1.0, 0.0], 1)
@@ -152,7 +152,7 @@ def test_a_table_that_compares_otherwise_or_of_another_size_is_not_asked(
     postgres: Postgres, rows: np.ndarray, opened: Opening
 ) -> None:
     for kind, similarity in (("l2", "inner_product"), ("ip", "squared_euclidean")):
-        with pytest.raises(StoreRefused, match=f"compares by {kind}, and this ranking is by"):
+        with pytest.raises(StoreRefused, match=f"uses the distance {kind}, and this ranking needs"):
             opened(f"unit_{kind}").search(rows[5].tolist(), 3, similarity=similarity)
     assert opened("unit_l2").search(rows[5].tolist(), 1, similarity="squared_euclidean")[0].id == "o5"
     postgres.table("made_again", rows[:3], index="vector_l2_ops")
@@ -163,7 +163,7 @@ def test_a_table_that_compares_otherwise_or_of_another_size_is_not_asked(
     postgres.table("made_again", rows[:3], index="vector_ip_ops")
     assert index.search(rows[0].tolist(), 1, similarity="inner_product")[0].id == "o0"
     postgres.table("bare", np.zeros((0, 3), dtype=np.float32))
-    with pytest.raises(StoreRefused, match="holds vectors of 3 numbers"):
+    with pytest.raises(StoreRefused, match="holds vectors with 3 dimensions"):
         opened("bare").search([1.0, 0.0], 1)
     assert opened("bare").search([1.0, 0.0, 0.0], 1) == []
 

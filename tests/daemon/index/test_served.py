@@ -206,12 +206,12 @@ def test_without_the_store(shop: Shop, roles: Roles, postgres: Postgres, fallbac
     status, answer = server.get("/v1/similar?id=o3&k=12")
     if fallback == "none":
         assert (status, answer["error"]["code"]) == (503, "index_away")
-        assert answer["error"]["remedy"] == "look after the database, or see index.address"
+        assert answer["error"]["remedy"] == "start the database, or correct index.address"
     else:
         assert (status, hits(answer)) == (200, ranked(shop.scores()[3], 3)[:12])
         assert (answer["exact"], answer["index"]["mode"]) == (True, "catalog")
         assert "does not answer" in answer["index"]["why"]
-    assert "the store does not answer" in server.said()
+    assert "the store cannot be used" in server.said()
     assert 'tripletd_index_failures_total{kind="away"}' in server.get("/metrics")[1]
 
 

@@ -115,7 +115,7 @@ def test_qdrant_is_asked_as_its_own_client_reads_it(named: str) -> None:
     assert store.keys == ["key"] * 3
     plain = opened("qdrant", store, vector=named)
     assert [one.id for one in plain.search(QUERY.tolist(), 1)] == ["5"]
-    with pytest.raises(StoreRefused, match="nothing that holds tags"):
+    with pytest.raises(StoreRefused, match=r"index\.tags is not set"):
         plain.search(QUERY.tolist(), 1, ["a"])
 
 
@@ -315,10 +315,10 @@ def test_a_store_that_compares_otherwise_is_not_asked(store: str, distance: str,
         told = {"result": {"config": {"params": {"vectors": vectors}}}, "items": {"mappings": mapping}}
         return httpx.Response(200, json=told)
 
-    with pytest.raises(StoreRefused, match=f"compares by {distance}, and this ranking is by"):
+    with pytest.raises(StoreRefused, match=f"uses the distance {distance}, and this ranking needs"):
         opened(store, answer).search(QUERY.tolist(), 3, similarity=similarity)
     size = 3
-    with pytest.raises(StoreRefused, match="holds vectors of 3 numbers, and those of this space have 8"):
+    with pytest.raises(StoreRefused, match="holds vectors with 3 dimensions, and this space has 8"):
         opened(store, answer).search(QUERY.tolist(), 3)
 
 

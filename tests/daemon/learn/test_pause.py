@@ -67,7 +67,7 @@ def paused(site: Site, **changes: Any) -> None:
 
 def test_a_pause_says_what_ends_it() -> None:
     halt = LedgerEntry(n=1, kind="STOP", reason="60 of 100", measures={"pause": "poison"})
-    assert halt_reason(halt) == "paused: 60 of 100; `tripletd resume` resumes it"
+    assert halt_reason(halt) == "paused: 60 of 100; `tripletd resume` continues now"
 
 
 def resume(site: Site) -> None:

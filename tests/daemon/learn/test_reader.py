@@ -12,6 +12,7 @@ import pytest
 from daemon.learn import reader as reader_module
 from daemon.learn.publishing import Cadence
 from daemon.learn.reader import QUEUED_BATCHES, Growth, PollSize, Reader
+from daemon.runtime.in_hand import InHand, Known
 from daemon.runtime.watchdog import Pulse
 from streams.decode import BatchDecoder, DecodedBatch
 from streams.errors import OffsetExpired, PartitionsAdded, StreamUnavailable
@@ -56,7 +57,13 @@ def one_record(number: int) -> RecordBatch:
 
 
 @contextmanager
-def reader_of(source: object, most: int = 10, pulse: Pulse | None = None) -> Iterator[Reader]:
+def reader_of(
+    source: object,
+    most: int = 10,
+    pulse: Pulse | None = None,
+    assemble: Callable[[RecordBatch], tuple[DecodedBatch, None]] | None = None,
+    in_hand: InHand | None = None,
+) -> Iterator[Reader]:
     def opened() -> Source:
         return source  # type: ignore[return-value]
 
@@ -65,7 +72,8 @@ def reader_of(source: object, most: int = 10, pulse: Pulse | None = None) -> Ite
     def prepare(batch: RecordBatch) -> tuple[DecodedBatch, None]:
         return DECODER.decode(batch), None
 
-    reader = Reader(opened, {0: 0}, prepare, size, pulse=beats, clock=time.monotonic)
+    how = {"pulse": beats, "clock": time.monotonic, "in_hand": in_hand}
+    reader = Reader(opened, {0: 0}, assemble or prepare, size, **how)  # type: ignore[arg-type]
     reader.start()
     try:
         yield reader
@@ -98,6 +106,33 @@ def test_a_loop_that_stands_still_for_long_misses_nothing(monkeypatch: pytest.Mo
         until(lambda: pulse.beats > before + 20)  # it has tried in vain to hand over many times
         seen = [reader.get(WAIT).polled.offsets[0] for _ in range(10)]
     assert seen == list(range(1, 11))
+
+
+def test_a_record_that_is_taken_alone_is_alone_until_the_loop_is_done_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither what is before it nor what is behind it is decoded meanwhile."""
+    monkeypatch.setattr(reader_module, "POLL_SECONDS", 0.001)
+    decoded, pulse, in_hand = list[int](), Pulse("reader"), InHand()
+    in_hand.known = Known(careful=((0, 2, 3),))
+
+    def decode(batch: RecordBatch) -> tuple[DecodedBatch, None]:
+        decoded.extend(batch.offsets)
+        return DECODER.decode(batch), None
+
+    with reader_of(Scripted(one_record), pulse=pulse, assemble=decode, in_hand=in_hand) as reader:
+
+        def rests() -> list[int]:
+            before = pulse.beats
+            until(lambda: pulse.beats > before + 20)
+            return decoded
+
+        assert reader.get(WAIT) is not None
+        assert rests() == [1]
+        ready = reader.get(WAIT)  # and is done with 1
+        assert (ready.polled.offsets, ready.alone) == ([2], True)
+        assert rests() == [1, 2]
+        assert reader.get(WAIT).polled.offsets == [3]
 
 
 def test_a_wake_ends_a_get_and_is_no_batch() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -102,17 +103,17 @@ def role(folder: Path, positions: dict[int, int] | None = None, topic: str = "t"
 
 def died_with(folder: Path, *held: tuple[int, int, int], words: bytes = b"") -> None:
     noted = b"".join(struct.pack("<qqq", *one) for one in (*held, (0, 0, 0))[:2])
-    (folder / "learn.note").write_bytes(noted)
+    (folder / "learn.note").write_bytes(noted + (folder / "learn.note").read_bytes()[len(noted) :])
     (folder / "learn.words").write_bytes(words)
 
 
 def test_a_batch_is_noted_while_it_is_held_and_a_bug_in_it_is_a_death_with_words(tmp_path: Path) -> None:
     one = role(tmp_path)
     with one.hold(STEP, batch(10, 20)):
-        assert struct.unpack("<6q", (tmp_path / "learn.note").read_bytes()) == (0, 0, 0, *BATCH)
+        assert struct.unpack("<6q", (tmp_path / "learn.note").read_bytes()[:48]) == (0, 0, 0, *BATCH)
     with pytest.raises(UserError), one.hold(STEP, batch(10, 20)):
         raise UserError("not a bug")
-    assert not any((tmp_path / "learn.note").read_bytes())
+    assert not any((tmp_path / "learn.note").read_bytes()[:48])
     with pytest.raises(ZeroDivisionError), one.hold(DECODE, batch(10, 20)):
         raise ZeroDivisionError
     one.close()
@@ -125,6 +126,29 @@ def test_memory_that_ran_out_over_a_record_is_a_death_with_words(tmp_path: Path)
     with pytest.raises(UserError, match="from offset 13 on"), one.hold(STEP, batch(13, 14)):
         raise MemoryError
     assert role(tmp_path).known.deaths == {(0, 13): 1}
+
+
+def test_a_death_counts_once_wherever_the_next_start_ends(tmp_path: Path) -> None:
+    role(tmp_path)
+    died_with(tmp_path, RECORD, words=b"x")
+    before = {path: path.read_bytes() for path in tmp_path.glob("learn.[nw]*")}
+    assert role(tmp_path).known.deaths == {(0, 13): 1}
+    for path, content in before.items():
+        path.write_bytes(content)  # as it is where the start was killed once that is known
+    assert role(tmp_path).known.deaths == {(0, 13): 1}
+    died_with(tmp_path, RECORD, words=b"x")
+    assert role(tmp_path).known.suspects == {(0, 13)}
+
+
+def test_a_death_that_cannot_be_kept_on_a_full_disk_is_not_forgotten(tmp_path: Path) -> None:
+    role(tmp_path)
+    died_with(tmp_path, RECORD, words=b"x")
+    (tmp_path / "learn.known.tmp").mkdir()
+    for _ in range(2):
+        assert role(tmp_path).known.deaths == {(0, 13): 1}, "what is known holds for this process"
+    (tmp_path / "learn.known.tmp").rmdir()
+    for _ in range(2):
+        assert role(tmp_path).known.deaths == {(0, 13): 1}
 
 
 def test_the_watchdog_leaves_words_and_what_was_held_by_nobody_says_nothing(tmp_path: Path) -> None:
@@ -156,6 +180,35 @@ def test_a_call_that_holds_the_interpreter_over_a_record_alone_ends_with_words(t
     """No thread of Python runs meanwhile: the alarm is of C."""
     assert subprocess.run([sys.executable, "-c", HANG, str(tmp_path)], check=False).returncode == 1
     assert role(tmp_path).known.deaths == {(0, 13): 1}
+
+
+FAULT = """
+import faulthandler, sys
+from pathlib import Path
+from daemon.runtime.in_hand import STEP, InHand
+from streams.source import RecordBatch
+
+one = InHand(Path(sys.argv[1]), "learn")
+one.open("t", {})
+with one.hold(STEP, RecordBatch(0, [13], [0], [b"x"], [None], [()])):
+    if len(sys.argv) > 2:
+        one.close()
+    faulthandler._sigsegv()
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["-X", "faulthandler"]])
+def test_a_fault_leaves_words_also_where_python_was_to_print_them(tmp_path: Path, options: list[str]) -> None:
+    def died(*more: str) -> bytes:
+        command = [sys.executable, *options, "-c", FAULT, str(tmp_path), *more]
+        done = subprocess.run(command, check=False, stderr=subprocess.PIPE)
+        assert done.returncode == -signal.SIGSEGV
+        return done.stderr
+
+    assert died() == b""
+    assert role(tmp_path).known.deaths == {(0, 13): 1}
+    assert (b"Segmentation fault" in died("close")) == bool(options)
+    assert role(tmp_path).known.deaths == {(0, 13): 1}, "an orderly end"
 
 
 def test_another_topic_and_a_damaged_file_say_nothing(tmp_path: Path) -> None:

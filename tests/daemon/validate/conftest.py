@@ -160,6 +160,6 @@ def start(world):
         def opened(on=world, **settings):
             config = on.config(**settings)
             inputs = open_inputs(stack, config, ValidateMetrics())
-            return Validator(inputs, config.validate, inputs.rule), inputs
+            return Validator(inputs), inputs
 
         yield opened

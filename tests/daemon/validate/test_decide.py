@@ -144,6 +144,13 @@ def test_what_was_learned_up_to_versions_without_evidence_is_not_counted():
     assert patience_of(JudgedHistory((ZERO, *silent, Judged(9, 0.2, 0.2, events=8_100)))).idle == 100
 
 
+def test_what_was_learned_before_the_first_judged_version_is_not_counted():
+    """`validate` may begin late, or have had too few lists: nobody looked whether there was a gain."""
+    late = [Judged(i, 0.2, 0.2, events=2_000_000 + 100 * i) for i in range(1, 12)]
+    assert stopped_by(JudgedHistory((ZERO, *late[:3])), BY_EVENTS) is None
+    assert stopped_by(JudgedHistory((ZERO, *late)), BY_EVENTS).events == 1_000
+
+
 def test_each_trial_without_a_gain_doubles_the_wait_for_the_next_and_a_gain_ends_that():
     def after(trials, *gains):
         return stopped_by(JudgedHistory(learning(*gains), trials=trials), BY_EVENTS)
@@ -280,6 +287,6 @@ def test_stop_needs_min_versions_and_patience(judged, patience, min_versions):
         assert len(counted) >= max(patience, min_versions)
         since = {best_version(judged[:upto]) for upto in counted[-patience:]}
         assert len(since | {best_version(judged[: counted[-patience] - 1])}) == 1
-    enough = range(max(patience, min_versions, len(judged)))
+    enough = range(max(patience, min_versions, len(judged)) + 1)  # up to the first nothing counts
     calm = (*judged, *(Judged(100 + i, 0.0, 0.5, events=len(judged) + 1 + i) for i in enough))
     assert stopped_by(JudgedHistory(calm), rule)

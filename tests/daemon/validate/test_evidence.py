@@ -87,7 +87,7 @@ def test_what_is_missing_is_said():
     assert answer(drafted, 0, 2, outcome).details == ("70 held-out lists so far, 4 of them interleaved",)
     nowhere, outcome = weigh(Standing(), RULE, 1, 0, seen(DOWN, 30))
     assert answer(nowhere, 0, 1, outcome).sentence == (
-        "Not known yet: 30 held-out lists tell no difference so far"
+        "Not known yet: 30 held-out lists are not enough to tell"
     )
 
 
@@ -129,7 +129,7 @@ def test_lists_that_can_tell_nothing_ask_for_interleaved_ones(best, version, ask
     assert words.answer == ("yes" if best else "not known yet")
     text = " ".join((words.sentence, *words.details))
     assert f"version {best or version} makes these lists itself" in text
-    assert f"ask with interleave={asked} for a share of the questions" in text
+    assert f"ask some questions with interleave={asked}" in text
 
 
 def test_best_follows_several_versions_that_lose_together():

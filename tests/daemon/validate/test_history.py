@@ -13,7 +13,10 @@ from daemon.validate.decide import (
     StopRule,
     best_version,
     outstanding,
+    patience_of,
+    stopped_by,
 )
+from daemon.validate.evidence import Standing
 from daemon.validate.ledger import fold
 from tests.daemon.validate.helpers import better_and_better, turn
 
@@ -101,6 +104,25 @@ def test_a_best_version_refused_later_gives_way_to_the_one_before():
     history = fold(entries(*rows), FULL_CATALOG)
     assert [one.version for one in history.judged] == [0, 1, 3]
     assert [(v.kind, v.version) for v in outstanding(history, StopRule(8, 3))] == [("PROMOTE", 1)]
+
+
+def by_evidence(version, events, found, promoted=False, fell=False):
+    says = {"found": found, "guards": [], "promoted": promoted, "fell": fell}
+    return keep(version, events=events, evidence=says | {"standing": Standing().to_json()})
+
+
+def test_after_a_fall_only_what_is_learned_then_counts_for_a_stop():
+    rule = StopRule(events=20_000, min_versions=3)
+    fallen = [keep(0), by_evidence(1, 10_000, "superior", promoted=True)]
+    fallen += [{"kind": "PROMOTE", "version": 1, "alias": "best"}]
+    fallen += [by_evidence(2, 200_000, "inferior", fell=True)]
+    fallen += [{"kind": "ROLLBACK", "version": 0, "alias": "best", "by": "validate"}]
+    soon = [by_evidence(3 + i, 200_100 + 100 * i, "equivalent") for i in range(3)]
+    history = fold(entries(*fallen, *soon), FULL_CATALOG)
+    assert (patience_of(history).counted, patience_of(history).idle) == (3, 300)
+    assert stopped_by(history, rule) is None
+    later = fold(entries(*fallen, *soon, by_evidence(9, 220_000, "inferior")), FULL_CATALOG)
+    assert stopped_by(later, rule).events == 20_000
 
 
 def test_a_damaged_verdict_is_one_warning_and_judging_goes_on(world, start):

@@ -8,7 +8,7 @@ from daemon.telemetry import Health
 from daemon.telemetry.server import status_of
 from streams.codec import encode_event
 from streams.event import Event
-from streams.open import open_sink
+from streams.open import delete_topic, open_sink
 from streams.source import OutRecord
 from tests.daemon.validate.helpers import kinds, never, turn
 from tests.harness.gauges import state_gauges
@@ -112,10 +112,28 @@ def test_where_a_stop_ends_the_learner_nothing_is_tried(world, start):
     settings = {"validate__patience_events": 40, "validate__min_versions": 1, "validate__on_stop": "exit"}
     validator, _ = start(**settings)
     world.feed(200)
-    for events in (0, 100):
+    for events in (0, 100, 200):
         world.publish(events=events)
         turn(validator)
     assert kinds(world)[-1][0] == "STOP"
     arrive(world, 500)
     validator.try_again()
     assert kinds(world)[-1][0] == "STOP"
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_training_topic_that_was_removed_ends_no_validator(world, start, stopped):
+    """It is asked for its end alone, before a STOP and while one is in force; `learn` reports it."""
+    validator, _ = start(validate__patience_events=40, validate__min_versions=1)
+    world.feed(200)
+    for events in (0, 100, 200):
+        if events == 200 and not stopped:
+            delete_topic(world.address)
+        world.publish(events=events)
+        turn(validator)
+    assert kinds(world)[-1][0] == ("STOP" if stopped else "KEEP")
+    if stopped:
+        delete_topic(world.address)
+    validator.try_again()
+    assert turn(validator) is None
+    assert kinds(world)[-1][0] == ("STOP" if stopped else "KEEP")

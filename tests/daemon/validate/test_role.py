@@ -166,6 +166,7 @@ def test_too_few_impressions_give_no_verdict(world):
     world.publish()
     assert run(world.config(), ONCE) == 0
     assert told(world) == []
+    assert (world.path / "checkpoints/in-hand/validate.note").exists()
 
 
 def test_a_version_behind_the_training_topic_is_not_the_end(world, monkeypatch):

@@ -27,7 +27,7 @@ NUMBERS = "mAP 0.865 against 0.607 on 100 judged queries"
 @pytest.mark.parametrize(
     ("seen", "sentence"),
     [
-        (FEW, "Not known yet: 60 held-out lists tell no difference so far"),
+        (FEW, "Not known yet: 60 held-out lists are not enough to tell"),
         (replace(FEW, missing=140), "Not known yet: about 140 more held-out lists are needed"),
         (
             replace(FEW, trained=20, missing=140, higher=0.61),
@@ -40,7 +40,7 @@ NUMBERS = "mAP 0.865 against 0.607 on 100 judged queries"
         ),
         (replace(FEW, served=1, proven=1, promoted=True), "Yes: better than your ranking"),
         # a test that calls two rankings equivalent is not asked: its margin was wide while it had seen little
-        (replace(FEW, found="equivalent"), "Not known yet: 60 held-out lists tell no difference so far"),
+        (replace(FEW, found="equivalent"), "Not known yet: 60 held-out lists are not enough to tell"),
         (
             replace(FEW, found="equivalent", mean=0.001, error=0.005, higher=0.5),
             "No: no difference from your ranking in the shown lists. Clicked objects stand higher in 50 of "
@@ -48,8 +48,8 @@ NUMBERS = "mAP 0.865 against 0.607 on 100 judged queries"
         ),
         (
             replace(FEW, found="equivalent", mean=0.001, error=0.005, reaches=True),
-            "Not known yet: the shown lists do not tell, though objects two clicks away stand higher than in "
-            "your ranking",
+            "Not known yet: the shown lists are not enough, though objects two clicks away rank higher "
+            "than before",
         ),
         (
             replace(FEW, found="inferior", higher=0.4),
@@ -67,7 +67,7 @@ NUMBERS = "mAP 0.865 against 0.607 on 100 judged queries"
         (
             replace(FEW, silent=1),
             "Not known yet: version 1 makes these lists itself, so that their order cannot say whether it is "
-            "better: ask with interleave=own,latest for a share of the questions",
+            "better: with own and latest in serve.aliases, ask some questions with interleave=own,latest",
         ),
     ],
 )

@@ -20,6 +20,8 @@ from typing import Any
 
 from daemon.follow import follower as following
 from daemon.follow.outlet import FeedOutlet
+from daemon.runtime import in_hand
+from daemon.runtime.in_hand import InHand
 from streams import durable
 from streams.feed.follow.checkpoint import FeedCheckpoints
 from streams.feed.follow.files import FollowedFiles
@@ -146,6 +148,9 @@ def put_fuse_in_follower(fuse: Fuse) -> None:
         (FeedOutlet, "written", "look at what is there"),
         (LogSink, "send", "send"),
         (KafkaSink, "send", "send"),
+        (InHand, "open", "open note"),
+        (in_hand, "_mark", "note"),
+        (InHand, "passed", "forget"),
     ):
         seams.put(owner, name, fuse.around(step, getattr(owner, name)))
 

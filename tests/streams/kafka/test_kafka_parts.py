@@ -131,19 +131,19 @@ def test_damage_is_found_from_its_first_to_its_last_offset(first, length, rest):
         tries.append(1)
         return Torn(damaged, end)
 
-    found = find_damage(Prober(make, 1.0), {0: first}, {0: (0, end)})
+    found = find_damage(Prober(make, 1.0, "clicks"), {0: first}, {0: (0, end)})
     assert (found.partition, found.first, found.last) == (0, first, first + length - 1)
     assert str(found) == f"offsets {first} to {first + length - 1} cannot be read: torn"
     assert len(tries) <= 26
 
 
 def test_what_can_be_read_again_is_not_damaged():
-    assert find_damage(Prober(lambda: Torn((), 10), 1.0), {0: 3}, {0: (0, 10)}) is None
-    assert find_damage(Prober(lambda: Torn((), 10), 1.0), {0: 10}, {0: (0, 10)}) is None
+    assert find_damage(Prober(lambda: Torn((), 10), 1.0, "clicks"), {0: 3}, {0: (0, 10)}) is None
+    assert find_damage(Prober(lambda: Torn((), 10), 1.0, "clicks"), {0: 10}, {0: (0, 10)}) is None
 
 
 def test_an_answer_too_large_at_once_is_asked_for_again():
     clients = [Torn([3], 10, Overfull), Torn((), 10)]
-    assert Prober(lambda: clients.pop(0), 1.0).read(0, 3).offsets == [3]
+    assert Prober(lambda: clients.pop(0), 1.0, "clicks").read(0, 3).offsets == [3]
     with pytest.raises(StreamUnavailable, match="offset 3"):
-        Prober(lambda: Torn([3], 10, Overfull), 0.1).read(0, 3)
+        Prober(lambda: Torn([3], 10, Overfull), 0.1, "clicks").read(0, 3)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka import TopicPartition
 from kafka.consumer.fetcher import Fetcher
-from kafka.errors import KafkaConnectionError
+from kafka.errors import CorruptRecordError, KafkaConnectionError
 from kafka.protocol.consumer import IsolationLevel
 from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
@@ -123,6 +123,17 @@ def test_a_damaged_batch_ends_in_the_same_error(records, codec, data):
         whole = resealed(whole)
     following, _ = batch_of(records, base=end)
     both_alike(whole + following)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_batch_too_short_for_its_header_has_no_end_of_the_batch_before(quick, monkeypatch):
+    monkeypatch.setattr(quick_records, "MIN_BYTES", 0 if quick else 1 << 20)
+    whole, end = batch_of([(1, 0, None, b"v")] * 3)
+    part = QuickRecords(0, PLACE, MemoryRecords(bytes(whole) + struct.pack(">qih", end, 2, 0)))
+    assert len(part.take(3)) == 3
+    with pytest.raises(CorruptRecordError) as raised:
+        part.take(1)
+    assert quick_records.last_offset_of(raised.value) is None
 
 
 def test_times_given_by_the_log_are_those_of_the_batch():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streams.feed.follow.files import AFTER_ROTATION_S, HEAD_BYTES, FollowedFiles
+from streams.feed.follow.files import AFTER_ROTATION_S, ASLEEP_AFTER_S, HEAD_BYTES, FollowedFiles
 from streams.text_files import MAX_LINE_BYTES
 
 NOW = 0.0
@@ -88,15 +88,50 @@ def test_an_inode_that_is_used_again_is_another_file(tmp_path: Path) -> None:
     assert read(again(files)) == ["new " * 200]
 
 
-def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_told_after_a_minute(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     add(log, "1")
     files = FollowedFiles(str(tmp_path / "*.log"), {})
     read(files)
     log.unlink()
     gone = again(files)
+    for now in (1e6, 1e6 + 0.9 * AFTER_ROTATION_S):
+        assert read(gone, now=now) == []
+        assert len(gone.places()) == 1
+    read(gone, now=1e6 + AFTER_ROTATION_S)
     assert "is gone" in gone.notes[0]
     assert gone.places() == {}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("away", ["moved", "empty"])
+@pytest.mark.parametrize("asleep", [False, True])
+def test_files_that_are_away_for_some_looks_are_read_on(
+    tmp_path: Path, restarted: bool, away: str, asleep: bool
+) -> None:
+    """As where a disk is not mounted yet, or somebody moves a folder away and back."""
+    folder, elsewhere = tmp_path / "logs", tmp_path / "elsewhere"
+    folder.mkdir()
+    add(folder / "a.log", "1")
+    files = FollowedFiles(str(folder / "*.log"), {})
+    start = 1e6
+    assert read(files, now=start) == ["1"]
+    if asleep:
+        start += ASLEEP_AFTER_S
+        assert read(files, now=start) == []
+    folder.rename(elsewhere)
+    if away == "empty":
+        folder.mkdir()
+    if restarted:
+        files = again(files)
+    for after in (1.0, 0.9 * AFTER_ROTATION_S):
+        assert read(files, now=start + after) == []
+    if away == "empty":
+        folder.rmdir()
+    elsewhere.rename(folder)
+    add(folder / "a.log", "2")
+    assert read(files, now=start + AFTER_ROTATION_S) == ["2"]
+    assert files.notes == []
 
 
 def test_packed_files_and_folders_are_left_alone(tmp_path: Path) -> None:

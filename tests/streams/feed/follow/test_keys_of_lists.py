@@ -101,6 +101,36 @@ def test_a_session_of_another_key_is_another() -> None:
     assert followed.clicks() == {("a", "i1"): (0,), ("b", "i2"): (0,)}
 
 
+@pytest.mark.parametrize("key", [None, "a"])
+@pytest.mark.parametrize("session", [None, "s"])
+@pytest.mark.parametrize("by_id", [True, False])
+@pytest.mark.parametrize("keys", [None, "a", ["b", "a"], "b", []])
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_list_is_found_by_its_id_and_its_session_by_whoever_may(
+    key: str | None, session: str | None, by_id: bool, keys: Any, restored: bool
+) -> None:
+    followed = Followed()
+    followed.take(shown("i", key, session=session))
+    if restored:
+        plain = json.loads(json.dumps(followed.join.snapshot(), default=lambda one: one.plain()))
+        followed.join = EventTimeJoin.restored(JoinSettings(window_ms=1_000), plain)
+        followed.reader = RecordReader(followed.join, ReaderOptions(TS * 2))
+    named = {"impression": "i"} if by_id else {"session": "s", "query": "q"}
+    followed.take({"event": "click", **named, "ts": TS + 10, "object": "p3", "key": keys})
+    allowed = keys is None or (key is not None and key in keys)
+    assert followed.clicks() == {(key, "i"): (2,) if allowed and (by_id or session) else ()}
+
+
+def test_a_forgotten_list_is_found_by_nothing() -> None:
+    join = EventTimeJoin(JoinSettings(window_ms=1, remembered=1))
+    for n in range(5):
+        said = shown(f"i{n}", "a" if n % 2 else None, 10 * n, session="s" if n % 3 else None)
+        RecordReader(join, ReaderOptions(TS * 2)).take([RawRecord("r", json.dumps(said).encode())])
+    join.finish()
+    (left,) = join.lists()
+    assert {one.said.id for some in join._by_join.values() for one in some} == {left.said.id}
+
+
 def test_the_cap_of_a_query_is_of_its_key() -> None:
     decider = Followed().decider
     fates = [decider.decide(of_key(f"i{n}", key)).fate for n, key in enumerate(["a", "a", "b", None])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from streams.feed.follow.join import EventTimeJoin, JoinSettings
 from streams.feed.follow.records import RawRecord, RecordReader
 from streams.feed.items import Dropped, FeedError, Ignored, UnclickedList
 from streams.feed.mapping.mapping import read_mapping
+from streams.feed.mapping.window import Piece, Said
 from streams.feed.options import ReaderOptions
 
 TS = 1_700_000_000_000
@@ -99,6 +101,53 @@ def test_rows_of_a_mapping() -> None:
     assert one(*rows, mapping=MAPPING) == one(VIEW, CLICK)
     (other,) = read({**rows[1], "kind": "scroll"}, mapping=MAPPING)
     assert isinstance(other, Ignored)
+
+
+class Failing(EventTimeJoin):
+    """A join that has a bug: nobody can show it the list "bad"."""
+
+    def shown(self, said: Said, piece: Piece) -> None:
+        if said.id == "bad":
+            raise RuntimeError("nobody thought of this")
+        super().shown(said, piece)
+
+
+OBJECTS = """
+rows = "shown"
+time = "at"
+query = "term"
+id = "page"
+object = "sku"
+position = "place"
+click.where.tapped = "1"
+"""
+
+
+@pytest.mark.parametrize("mapping", [MAPPING, OBJECTS], ids=["events", "shown"])
+def test_a_record_that_nobody_thought_of_costs_itself_and_others_count_once(mapping: str) -> None:
+    join = Failing(JoinSettings())
+    reader = RecordReader(join, OPTIONS, read_mapping(mapping, "test"))
+    rows: list[dict[str, Any]] = []
+    for page in ("i", "bad", "j"):
+        more = {"page": page, "visitor": page, "at": TS, "term": "q"}
+        if mapping == MAPPING:
+            rows += [
+                {**more, "kind": "list", "skus": SHOWN},
+                {**more, "kind": "tap", "sku": "p1"},
+                {**more, "at": ""},
+            ]
+        else:
+            rows += [{**more, "sku": one, "place": at, "tapped": at % 2} for at, one in enumerate(SHOWN)]
+        rows.append({**more, "page": f"late {page}", "at": TS + 60_001, "kind": "tap", "sku": "p0"})
+    reader.take([RawRecord(f"r{number}", row) for number, row in enumerate(rows)])
+    lists = [(one.said.id, one.objects, len(one.positions)) for one in join.lists()]
+    assert lists == [(page, SHOWN, 3) for page in "ij"]
+    assert reader.bots.clicks == (3 if mapping == MAPPING else 0)
+    join.finish()
+    items = [item for _, item in join.drained()]
+    reasons_ = Counter(item.reason for item in items if isinstance(item, Dropped | Ignored))
+    assert [item.clicked for item in items if isinstance(item, Impression)] == [(1,), (1,)]
+    assert (reasons_[reasons.UNREADABLE], reasons_[reasons.IN_THE_FUTURE]) == (1, 3), items
 
 
 def test_a_mapping_of_whole_rows_is_refused() -> None:
