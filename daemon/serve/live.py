@@ -94,7 +94,7 @@ class FreshnessWatcher:
     those known, at times spaced evenly from the newest known one to its own newest.
 
     Called by the replicas' threads and by the server's; `now_ms` is the wall clock, as event times are.
-    Events from before `since_ms` are left out.
+    since_ms: see `Freshness`.
     """
 
     def __init__(

@@ -159,6 +159,18 @@ def test_who_asks_for_another_model_is_told_which_there_are(server: Served) -> N
         asked_model("x", dict.fromkeys("abcdefg", "m"), None)
 
 
+def test_without_a_table_of_models_it_is_said_how_names_are_made(upstream: Embedder) -> None:
+    with running(embedding=settings(upstream)) as served:
+        for path, body, names in (
+            ("/v1/embeddings", {"input": "a"}, ("NAME-query", "NAME-doc")),
+            ("/v2/rerank", {"query": "a", "documents": ["b"]}, ("NAME",)),
+        ):
+            error = ask(served, path, model="-doc", **body)[1]["error"]
+            assert (error["code"], error["field"]) == ("unknown_model", "model")
+            assert error["message"].endswith(f"a model is called {' or '.join(names)}")
+            assert "GET /v1/models" not in error["remedy"], "it lists none"
+
+
 def test_models_are_listed_as_openai_has_it_and_each_can_be_asked_for(server: Served) -> None:
     import openai
 
@@ -252,7 +264,14 @@ def test_what_concerns_the_request_keeps_its_status_and_when_to_ask_again(
     import openai
 
     told = {"error": {"message": "organisation org-1 is over its limit", "code": "rate_limit"}}
-    for status, after, kept in ((429, "7", "7"), (503, "7", "7"), (404, "soon", None), (413, "9" * 9, None)):
+    for status, after, kept in (
+        (429, "7", "7"),
+        (503, "7", "7"),
+        (503, "soon", "1"),
+        (503, "0", "1"),
+        (404, "soon", None),
+        (413, "9" * 9, None),
+    ):
         asked.answers.append(JSONResponse(told, status, headers={"Retry-After": after}))
         found, answer, headers = ask(server, model="shop-doc", input="a")
         assert (found, answer["error"]["code"], headers.get("retry-after")) == (
