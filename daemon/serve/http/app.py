@@ -21,7 +21,7 @@ from daemon.models.decide import Verb
 from daemon.runtime.doors import PROMOTE, Grant
 from daemon.serve.http.batching import Batcher
 from daemon.serve.http.embeddings import EmbeddingEndpoints, VectorEndpoints
-from daemon.serve.http.errors import JSON, Problem, from_failure
+from daemon.serve.http.errors import JSON, Problem, from_failure, from_refusal
 from daemon.serve.http.guard import (
     AllowedHosts,
     AllowedOrigins,
@@ -47,6 +47,7 @@ from daemon.serve.http.similar import SimilarEndpoints
 from daemon.serve.http.texts import LocalTexts, TextEmbedder, UpstreamTexts
 from daemon.serve.http.upstream import Upstream, UpstreamSettings
 from daemon.serve.http.writes import ImpressionLog, WriteEndpoints
+from daemon.serve.query import QueryError
 from daemon.serve.store import StoreActions
 from daemon.telemetry.server import PAGES, answer
 
@@ -142,7 +143,7 @@ def create_app(parts: Parts) -> Starlette:
         routes=every,
         lifespan=lifespan,
         middleware=[guard, Middleware(CrossOrigin, origins=origins)],
-        exception_handlers={HTTPException: _not_routed},
+        exception_handlers={HTTPException: _not_routed, QueryError: _not_asked},
     )
     app.router.redirect_slashes = False
     app.state.metrics, app.state.limits, app.state.draining = metrics, limits, draining
@@ -215,6 +216,11 @@ def _probes(parts: Parts) -> Mapping[str, Handler]:
         return Response(body, status, headers={"Content-Type": content_type})
 
     return dict.fromkeys(PAGES, probe)
+
+
+async def _not_asked(request: Request, error: Exception) -> Response:
+    assert isinstance(error, QueryError)
+    return from_refusal(error).response()
 
 
 async def _not_routed(request: Request, error: Exception) -> Response:
