@@ -45,7 +45,7 @@ from daemon.serve.http.schemas import (
 )
 from daemon.serve.http.similar import SimilarEndpoints
 from daemon.serve.http.texts import LocalTexts, TextEmbedder, UpstreamTexts
-from daemon.serve.http.upstream import Upstream, UpstreamSettings
+from daemon.serve.http.upstream import Upstream
 from daemon.serve.http.writes import ImpressionLog, WriteEndpoints
 from daemon.serve.query import QueryError
 from daemon.serve.store import StoreActions
@@ -118,10 +118,11 @@ def create_app(parts: Parts) -> Starlette:
     """The ASGI application; its lifespan starts and ends the compute thread."""
     limits, metrics = parts.limits, HttpMetrics(parts.registry)
     batcher = Batcher(parts.searcher, limits, metrics, parts.pulse)
-    upstream = Upstream(parts.embedding, metrics) if isinstance(parts.embedding, UpstreamSettings) else None
+    given = parts.embedding
+    upstream = None if given is None or isinstance(given, LocalModel) else Upstream(given, metrics)
     texts: TextEmbedder | None = None if upstream is None else UpstreamTexts(upstream)
-    if isinstance(parts.embedding, LocalModel):
-        texts = LocalTexts(parts.embedding.model, parts.embedding.timeout_s, limits, metrics)
+    if isinstance(given, LocalModel):
+        texts = LocalTexts(given.model, given.timeout_s, limits, metrics)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
