@@ -290,8 +290,8 @@ def _position_weights(config: Config) -> Iterator[Row]:
     weights = position_weights(config)
     if weights is not None:
         of_pairs = [one for row in weights.pairs for one in row]
-        told = f"{len(weights.drawn)} ranks, pairs weigh {min(of_pairs):.2g} to {max(of_pairs):.2g}"
-        yield "feed.position_weights", "ok", told
+        text = f"{len(weights.drawn)} ranks, pairs weigh {min(of_pairs):.2g} to {max(of_pairs):.2g}"
+        yield "feed.position_weights", "ok", text
 
 
 def _registry(config: Config) -> Iterator[Row]:
@@ -329,8 +329,8 @@ def _embeddings(config: Config) -> Iterator[Row]:
     from daemon.serve.text_model import TextModel
 
     model = TextModel.open(Path(given.folder), given.threads)
-    told = f"{model.name}: {model.dim:,} dimensions, texts of up to {model.layout.longest:,} tokens"
-    yield "embeddings", "ok", told
+    text = f"{model.name}: {model.dim:,} dimensions, texts of up to {model.layout.longest:,} tokens"
+    yield "embeddings", "ok", text
     views = config.space_spec().views
     if len(views) != 1:
         remedy = "embeddings need a space with exactly one view"
@@ -355,8 +355,8 @@ def _upstream(config: Config) -> Iterator[Row]:
         remedy = "correct embeddings.upstream, key_env or models; until then requests with texts get 502"
         yield "embeddings", "error", f"{given.upstream}: {error}", remedy
         return
-    told = ", ".join(f"{name} gives {size:,} numbers" for name, (_, size) in models.items())
-    yield "embeddings", "ok", f"texts go to {given.upstream}{': ' if told else ''}{told}"
+    text = ", ".join(f"{name} gives {size:,} numbers" for name, (_, size) in models.items())
+    yield "embeddings", "ok", f"texts go to {given.upstream}{': ' if text else ''}{text}"
     for name, (cosine, _) in models.items():
         if cosine < LEAST_COSINE:
             text = f"{name} now gives another vector for the same text (cosine {cosine:.2f})"
@@ -374,8 +374,8 @@ def _index(config: Config) -> Iterator[Row]:
     index = open_index(given)
     assert index is not None
     if given.holds_exported:
-        told = f"{index.name}: exported vectors of version {given.version}; it was not asked"
-        yield "index", "ok", told
+        text = f"{index.name}: exported vectors of version {given.version}; it was not asked"
+        yield "index", "ok", text
         return
     similarity = "squared_euclidean" if config.space.own_similarity == "euclidean" else "inner_product"
     try:
@@ -389,14 +389,14 @@ def _index(config: Config) -> Iterator[Row]:
         index.close()
     catalog = serving_catalog(config)
     known = 0 if catalog is None else sum(catalog.row_of(one.id) is not None for one in found)
-    told = f"{index.name} answers: {known:,} of {len(found):,} objects that it found are in the catalog"
+    text = f"{index.name} answers: {known:,} of {len(found):,} objects that it found are in the catalog"
     if known:
-        yield "index", "ok", told
+        yield "index", "ok", text
     elif not found:
         yield "index", "error", f"{index.name} answers, and is empty", "put the vectors in it"
     else:
         remedy = "index.id has to name the column or field of the ids that the catalog has"
-        yield "index", "error", told, remedy
+        yield "index", "error", text, remedy
 
 
 def _probe(config: Config) -> list[float] | dict[str, list[Any]]:

@@ -84,6 +84,9 @@ def as_user_error(error: Exception) -> UserError | None:
     """
     if isinstance(error, UserError):
         return error
+    if isinstance(error, BlockingIOError) and getattr(error, "characters_written", None) is not None:
+        message = "what reads the output has set its pipe to non-blocking, and it is full"
+        return UserError(message, "write to a file, or through `| cat`", EX_TEMPFAIL)
     if "can't start new thread" in str(error) or (isinstance(error, BlockingIOError) and not error.filename):
         from streams.threads import ThreadLimit
 
@@ -96,12 +99,11 @@ def as_user_error(error: Exception) -> UserError | None:
     if isinstance(error, MemoryError):
         remedy = "a similarity of d dimensions takes 4 d^2 bytes or more: lower views' dim"
         return UserError(f"not enough memory: {error}", remedy, EX_CONFIG)
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        place = f"{error.filename}: " if error.filename else "cannot write: "
-        return UserError(f"{place}{error.strerror}", "free some space", EX_TEMPFAIL)
-    if isinstance(error, OSError) and error.filename:
-        remedy = "check the path and its owner"
-        return UserError(f"{error.filename}: {error.strerror}", remedy, EX_CANTCREAT)
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if isinstance(error, OSError) and (full or error.filename):
+        message = f"{error.filename or 'cannot write'}: {error.strerror}"
+        cure = ("free some space", EX_TEMPFAIL) if full else ("check the path and its owner", EX_CANTCREAT)
+        return UserError(message, *cure)
     return None
 
 

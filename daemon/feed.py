@@ -288,8 +288,8 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> Fed:
     sent_again = sum(sink.sent_again for sink in sinks)
     if sent_again:
         report.note(
-            f"{sent_again:,} records were sent again, for it was not known whether they had arrived; those"
-            " there twice have one id and count once"
+            f"{sent_again:,} records were sent again, for it was not known whether they had arrived;"
+            " duplicates have the same id and are counted once"
         )
     if not job.dry_run:
         removed = retain_after_feed(config, address, report.note)

@@ -26,6 +26,7 @@ ATTEMPTS = 5
 """How often in a row, without a piece done between, workers may be lost."""
 AHEAD = 2
 """Pieces for each process that are waiting or under way at a time."""
+_KEPT = "give it more memory or fewer --workers, and the same command again: what is done is kept"
 LOOK_UP_S = 0.5
 """A stop that comes just before a thread begins to wait is seen by Python only when the wait ends."""
 
@@ -68,6 +69,8 @@ def done_by(
 def _outcome(work: Callable[[T], R], piece: T) -> R | UserError:
     try:
         return work(piece)
+    except MemoryError as error:  # of a piece, of which there are as many at a time as workers
+        return UserError(f"not enough memory: {error}".rstrip(": "), _KEPT, EX_TEMPFAIL)
     except Exception as error:
         readable = as_user_error(error)
         if readable is None:
@@ -89,11 +92,7 @@ class _Patience:
         """Workers are lost. Raises UserError where it happened too often."""
         self._losses += 1
         if self._losses >= ATTEMPTS:
-            raise UserError(
-                f"workers were lost {ATTEMPTS} times in a row: {why}",
-                "look at memory, take fewer --workers and give the same command again: what is done is kept",
-                EX_TEMPFAIL,
-            )
+            raise UserError(f"workers were lost {ATTEMPTS} times in a row: {why}", _KEPT, EX_TEMPFAIL)
         self._note(f"workers are lost ({why}); their work is done again")
 
 

@@ -73,7 +73,9 @@ def describe(
     seed: Annotated[int, typer.Option(min=0, help="Of what is drawn by chance.")] = 0,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Processes.", show_default="one per core of its quota"),
+        typer.Option(
+            min=1, metavar="N", help="Processes.", show_default="one per core that the process may use"
+        ),
     ] = None,
     strict: Annotated[bool, flag("--strict", "End at the first object that cannot be used.")] = False,
     fresh: Annotated[bool, flag("--fresh", "Throw away what a run that was cut has done.")] = False,

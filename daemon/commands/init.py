@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +11,7 @@ from typing import Annotated
 import typer
 
 from daemon.commands.common import DEFAULT_FILE, flag, say, write_note, write_notes
-from daemon.exits import EX_CANTCREAT, EX_OK, EX_USAGE, UserError
+from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_OK, EX_USAGE, UserError
 
 _MOST = 20
 """Files of a folder that are looked at where none is named."""
@@ -32,37 +34,41 @@ def init(
 ) -> int:
     """Look at your files, and write a configuration for them.
 
-    Parquet, Arrow, CSV, JSON lines, .npy, .npz and .safetensors are looked at by their first rows. Where a
-    click log needs a mapping, that is written, too. What could not be told is a comment in the file.
+    Parquet, Arrow, CSV, JSON lines, .npy, .npz and .safetensors are looked at by their first rows. For click
+    logs that need a mapping one is written for each kind of columns. What was not recognized is a comment.
     """
     from daemon.setup.guess import guess
     from daemon.setup.seen import look_at
     from daemon.setup.written import mapping_text, next_commands, settings_text
+    from streams.durable import replacing
 
-    seen = [look_at(one) for one in dict.fromkeys(files or _files_here())]
+    names = list(dict.fromkeys(files or _files_here()))
+    for name in (*names, str(out)):
+        if (whole := os.path.abspath(name)).encode(errors="ignore").decode() != whole:
+            raise UserError(f"{name!r} or its folder: the name is not UTF-8", "rename it", EX_DATAERR)
+    seen = [look_at(one) for one in names]
     made, home = guess(seen), out.resolve()
     texts = {out / DEFAULT_FILE: settings_text(made, seen, home)}
-    mapping = ""
-    if made.mapping is not None:
-        log = next(one for one in made.logs if not one.format and not one.mappings)
-        mapping = str(out / f"{Path(log.path).name.partition('.')[0]}.mapping.toml")
-        texts[Path(mapping)] = mapping_text(made.mapping, log)
+    guessed = [(out / group.mapping, group.guess, group.logs) for group in made.logs if group.guess]
+    texts |= {path: mapping_text(meaning, logs) for path, meaning, logs in guessed}
     there = [str(one) for one in texts if one.exists()]
     if there and not force and not dry_run:
-        raise UserError(f"{' and '.join(there)}: there already", "look at it, or use --force", EX_CANTCREAT)
+        raise UserError(f"{' and '.join(there)}: already exists", "look at it, or use --force", EX_CANTCREAT)
     for path, text in texts.items():
         if dry_run:
             sys.stdout.write(f"# {path}\n{text}\n")
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            with replacing(path) as file:
+                file.write(text.encode())
             say(f"wrote {path}")
     write_notes(made.notes)
-    if made.mapping is not None and made.mapping.unknown:
-        write_note(f"{mapping}: say which column is {' and which is '.join(made.mapping.unknown)}")
-    moved = [] if home == Path.cwd() else [f"cd {out}"]
+    for path, meaning, _ in guessed:
+        if meaning.unknown:
+            write_note(f"{path}: say which column is {' and which is '.join(meaning.unknown)}")
+    moved = [] if home == Path.cwd() else [shlex.join(["cd", str(out)])]
     say("next:")
-    for command in (*moved, *next_commands(made, Path(mapping).name, home)):
+    for command in (*moved, *next_commands(made, home)):
         say(f"  {command}")
     return EX_OK
 

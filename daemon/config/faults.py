@@ -71,7 +71,7 @@ FOREIGN_KEYS: Mapping[str, Mapping[str, str]] = {
     "feed.follow": {**dict.fromkeys(("files", "source", "inputs", "paths", "topics"), "sources")},
     "validate": {
         **dict.fromkeys(("labels", "qrels", "truth"), "judgments"),
-        **dict.fromkeys(("patience", "early_stopping"), "patience_events"),
+        "early_stopping": "patience_events",
     },
     "serve": {"workers": "processes", "timeout": "request_timeout", "alias": "aliases"},
     "index": {"type": "store", "kind": "store", "url": "address", "api_key": "secret", "password": "secret"},
@@ -166,6 +166,9 @@ def _unknown_key(path: tuple[str, ...]) -> str:
         named = " or ".join(f'"{other}"' for other in others)
         return f"a key of algorithm = {named}; set learner.algorithm, or remove the key"
     model = model_at(path) or SECTIONS[path[0]]
+    if path == ("validate", "patience"):
+        default = model.model_fields["patience_events"].default
+        return f"it counted versions and is gone; patience_events counts events, by default {default:,}"
     if path[:2] == ("space", "views"):
         table = "space.views"
     return _unknown("key", name, table, list(model.model_fields))

@@ -225,7 +225,7 @@ class RatingsConfig(Section):
     """[serve.ratings]: people mark what is relevant in the mixed lists of two rankings, at /rate."""
 
     enabled: bool = Field(False, description="whether /rate and its report are served")
-    study: str = Field("first", description="name under which ratings are kept; another one begins anew")
+    study: str = Field("first", description="name under which ratings are kept; another starts over")
     systems: Names = Field(
         [],
         description="the two rankings: names in serve.aliases, numbers of versions, or random; empty: the"

@@ -16,7 +16,6 @@ LEAST_BLOCKS = 10
 PALETTE = 20
 LBP_BINS = 59
 """Uniform patterns of 8 neighbours, not rotated onto each other: 58, and one for all others."""
-BLOCK_DIM = LBP_BINS + PALETTE
 
 
 def scales(width: int, height: int) -> list[tuple[int, int]]:

@@ -85,7 +85,7 @@ class SidePaths:
             self._errors.labels(name).inc()
             if name not in self._logged:
                 self._logged.add(name)
-                log.exception("a bug beside feeding; feeding goes on", part=name)
+                log.exception("a bug in metrics or estimates; feeding goes on", part=name)
 
 
 class ClickFollower:

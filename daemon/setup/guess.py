@@ -1,7 +1,7 @@
 """Which file is the catalog, which are click logs, and what their columns mean: guessed from what was seen.
 
-What the values say goes before what a name says: a list of clicked ids is one whose ids are in the list that
-was shown, and a query is a column whose values are objects of the catalog.
+What the values say goes before what a name says: clicked ids are those that are in the list that was shown,
+and a query is a column whose values are objects of the catalog.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from daemon.setup.seen import ARRAYS, TIMES, ColumnSeen, FileSeen, Form, separated
+from daemon.setup.seen import ARRAYS, SEPARATORS, TIMES, ColumnSeen, FileSeen, Form, cut, separated
 
 _TEXTS: tuple[Form, ...] = ("text", "number")
 _named = partial(re.compile, flags=re.IGNORECASE)
@@ -50,6 +51,16 @@ class MappingGuess:
 
 
 @dataclass(slots=True)
+class LogGroup:
+    """Click logs that are fed together, as their columns mean the same. mapping: the name of the one that
+    comes along, or of the file that `guess` is to be written to; "" where they need none."""
+
+    logs: list[FileSeen]
+    guess: MappingGuess | None
+    mapping: str
+
+
+@dataclass(slots=True)
 class SetupGuess:
     """The files by what they are; `columns` of the catalog by what they mean; views with their settings;
     judgments as (kind, path)."""
@@ -57,8 +68,7 @@ class SetupGuess:
     catalog: FileSeen | None = None
     columns: dict[str, Any] = field(default_factory=dict)
     views: dict[str, dict[str, Any]] = field(default_factory=dict)
-    logs: list[FileSeen] = field(default_factory=list)
-    mapping: MappingGuess | None = None
+    logs: list[LogGroup] = field(default_factory=list)
     judgments: tuple[str, str] | None = None
     display: str = ""
     notes: list[str] = field(default_factory=list)
@@ -87,10 +97,9 @@ def guess(files: Sequence[FileSeen]) -> SetupGuess:
     for one in others:
         is_display = _SHOWN_TO_PEOPLE.keys() & one.columns.keys() and _overlap(one.columns.get("id"), known)
         if (one.format and one.format != "relevance") or one.mappings:
-            made.logs.append(one)
+            _add_log(made.logs, one, None, next(iter(one.mappings), ""))
         elif (mapping := mapping_of(one, known)) is not None:
-            made.logs.append(one)
-            made.mapping = made.mapping or mapping
+            _add_log(made.logs, one, mapping, "")
         elif (kind := _judged(one, known)) and not made.judgments:
             made.judgments = kind, one.path
         elif is_display and not made.display:
@@ -99,14 +108,27 @@ def guess(files: Sequence[FileSeen]) -> SetupGuess:
             made.notes.append(f"{one.path} was not recognized and is left out")
     if not made.logs:
         made.notes.append("no file is a click log: name the one with what was shown and clicked")
-    query = "" if made.mapping is None else made.mapping.keys.get("query", "")
-    made.notes += [
-        f"queries such as {str(one.columns[query].values[0])!r} (column {query}) are no objects of the "
-        "catalog: a query is an object and needs a vector there, or its lists are dropped"
-        for one in made.logs
-        if known and query in one.columns and not _overlap(one.columns[query], known)
-    ]
+    for group in made.logs:
+        query = "" if group.guess is None else group.guess.keys.get("query", "")
+        made.notes += [
+            f"queries such as {str(one.columns[query].values[0])[:60]!r} (column {query}) are no objects of "
+            "the catalog: a query is an object and needs a vector there, or its lists are dropped"
+            for one in group.logs
+            if known and query and not _overlap(one.columns[query], known)
+        ]
     return made
+
+
+def _add_log(groups: list[LogGroup], seen: FileSeen, meaning: MappingGuess | None, ready: str) -> None:
+    for group in groups:
+        if group.guess == meaning and (meaning is not None or group.mapping == ready):
+            group.logs.append(seen)
+            return
+    if meaning is not None:
+        stem, taken = Path(seen.path).name.partition(".")[0], {group.mapping for group in groups}
+        names = (f"{stem}{number}.mapping.toml" for number in ("", *range(-2, -len(groups) - 3, -1)))
+        ready = next(name for name in names if name not in taken)
+    groups.append(LogGroup([seen], meaning, ready))
 
 
 def _vector_columns(seen: FileSeen) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -148,7 +170,7 @@ def _overlap(column: ColumnSeen | None, ids: Set[str]) -> float:
 
 
 def _id_column(seen: FileSeen, shown: Set[str]) -> ColumnSeen | None:
-    """The column of a catalog that names its objects: each another one, best those that were shown."""
+    """The column of a catalog that names its objects: unique values, preferably ids that were shown."""
     whole = [one for one in seen.of(*_TEXTS) if one.differs and one.values]
     fits = [one for one in whole if all(isinstance(cell, str | int) for cell in one.values)]
 
@@ -180,8 +202,7 @@ def _row_per_list(seen: FileSeen, known: Set[str]) -> dict[str, Any]:
     found = [
         (share, shown, clicked, keys)
         for shown in lists
-        for clicked in lists
-        if clicked.name != shown.name
+        for clicked in _clicked_columns(seen, shown, known)
         for keys, share in _click_keys(shown, clicked)
         if share > 0.9
     ]
@@ -197,8 +218,25 @@ def _row_per_list(seen: FileSeen, known: Set[str]) -> dict[str, Any]:
     _, shown, clicked, clicks = max(found, key=score)
     common = _time_and_query(seen, {shown.name, clicked.name}, known)
     separator = shown.separator or clicked.separator
-    cut = {"separator": separator} if separator else {}
-    return {"rows": "impressions", **common, "shown": shown.name, **clicks, **cut}
+    clicks |= {"separator": separator} if separator else {}
+    return {"rows": "impressions", **common, "shown": shown.name, **clicks}
+
+
+def _clicked_columns(seen: FileSeen, shown: ColumnSeen, known: Set[str]) -> Iterator[ColumnSeen]:
+    """What may hold the clicks in `shown`, as lists: of several, or of the only one of each row."""
+    trusted = (not shown.separator and bool(_SHOWN.search(shown.name))) or _overlap(shown, known) > 0.5
+    ids = {*shown.texts}
+    for one in seen.of("list", "truth", *_TEXTS):
+        named = bool(_CLICKED.search(one.name))
+        likely = one.form == "list" or named or (trusted and not _QUERY.search(one.name))
+        if one.name == shown.name or not likely:
+            continue
+        if one.form == "text":
+            separators = (shown.separator,) if shown.separator else ("", *SEPARATORS * named)
+            columns = (cut(one, separator) for separator in separators)
+            yield from (column for column in columns if not ids.isdisjoint(column.texts))
+        elif one.form != "truth" or _POSITION.search(one.name):
+            yield one if one.form == "list" else cut(one, "")
 
 
 def _click_keys(shown: ColumnSeen, clicked: ColumnSeen) -> Iterator[tuple[dict[str, Any], float]]:
@@ -209,11 +247,12 @@ def _click_keys(shown: ColumnSeen, clicked: ColumnSeen) -> Iterator[tuple[dict[s
         return
     yield {"clicked": clicked.name}, sum({*map(str, cell)} <= {*row} for row, cell in rows) / len(rows)
     places = [one for _, cell in rows for one in cell]
-    if all(isinstance(one, int) for one in places):
+    if all(type(one) in (int, float) and one % 1 == 0 for one in places):
         first = int(min(places) > 0)
         within = sum(all(first <= one < first + len(row) for one in cell) for row, cell in rows)
         keys = {"clicked_positions": clicked.name} | ({"first_position": 1} if first else {})
-        yield keys, 0.9 * within / len(rows) + 0.05 * bool(_POSITION.search(clicked.name))
+        named = _POSITION.search(clicked.name) or _CLICKED.search(clicked.name)
+        yield keys, 0.9 * within / len(rows) + 0.05 * bool(named)
 
 
 def _time_and_query(seen: FileSeen, taken: Set[str], known: Set[str]) -> dict[str, Any]:

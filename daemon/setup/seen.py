@@ -152,7 +152,9 @@ def _lines(path: str) -> FileSeen:
     with Input(path) as source:
         known = detect(source) or ""
     cells = next(_cells(path), {})
-    if not cells or (known and _NATIVE.get(known, set()) <= next(_rows(path, 1)).keys()):
+    first = next(_rows(path, 1), {})
+    ours = _NATIVE.get(known, set()) <= first.keys() and isinstance(first.get("clicked", []), list)
+    if not cells or (known and ours):
         return FileSeen(path, {}, known, (), _fields(path))
     return FileSeen(path, _columns(cells), "", _fitting(path))
 
@@ -280,5 +282,14 @@ def separated(column: ColumnSeen) -> Iterator[ColumnSeen]:
     """A column of texts as one of lists, by each separator that most of its texts have."""
     for separator in SEPARATORS:
         if sum(separator in one for one in column.values) * 2 > len(column.values):
-            cells = tuple(one and [part.strip() for part in one.split(separator)] for one in column.cells)
-            yield ColumnSeen(column.name, "list", cells, separator=separator)
+            yield cut(column, separator)
+
+
+def cut(column: ColumnSeen, separator: str) -> ColumnSeen:
+    """A column as one of lists: of texts cut at the separator, or with "" of a single entry each."""
+
+    def parts(cell: Any) -> list[Any]:
+        return [part.strip() for part in cell.split(separator)] if separator else [cell]
+
+    cells = tuple(None if one is None else parts(one) for one in column.cells)
+    return ColumnSeen(column.name, "list", cells, separator=separator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def settings_text(made: SetupGuess, files: Sequence[FileSeen], home: Path) -> st
     """tripletd.toml with comments that say what was seen. Paths are relative to `home` where they can be."""
     lines = ["# Written by `tripletd init` from the first rows of:"]
     lines += [f"#   {_folded(one.described())}" for one in files]
-    lines += [f"# NOTE: {note}" for note in made.notes]
+    lines += [f"# NOTE: {_folded(note)}" for note in made.notes]
     lines.append("# Every key with its default: docs/configuration.md. `tripletd check` prints what counts.")
     if not made.views:
         lines += ["", "# [space.views.x]       # no file with vectors was given", "# dim = 384"]
@@ -42,10 +43,11 @@ def settings_text(made: SetupGuess, files: Sequence[FileSeen], home: Path) -> st
     return "\n".join(lines) + "\n"
 
 
-def mapping_text(mapping: MappingGuess, seen: FileSeen) -> str:
-    """A mapping as TOML; what could not be told is a comment with the columns there are."""
-    lines = [f"# What the columns of {seen.path} mean, guessed by `tripletd init` from its first rows.", "#"]
-    lines += [f"# {_folded(seen.columns_described())}", ""]
+def mapping_text(mapping: MappingGuess, logs: Sequence[FileSeen]) -> str:
+    """A mapping of these logs as TOML; what could not be told is a comment with the columns there are."""
+    names = _folded(", ".join(one.path for one in logs))
+    lines = [f"# What the columns of {names} mean, guessed by `tripletd init` from the first rows.", "#"]
+    lines += [f"# {_folded(logs[0].columns_described())}", ""]
     for key, value in mapping.keys.items():
         comment = f"        # {_COMMENTS[key]}" if key in _COMMENTS else ""
         lines.append(f"{key} = {toml_value(value)}{comment}")
@@ -55,17 +57,20 @@ def mapping_text(mapping: MappingGuess, seen: FileSeen) -> str:
     return "\n".join(lines) + "\n"
 
 
-def next_commands(made: SetupGuess, mapping: str, home: Path) -> list[str]:
-    """What to type next."""
-    logs = " ".join(_place(one.path, home) for one in made.logs) or "CLICKS"
-    used = next((ready for one in made.logs for ready in one.mappings), mapping)
-    said = f" --mapping {used}" if used else ""
-    return ["tripletd check", f"tripletd feed {logs}{said} --explain", "tripletd up"]
+def next_commands(made: SetupGuess, home: Path) -> list[str]:
+    """What to type next in a shell, in the folder `home`: a `feed` for each group of logs."""
+    feeds = ["tripletd feed CLICKS --explain"] if not made.logs else []
+    for group in made.logs:
+        mapping = ["--mapping", group.mapping] if group.mapping else []
+        words = [*(_place(one.path, home) for one in group.logs), *mapping, "--explain"]
+        feeds.append(shlex.join(["tripletd", "feed", *words]))
+    return ["tripletd check", *feeds, "tripletd up"]
 
 
 def _place(path: str, home: Path) -> str:
     whole = Path(os.path.abspath(path))
-    return str(whole.relative_to(home) if whole.is_relative_to(home) else whole)
+    place = str(whole.relative_to(home) if whole.is_relative_to(home) else whole)
+    return f"./{place}" if place.startswith("-") else place  # which commands take for an option
 
 
 def _folded(text: str) -> str:

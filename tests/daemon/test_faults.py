@@ -63,7 +63,8 @@ def test_a_request_is_refused_in_the_words_of_the_configuration(sent: Any, said:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[validate]\npatience = 3\n", "validate.patience: unknown key; did you mean patience_events?"),
+        ("[validate]\npatience = 3\n", "patience_events counts events, by default 20,000"),
+        ("[validate]\nearly_stopping = 3\n", "unknown key; did you mean patience_events?"),
         ('[learner]\nkind = "oasis_softmax"\n', "learner.kind: unknown key; did you mean algorithm?"),
         ("[learner]\nlr = 0.1\n", "learner.lr: unknown key; did you mean C?"),
         ("[space.views.x]\nsize = 3\ndim = 3\n", "space.views.x.size: unknown key; did you mean dim?"),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import shlex
+import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -95,7 +98,7 @@ def csv_file(path: str, rows: Rows) -> str:
 
 def commands(said: str) -> list[list[str]]:
     """Those that are to be typed next."""
-    return [line.split()[1:] for line in said.splitlines() if line.startswith("  tripletd ")]
+    return [shlex.split(line)[1:] for line in said.splitlines() if line.startswith("  tripletd ")]
 
 
 @pytest.mark.parametrize(
@@ -131,6 +134,139 @@ def test_own_files_are_checked_and_fed_by_the_commands_that_it_prints(
     assert main([*feed, "--dry-run", "--json"]) == EX_OK
     fed = json.loads(capsys.readouterr().out)
     assert fed["read"] == fed["training"] + fed["holdout"] == LISTS, fed
+
+
+def single(click: Callable[[list[str], int], Any]) -> Rows:
+    """A row per list with one click, and every fifth without; the title is words that are no ids."""
+    return [
+        {
+            "query": row["query"],
+            "results": row["results"],
+            "title": f"lamp {n}",
+            "first": row["results"][0],
+            "page": 1,
+            "clicked": click(row["results"], row["positions"][0]) if n % 5 else None,
+            "ts": row["ts"],
+        }
+        for n, row in enumerate(lists())
+    ]
+
+
+KINDS = {
+    "id": (lambda shown, at: shown[at], {"clicked": "clicked"}),
+    "place from 0": (lambda shown, at: at, {"clicked_positions": "clicked"}),
+    "place from 1": (lambda shown, at: at + 1, {"clicked_positions": "clicked", "first_position": 1}),
+    "ids with |": (lambda shown, at: "|".join(shown[at : at + 1 + at % 2]), {"clicked": "clicked"}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("write", [jsonl, parquet, csv_file])
+def test_a_log_with_a_single_click_in_a_row_is_recognized(
+    kind: str, write: Callable[[str, Rows], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    click, keys = KINDS[kind]
+    log = write({jsonl: "a.jsonl", parquet: "a.parquet", csv_file: "a.csv"}[write], single(click))
+    assert main(["init", parquet("shop.parquet", products(4)), log]) == EX_OK
+    check, feed, _ = commands(capsys.readouterr().out)
+    text = Path("a.mapping.toml").read_text()
+    mapping = tomllib.loads(text)
+    assert {key: mapping.get(key) for key in (*keys, "rows", "shown", "query", "time")} == keys | {
+        "rows": "impressions",
+        "shown": "results",
+        "query": "query",
+        "time": "ts",
+    }
+    assert main(check) == EX_OK
+    capsys.readouterr()
+    assert main([*feed, "--dry-run", "--json"]) == EX_OK
+    fed = json.loads(capsys.readouterr().out)
+    unclicked = fed["dropped"].pop("no_click")
+    assert (fed["read"], unclicked) == (LISTS, LISTS // 5), fed
+    assert fed["training"] + fed["holdout"] == LISTS - unclicked, fed
+    assert main(["init", log, "--out", "alone"]) == EX_OK  # without knowing the ids of the catalog
+    assert Path("alone/a.mapping.toml").read_text() == text
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"sku": "p1", "tags": ["lamp", "red"], "category": "lamp", "size": 1},
+        {
+            "search_id": "q1",
+            "query": "p2",
+            "product": "red lamp",
+            "brand": "red",
+            "position": 1,
+            "clicked": 1,
+        },
+    ],
+    ids=["tags", "a row per object"],
+)
+def test_a_word_that_is_in_another_column_is_no_click(row: dict[str, Any]) -> None:
+    path = jsonl("rows.jsonl", [row | {"time": NOW + n} for n in range(30)])
+    assert main(["init", path]) == EX_OK
+    written = Path("rows.mapping.toml")
+    assert not written.exists() or 'rows = "shown"' in written.read_text()
+
+
+def test_logs_are_fed_together_where_their_columns_mean_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    shop = Path("my shop")
+    (shop / "older").mkdir(parents=True)
+    native = [{"id": "v1", "ts": NOW, "q": "p1", "shown": ["p2", "p3"], "clicked": [1]}]
+    older, newer = (
+        [{"query": q, "clicked": f"p{n}", "skipped": "p3"} for n in range(4, 9)] for q in ("p1", "p2")
+    )
+    raw = [
+        {"event": "impression", "impression": "i", "ts": NOW, "query": "p1", "shown": ["p2", "p3"]},
+        {"event": "click", "impression": "i", "ts": NOW + 1, "object": "p3"},
+    ]
+    files = [
+        parquet(f"{shop}/products.parquet", products(4)),
+        jsonl(f"{shop}/native.jsonl", native),
+        csv_file(f"{shop}/c.csv", newer),
+        parquet(f"{shop}/c.parquet", lists()),
+        jsonl(f"{shop}/raw.jsonl", raw),
+        csv_file(f"{shop}/older/c's.csv", older),
+        parquet(f"{shop}/older/c.parquet", objects()),
+        parquet(f"{shop}/-c.parquet", [row | {"ts": row["ts"] + 1} for row in lists()]),
+    ]
+    assert main(["init", *files, "--out", str(shop)]) == EX_OK
+    said = capsys.readouterr().out
+    assert "\n  cd 'my shop'\n" in said
+    os.chdir(shop)
+    check, *feeds, up = commands(said)
+    assert (check, up) == (["check"], ["up"])
+    groups = {
+        ("native.jsonl",): (None, 1),
+        ("c.csv", "older/c's.csv"): ("c.mapping.toml", 10),
+        ("c.parquet", "./-c.parquet"): ("c-2.mapping.toml", 2 * LISTS),
+        ("raw.jsonl",): ("http", 1),
+        ("older/c.parquet",): ("c-3.mapping.toml", LISTS),
+    }
+    for feed, (logs, (mapping, read)) in zip(feeds, groups.items(), strict=True):
+        assert feed == ["feed", *logs, *(["--mapping", mapping] if mapping else []), "--explain"]
+        assert main([*feed, "--dry-run", "--json"]) == EX_OK
+        fed = json.loads(capsys.readouterr().out)
+        assert fed["read"] == read, fed
+        assert not fed["dropped"], fed
+
+
+@pytest.mark.parametrize("arguments", [[], ["--out", "\udcff"]], ids=["file", "folder"])
+def test_a_name_that_is_not_utf_8_ends_it_before_anything_is_written(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save("vectors.npy" if arguments else os.fsdecode(b"o\xff.npy"), np.eye(8, dtype=np.float32))
+    before = sorted(os.listdir())
+    assert main(["init", *arguments]) == EX_DATAERR
+    assert "is not UTF-8\n  rename it" in capsys.readouterr().err
+    assert sorted(os.listdir()) == before
+
+
+def test_a_line_break_in_a_name_stays_in_its_comment() -> None:
+    assert main(["init", jsonl("a\nb.jsonl", lists()), jsonl("no\nlog.jsonl", [{"a": 1}])]) == EX_OK
+    load_config(Path("tripletd.toml"), environ={})
+    assert read_mapping(next(Path().glob("*.mapping.toml")).read_text(), "it").rows == "impressions"
 
 
 def test_the_files_of_the_quickstart_need_no_mapping(capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,7 +329,7 @@ def test_nothing_is_overwritten_unless_it_is_asked_for(capsys: pytest.CaptureFix
     assert not Path("tripletd.toml").exists()
     Path("clicks.mapping.toml").write_text("mine")
     assert main(["init", *files]) == EX_CANTCREAT
-    assert "clicks.mapping.toml: there already" in capsys.readouterr().err
+    assert "clicks.mapping.toml: already exists" in capsys.readouterr().err
     assert not Path("tripletd.toml").exists()
     assert main(["init", *files, "--force"]) == EX_OK
     assert Path("clicks.mapping.toml").read_text() != "mine"

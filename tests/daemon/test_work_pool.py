@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from daemon.exits import UserError
+from daemon.exits import EX_TEMPFAIL, UserError
 from daemon.work_pool import AHEAD, ATTEMPTS, Workers, done_by
 
 
@@ -125,3 +125,17 @@ def test_a_bug_ends_everything(workers: Workers, break_at: Any) -> None:
     break_at()
     with pytest.raises(ZeroDivisionError):
         list(done_by(workers, bug, range(8)))
+
+
+def short_of_memory(piece: int) -> int:
+    raise MemoryError("Unable to allocate 9 GiB" if piece else "")
+
+
+def test_memory_that_runs_out_is_a_matter_of_workers() -> None:
+    refused = dict(done_by(Workers(), short_of_memory, [0, 1]))
+    for piece, text in enumerate(("not enough memory", "not enough memory: Unable to allocate 9 GiB")):
+        error = refused[piece]
+        assert isinstance(error, UserError)
+        assert (error.message, error.code) == (text, EX_TEMPFAIL)
+        assert "fewer --workers" in error.remedy
+        assert "what is done is kept" in error.remedy

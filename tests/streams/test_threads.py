@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,20 @@ def test_a_table_under_a_limit_of_processes_is_no_hang(kind: str) -> None:
 
 def test_so_many_threads_are_there() -> None:
     check_threads(20)
+
+
+def test_a_pipe_that_does_not_wait_is_no_limit_of_threads() -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with open(reader, "rb"), open(writer, "wb") as file:
+        with pytest.raises(BlockingIOError) as caught:
+            file.write(bytes(1 << 20))
+        os.set_blocking(writer, True)
+        os.read(reader, 1 << 20)
+    said = as_user_error(caught.value)
+    assert said is not None
+    assert "non-blocking" in said.message
+    assert said.code == EX_TEMPFAIL
 
 
 @pytest.mark.parametrize(

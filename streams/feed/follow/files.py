@@ -47,9 +47,9 @@ PLACE = ("path", "offset", "head", "digest", "newest", "skipping", "size", "modi
 @dataclass(slots=True)
 class FollowedFile:
     """What a file is, where it is read next, of how many of its first bytes the digest is, its size and time
-    when it was seen last. `descriptor`: -1 where it is closed; `asleep`: closed, and read to its end;
-    `refused`: why it cannot be opened; `unnamed_at`: since when no name of it is known; `held`: where the
-    lines are that were read last."""
+    when it was seen last. `descriptor`: -1 where it is closed; `asleep`: closed, and read to its end, which
+    a place has to say, as `ended_at` is a time of this process; `refused`: why it cannot be opened;
+    `unnamed_at`: since when no name of it is known; `held`: where the lines are that were read last."""
 
     path: str
     identity: str

@@ -128,11 +128,13 @@ def _condition(cell: Any) -> str | None:
     return str(cell) if isinstance(cell, str | int | float) and cell != "" else None
 
 
-def lists(cells: Cells, separator: str | None, inner: Callable[[Cells], list[Any]]) -> list[Any]:
+def lists(
+    cells: Cells, separator: str | None, inner: Callable[[Cells], list[Any]], single: bool = False
+) -> list[Any]:
     """Lists of what `inner` reads: of a list, of a JSON list written as text, or of text cut at the
-    separator."""
+    separator. single: anything else is a list of one."""
     if isinstance(cells, list):
-        return [_list(cell, separator, inner) for cell in cells]
+        return [_list(cell, separator, inner, single) for cell in cells]
     from pyarrow import compute, types
 
     kind = cells.type
@@ -145,33 +147,36 @@ def lists(cells: Cells, separator: str | None, inner: Callable[[Cells], list[Any
             at += size
         return made
     if types.is_dictionary(kind) or types.is_string(kind) or types.is_large_string(kind):
-        return [_list(cell, separator, inner) for cell in values(cells)]
+        return [_list(cell, separator, inner, single) for cell in values(cells)]
     if types.is_null(kind):
         return [[] for _ in range(len(cells))]
+    if single:
+        return [[] if cell is None else [cell] for cell in inner(cells)]
     raise ValueError(f"is of type {kind}, which is no list")
 
 
-def _list(cell: Any, separator: str | None, inner: Callable[[Cells], list[Any]]) -> Any:
+def _list(cell: Any, separator: str | None, inner: Callable[[Cells], list[Any]], single: bool) -> Any:
     if isinstance(cell, BadItemError):
         return cell
+    if isinstance(cell, str):
+        cell = cell.strip()
     if cell is None or cell == "":
         return []
     if isinstance(cell, str):
-        text = cell.strip()
-        if text.startswith("["):
+        if cell.startswith("["):
             try:
-                cell = read_json(text)
+                cell = read_json(cell)
             except (ValueError, RecursionError):
-                return BadItemError(reasons.NOT_JSON, f"{text[:40]!r} begins like a JSON list and is none")
-        elif separator is None:
+                return BadItemError(reasons.NOT_JSON, f"{cell[:40]!r} begins like a JSON list and is none")
+        elif separator is not None:
+            cell = [one.strip() for one in cell.split(separator)]
+        elif not single:
             return BadItemError(
-                reasons.WRONG_TYPE, f"{text[:40]!r} is text; say `separator`, or write a JSON list"
+                reasons.WRONG_TYPE, f"{cell[:40]!r} is text; say `separator`, or write a JSON list"
             )
-        else:
-            cell = [one.strip() for one in text.split(separator)]
-    if not isinstance(cell, list):
+    if not isinstance(cell, list) and not single:
         return BadItemError(reasons.WRONG_TYPE, f"{str(cell)[:40]} is no list")
-    return inner(cell)
+    return inner(cell if isinstance(cell, list) else [cell])
 
 
 def _guarded(convert: Callable[[Any], Any], cell: Any) -> Any:

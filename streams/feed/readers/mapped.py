@@ -95,7 +95,8 @@ class WholeImpressions(Reading):
             ("propensity", shown.propensity, True),
         ):
             if path is not None:
-                lists = rows.lists(path, mapping.separator, columns.chosen, numbers=numbers)
+                cut, single = mapping.separator, name.startswith("clicked")
+                lists = rows.lists(path, cut, columns.chosen, numbers=numbers, single=single)
                 columns.add(name, lists, LIST, path)
         yield from columns.faults()
         ids = self.ids(columns)

@@ -10,7 +10,7 @@ pytest.importorskip("skimage")
 
 from skimage.feature import local_binary_pattern
 
-from daemon.describe.blocks import BLOCK_DIM, describe_blocks, scales
+from daemon.describe.blocks import LBP_BINS, describe_blocks, scales
 from daemon.describe.codebooks import (
     Bag,
     TooFewVectors,
@@ -36,7 +36,7 @@ def test_scales_go_on_until_fewer_than_ten_blocks_fit() -> None:
 
 def test_a_small_picture_has_the_blocks_of_its_own_scale() -> None:
     assert scales(64, 64) == [(64, 64)]
-    assert describe_blocks(picture(0, 64, 64), PALETTE).shape == (1, BLOCK_DIM)
+    assert describe_blocks(picture(0, 64, 64), PALETTE).shape == (1, LBP_BINS + len(PALETTE))
 
 
 def test_a_block_is_the_shares_of_its_patterns_and_of_its_colours() -> None:

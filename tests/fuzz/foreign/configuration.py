@@ -70,14 +70,17 @@ def _init(name: str, value: bytes) -> object:
     seen = look_at(str(_file(name, value)))
     made = guess([seen])
     text = settings_text(made, [seen], _folder())
-    if made.mapping is not None and not made.mapping.unknown:
-        load_mapping(str(_file("made.toml", mapping_text(made.mapping, seen).encode("utf-8", "replace"))))
+    for group in made.logs:
+        if group.guess is not None and not group.guess.unknown:
+            written = mapping_text(group.guess, group.logs).encode("utf-8", "replace")
+            load_mapping(str(_file("made.toml", written)))
     return load_config(_file("tripletd.toml", text.encode("utf-8", "replace")), environ={})
 
 
 LINES = (
     b'{"sku": "a", "name": "lamp", "embedding": [0.5, 1.5, 2.0]}\n{"sku": "b", "embedding": [1, 2, 3.5]}\n',
     b'{"q": "a", "results": ["a", "b"], "clicks": ["b"], "ts": 1790000000000}\n',
+    b'{"q": "a", "results": ["a", "b"], "clicked": "b", "position": 1, "ts": 1790000000000}\n',
     b'{"id": "a", "views": {"t": {"indices": [1, 5], "values": [0.5, 1.0]}}}\n',
     b'{"event": "impression", "impression": "i", "ts": 1790000000000, "query": "p1", "shown": ["p2"]}\n',
 )

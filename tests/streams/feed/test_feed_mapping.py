@@ -106,6 +106,43 @@ def test_a_row_is_an_impression(tmp_path: Path, kind: str) -> None:
     assert placed[1][0].endswith(":2" if kind == "jsonl" else ":row 2")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("clicks", "key"),
+    [
+        (["p2", None, "p1", "p9"], "clicked"),
+        ([2, None, 1, 9], "clicked"),
+        ([1, None, 0, 3], "clicked_positions"),
+        ([1.0, None, 0.0, 0.5], "clicked_positions"),
+    ],
+    ids=["ids", "whole numbers", "places", "places with a point"],
+)
+def test_a_click_that_is_no_list_is_a_single_one(
+    tmp_path: Path, kind: str, clicks: list[Any], key: str
+) -> None:
+    mapping = WHOLE.replace("first_position = 1", "").replace("clicked_positions", key)
+    shown = [1, 2, 3] if clicks[0] == 2 else ["p1", "p2", "p3"]
+    rows = [
+        {"id": f"i{n}", "ts": 5, "q": "q", "results": shown, "clicks": one} for n, one in enumerate(clicks)
+    ]
+    placed = feed(tmp_path, mapping, write(tmp_path / f"t.{kind}", rows))
+    assert [one[3] for one in impressions(placed).values()] == [(1,), (), (0,)]
+    wrong = reasons.BAD_CLICKED_ID if key == "clicked" else reasons.BAD_CLICKED_RANK
+    assert others(placed) == {wrong: 1}
+
+
+def test_what_is_no_id_is_no_click_and_a_list_that_was_shown_is_no_single_id(tmp_path: Path) -> None:
+    rows = [
+        {"id": f"i{n}", "ts": 5, "q": "q", "results": shown, "clicks": clicks}
+        for n, (shown, clicks) in enumerate(
+            [(["a"], [["a"]]), (["a"], True), (["a"], 0.5), ("a", "a"), (["a", "b"], " a "), (["a"], " ")]
+        )
+    ]
+    placed = feed(tmp_path, WHOLE.replace("clicked_positions", "clicked"), write(tmp_path / "t.jsonl", rows))
+    assert {name: one[3] for name, one in impressions(placed).items()} == {"i4": (0,), "i5": ()}
+    assert others(placed) == {reasons.WRONG_TYPE: 4}
+
+
 @pytest.mark.parametrize("kind", [pyarrow.string(), pyarrow.large_string()])
 @pytest.mark.parametrize("column", ["id", "q", "results"])
 def test_a_row_that_is_not_utf_8_is_dropped_and_the_others_are_read(
