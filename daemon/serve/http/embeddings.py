@@ -150,10 +150,7 @@ class EmbeddingEndpoints:
         few = self._maker.fold_few(alias, vectors)
         if few is None:
             queries = [Query(only=vector) for vector in vectors]
-            try:
-                made = await self._threads.run(lambda: self._maker.vectors(alias, queries, "folded"))
-            except QueryError as refused:
-                raise from_refusal(refused) from None
+            made = await self._threads.run(lambda: self._maker.vectors(alias, queries, "folded"))
             for one in made.results:
                 if isinstance(one, QueryError):
                     raise self._refusal(one, name, dimensions)
@@ -246,10 +243,7 @@ class VectorEndpoints:
         alias = known_alias(name, self._aliases)
         require_few(field, len(given), self._limits)
         queries = [object_query(one) for one in given]
-        try:
-            made = await self._threads.run(lambda: self._maker.vectors(alias, queries, wanted))
-        except QueryError as refused:
-            raise from_refusal(refused) from None
+        made = await self._threads.run(lambda: self._maker.vectors(alias, queries, wanted))
         if not all(isinstance(result, QueryError) for result in made.results):
             self._answered(alias, made.model)
         told = origin_of(made.model, made.formed, alias, start)

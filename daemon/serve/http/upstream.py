@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import structlog
 
@@ -34,28 +33,11 @@ _REMEDIES: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamSettings:
-    """url: base of the routes, without a / at its end. key: bearer token, "" for none. connections: requests
-    at once. timeout_s: for a whole answer. answer_bytes: largest one."""
-
-    url: str
-    key: str = field(default="", repr=False)
-    timeout_s: float = 30.0
-    connections: int = 16
-    answer_bytes: int = 32 << 20
-
-    def server(self) -> ForeignServer:
-        """The same for a client."""
-        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        return ForeignServer(self.url, headers, self.timeout_s, self.connections, self.answer_bytes)
-
-
 class Upstream:
     """Asks one server. Belongs to the event loop, but for its making."""
 
-    def __init__(self, settings: UpstreamSettings, metrics: HttpMetrics) -> None:
-        self._client, self._metrics = ForeignClient(settings.server()), metrics
+    def __init__(self, server: ForeignServer, metrics: HttpMetrics) -> None:
+        self._client, self._metrics = ForeignClient(server), metrics
         self._said: dict[str, float] = {}
         self.close = self._client.close
 

@@ -31,7 +31,6 @@ from daemon.replica.view import ModelSpace
 from daemon.runtime.doors import Gate
 from daemon.serve.http import HttpLimits, Parts, Writes, create_app
 from daemon.serve.http.server import LimitedConnection
-from daemon.serve.http.upstream import UpstreamSettings
 from daemon.serve.items.snapshot import resolve
 from daemon.serve.live import Live, OpenedServing
 from daemon.serve.page.routes import page_routes
@@ -40,7 +39,7 @@ from daemon.serve.writes.queue import WriteMetrics, WriteQueue
 from daemon.telemetry.metrics import add_build_info
 from daemon.telemetry.server import ConnectionTable, Health, _handler
 from streams.event import SpaceSpec, ViewSpec
-from streams.foreign_http import ForeignAnswer
+from streams.foreign_http import ForeignAnswer, ForeignServer
 from tests.daemon.serve.http.toy import TOKEN, Watched
 from tests.daemon.serve.items.objects import identity
 from tests.daemon.serve.page.rated import rated_sources
@@ -136,7 +135,7 @@ class Server:
                     limits=LIMITS,
                     page=page_routes(rated_sources(scene)),
                     writes=Writes(WriteQueue(Forgetful(), 1000, writes), writes),
-                    embedding=UpstreamSettings("http://localhost:1", "", 1.0, 1),
+                    embedding=ForeignServer("http://localhost:1", timeout_s=1.0),
                     models={"shop": "m"},
                 )
             )

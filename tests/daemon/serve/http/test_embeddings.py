@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from daemon.serve.http import texts
 from daemon.serve.http.embeddings import asked_model
 from daemon.serve.http.errors import Problem
-from daemon.serve.http.upstream import UpstreamSettings
+from streams.foreign_http import ForeignServer
 from tests.daemon.serve.http.toy import DIM, HOST, Served, running
 from tests.harness.embedder import Embedder, embedding
 
@@ -30,8 +30,9 @@ def vector(text: str) -> list[float]:
     return [float((sum(text.encode()) * (place + 3)) % 17 - 8) / 4 for place in range(DIM)]
 
 
-def settings(upstream: Embedder) -> UpstreamSettings:
-    return UpstreamSettings(upstream.url, KEY, timeout_s=30.0, connections=2)
+def settings(upstream: Embedder) -> ForeignServer:
+    headers = {"Authorization": f"Bearer {KEY}"}
+    return ForeignServer(upstream.url, headers, timeout_s=30.0, connections=2, body_bytes=32 << 20)
 
 
 @pytest.fixture(scope="module")
@@ -387,7 +388,7 @@ def test_an_answer_that_comes_in_pieces_is_bounded(upstream: Embedder) -> None:
     with running(embedding=settings(upstream)) as served:
         upstream.answers.append(streamed())
         assert served.ask("POST", "/v1/embeddings", {"model": "m-doc", "input": "a"})[1] == whole
-    with running(embedding=replace(settings(upstream), answer_bytes=200_000)) as served:
+    with running(embedding=replace(settings(upstream), body_bytes=200_000)) as served:
         upstream.answers.append(streamed())
         status, answer, _ = ask(served, model="m-query", input="a")
         assert (status, answer["error"]["code"]) == (502, "upstream_too_large")
@@ -410,8 +411,8 @@ def silent(*answers: bytes) -> tuple[socket.socket, threading.Thread]:
     return listening, thread
 
 
-def of(listening: socket.socket, timeout_s: float = 30.0) -> UpstreamSettings:
-    return UpstreamSettings(f"http://{HOST}:{listening.getsockname()[1]}", "", timeout_s, 1)
+def of(listening: socket.socket, timeout_s: float = 30.0) -> ForeignServer:
+    return ForeignServer(f"http://{HOST}:{listening.getsockname()[1]}", timeout_s=timeout_s)
 
 
 def test_an_upstream_that_is_silent_or_gone_is_said_so() -> None:
