@@ -73,7 +73,6 @@ def export(
 
 
 def _ratings(config: Config, study: str | None) -> tuple[str, list[Rating]]:
-    """The ratings of a study. Raises UserError where there are none."""
     from daemon.ratings.kept import ratings_path, read_ratings
 
     path, name = ratings_path(config), study or config.serve.ratings.study

@@ -127,7 +127,8 @@ class _Mapped:
         if not isinstance(fields, dict):
             raise ValueError("not an object of JSON; write one object per line")
         texts = {name: getattr(self._columns, name) for name in SHOWN[:3]}
-        given = {name: _text(_at(fields, key, None)) if key else None for name, key in texts.items()}
+        found = {name: _at(fields, key, None) if key else None for name, key in texts.items()}
+        given = {name: None if one is None or one == "" else str(one) for name, one in found.items()}
         tags = [_at(fields, key, None) for key in self._columns.tags]
         object_id = self._id(fields)
         views = (
@@ -167,10 +168,6 @@ def _at(fields: dict[str, Any], name: str, default: Any = _NEEDED) -> Any:
             raise ValueError(f"there is no {name!r}; the line has {listed(list(fields))}")
         found = found[part]
     return found
-
-
-def _text(found: Any) -> str | None:
-    return None if found is None or found == "" else str(found)
 
 
 def _check_like(row: Mapping[str, Vector], first: Mapping[str, Vector]) -> None:

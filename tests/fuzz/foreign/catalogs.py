@@ -21,10 +21,11 @@ from daemon.describe.pictures import UnusableObject, decoded
 from daemon.describe.sources import find_photos
 from daemon.describe.tables import TableColumns, TextTable
 from daemon.exits import UserError
-from streams.catalog import CatalogError, load_catalog, save_catalog
+from streams.catalog import CatalogError, load_catalog
 from streams.event import SpaceSpec, ViewSpec
 from streams.objects.columns import ObjectColumns
 from tests.fuzz.law import ForeignInput
+from tests.harness.catalog_files import save_catalog
 
 FOLDER = Path(tempfile.mkdtemp(prefix="tripletd-fuzz-"))
 (FOLDER / "photo.jpg").write_bytes(b"")
