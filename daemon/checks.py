@@ -337,13 +337,11 @@ def _embeddings(config: Config) -> Iterator[Row]:
 
 def _upstream(config: Config) -> Iterator[Row]:
     """What the upstream gives for a text of each model; without names, whether it answers."""
-    from daemon.serve.http.upstream import UpstreamSettings
-    from daemon.serve.model_probe import FILE, LEAST_COSINE, probe_of
+    from daemon.serve.model_probe import FILE, LEAST_COSINE, probe_of, upstream_of
     from streams.foreign_http import ForeignError
 
     given = config.embeddings
-    settings = UpstreamSettings(given.upstream, given.key(), min(given.timeout, _UPSTREAM_S))
-    probe = probe_of(config, settings)
+    probe = probe_of(config, upstream_of(given, _UPSTREAM_S))
     try:
         models = {name: probe.compare(name, keep=False) for name in probe.models}
         if not models:

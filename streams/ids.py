@@ -135,7 +135,7 @@ class IdWindow:
     ids: the 64-bit hashes of event ids, as a decoder gives them. A known id is a repetition: it is not
     admitted, and its place in the window stays what it was. So an id is known until `capacity` others were
     admitted after it. What is admitted depends on the ids and their order alone, not on where batches end.
-    Who admits only some ids, by what comes of them, asks `look` first.
+    To admit only ids whose events were learned, call `look` first.
     Two different ids of one hash count as one: with 100,000 known ids that befalls one event in 10^14.
     Costs 24 to 40 bytes per id of `capacity`, and about 50 ns per event. Not safe for two threads at once.
     """
@@ -160,7 +160,7 @@ class IdWindow:
 
     def look(self, ids: UInt64s, start: int = 0) -> tuple[int, NDArray[np.bool_]]:
         """(stop, bool [stop - start]): which of the ids from `start` on are not known, up to the first of
-        which that depends on whether those before it are admitted. At least one, where there is one."""
+        which that depends on whether those before it are admitted; stop > start unless nothing is left."""
         fresh, stop = np.ones(len(ids), np.bool_), len(ids)
         if self.capacity and stop > start:
             met = np.zeros(1 << (2 * (stop - start)).bit_length(), np.uint64)

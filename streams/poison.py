@@ -62,7 +62,7 @@ class Poison(Exception):
 
 
 def refuse_unread(batch: RecordBatch) -> None:
-    """Raise Poison for a batch that says that it must not, or cannot, be read."""
+    """Raise Poison for a batch marked as damaged or left out."""
     if batch.damaged is not None:
         raise Poison(CORRUPT_BATCH if batch.kept is None else SUSPECT, batch.damaged)
 

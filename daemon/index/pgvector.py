@@ -18,15 +18,7 @@ from uuid import uuid4
 
 from daemon.config.services import IndexConfig
 from daemon.exits import EX_UNAVAILABLE, UserError
-from daemon.index.protocol import (
-    FITTING,
-    AskedVector,
-    IndexHit,
-    StoreAway,
-    StoreRefused,
-    StoreSpace,
-    hit_of,
-)
+from daemon.index.protocol import AskedVector, IndexHit, StoreAway, StoreRefused, StoreSpace, hit_of
 
 if TYPE_CHECKING:
     from psycopg import Connection, sql
@@ -65,11 +57,6 @@ class Shape:
     iterative: bool
     size: int | None
     distances: Sequence[str]
-
-    def space(self, similarity: str) -> StoreSpace:
-        """By the index that fits a similarity, else by the first; without an index by no distance."""
-        fitting = [one for one in self.distances if one in FITTING.get(similarity, ())]
-        return StoreSpace(self.size, [*fitting, *self.distances, ""][0])
 
 
 class PgVectorIndex:
@@ -135,7 +122,7 @@ class PgVectorIndex:
             try:
                 with self._pool.connection() as connection:
                     shape, self._shape = self._shape or self._look(connection), None
-                    space = shape.space(similarity)
+                    space = StoreSpace.of(shape.size, shape.distances, similarity)
                     space.require(self.name, vector, similarity)
                     self._shape = shape  # one that does not fit is looked at again: it may be mended
                     bare = "l2" if similarity == "squared_euclidean" else "ip"

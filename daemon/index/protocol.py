@@ -13,7 +13,7 @@ AskedVector: TypeAlias = list[float] | Mapping[str, Any]
 """A vector as JSON has it: its numbers, or `indices` and `values` of a sparse one."""
 _LARGEST = 1e300
 _WORDS = {"inner_product": "inner product", "squared_euclidean": "Euclidean distance"}
-FITTING: Mapping[str, tuple[str, ...]] = {
+_FITTING: Mapping[str, tuple[str, ...]] = {
     "inner_product": (
         *("Dot", "Cosine", "dot_product", "max_inner_product", "innerproduct", "cosine", "cosinesimil", "ip"),
     ),
@@ -108,13 +108,19 @@ class StoreSpace:
         """Of what a store says of itself."""
         return cls(size if type(size) is int else None, distance if isinstance(distance, str) else "")
 
+    @classmethod
+    def of(cls, size: int | None, distances: Sequence[str], similarity: str) -> StoreSpace:
+        """By that of several distances which fits a similarity, else by the first; of none by no distance."""
+        fitting = [one for one in distances if one in _FITTING.get(similarity, ())]
+        return cls(size, [*fitting, *distances, ""][0])
+
     def require(self, name: str, vector: AskedVector, similarity: str) -> None:
         """Raises StoreRefused where a vector cannot be compared by it. name: of the store."""
         size = None if isinstance(vector, Mapping) else len(vector)
         if size is not None and self.size not in (None, size):
             message = f"{name} holds vectors with {self.size} dimensions, and this space has {size}"
             raise StoreRefused(message, "fill it with vectors of the model that embedded the catalog")
-        fitting = FITTING.get(similarity, (self.distance,))
+        fitting = _FITTING.get(similarity, (self.distance,))
         if self.distance and self.distance not in fitting:
             message = f"{name} uses the distance {self.distance}, and this ranking needs {_WORDS[similarity]}"
             raise StoreRefused(message, f"create its collection or index again by {' or '.join(fitting)}")

@@ -141,7 +141,7 @@ def read_brought(base: Manifest, manifest: Manifest, own: VersionStore, merges: 
 
 def _require_same(what: str, found: str, wanted: str) -> None:
     if found != wanted:
-        raise Damaged("mismatch", what, f"is {found}, not {wanted}", "its folder was begun anew, or put back")
+        raise Damaged("mismatch", what, f"is {found}, not {wanted}", "its folder was replaced")
 
 
 def learner_alone(spec: ArraySpec) -> NDArray[Any] | None:

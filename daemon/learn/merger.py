@@ -147,8 +147,8 @@ class ShardVersions:
     def newest(self, afresh: bool = False) -> dict[int, Manifest]:
         """The newest version of each shard that has one, by its number. A version that cannot be read is as
         good as none: the one before it counts. afresh: read each again, also where nothing new is listed; a
-        folder that was lost and begun anew may have the same numbers, so what is merged is compared as it is
-        loaded (`read_brought`)."""
+        folder that was lost and started over may have the same numbers, so what is merged is compared as it
+        is loaded (`read_brought`)."""
         for number, versions in self.stores.items():
             listed = versions.listing.poll()
             if listed and (afresh or listed is not self._listed.get(number)):
@@ -316,7 +316,7 @@ class Merger:
         return [number for number, one in newest.items() if lines.get(number) != one.line]
 
     def _read(self, newest: Mapping[int, Manifest], bringing: Sequence[int]) -> dict[int, Brought]:
-        """What these shards bring, as far as it can be read: one whose folder is damaged, or was begun anew
+        """What these shards bring, as far as it can be read: one whose folder is damaged, or was started over
         just now, stops no other."""
         brought = {}
         for number in bringing:

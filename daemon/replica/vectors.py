@@ -10,10 +10,10 @@ from __future__ import annotations
 import copy
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -212,3 +212,12 @@ def _refuse(view: View) -> None:
 def as_arrays(rows: Block) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]] | sparse.csr_array:
     """Give rows to a user's own program: float32 [n, dim], or scipy's CSR."""
     return rows.checked_csr() if isinstance(rows, SparseBlock) else rows.values
+
+
+def as_numbers(rows: Block) -> Iterator[list[float] | dict[str, list[Any]]]:
+    """Each row as JSON has it, `{"indices": ..., "values": ...}` where it is sparse."""
+    if isinstance(rows, DenseBlock):
+        yield from rows.values.tolist()
+        return
+    for start, stop in zip(rows.indptr, rows.indptr[1:], strict=False):
+        yield {"indices": rows.indices[start:stop].tolist(), "values": rows.values[start:stop].tolist()}

@@ -361,7 +361,7 @@ class Doors:
 
     @property
     def context(self) -> Callable[[], ssl.SSLContext] | None:
-        """Gives that of each new connection."""
+        """Returns the context of TLS for a new connection; None without TLS."""
         return None if self.tls is None else self.tls.context
 
     def reload(self) -> None:

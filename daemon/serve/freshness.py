@@ -97,7 +97,7 @@ class Freshness:
     A state is known by its number of records applied since version 0. Call `begin` when the alias can
     answer for the first time, `learned` for every piece of the step log in its order, `cut` where a version
     stands, and `answered` for every answer. Events from before `since_ms` waited for the server and not for
-    learning: they are left out.
+    learning: they are left out, until that is past the horizon, where no time is known.
     """
 
     def __init__(self, horizon_s: float, since_ms: int = 0) -> None:

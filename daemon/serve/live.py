@@ -24,7 +24,14 @@ from daemon.replica.explore import VersionCache
 from daemon.replica.keys import SeenVerdicts
 from daemon.replica.replica import Replica
 from daemon.replica.settings import Flip, FollowSettings, Hooks, VersionSource, read_space, step_log_of
-from daemon.replica.vectors import GivenView, MadeVectors, NoVectorsError, VectorMaker, WantedVector
+from daemon.replica.vectors import (
+    GivenView,
+    MadeVectors,
+    NoVectorsError,
+    VectorMaker,
+    WantedVector,
+    as_numbers,
+)
 from daemon.replica.view import ModelSpace, NotServing, ReplicaStatus
 from daemon.runtime.watchdog import BackgroundThread, end_all
 from daemon.serve.clicks import RecentClicks
@@ -87,7 +94,7 @@ class FreshnessWatcher:
     those known, at times spaced evenly from the newest known one to its own newest.
 
     Called by the replicas' threads and by the server's; `now_ms` is the wall clock, as event times are.
-    Events from before `since_ms` are left out.
+    since_ms: see `Freshness`.
     """
 
     def __init__(
@@ -284,7 +291,7 @@ class Live:
             with _serving():
                 quick = opened.vectors.fold_given(opened.replicas[alias].read, rows)
             if quick is not None:
-                return _vector_answers(quick, list(_rows(quick.rows)))
+                return _vector_answers(quick, list(as_numbers(quick.rows)))
         found = self._looked_up(opened, alias, queries, as_documents=wanted == "document")
         places = [place for place, one in enumerate(found) if not isinstance(one, QueryError)]
         mapped = concatenate([one for one in found if not isinstance(one, QueryError)]) if places else None
@@ -300,7 +307,7 @@ class Live:
             message = f"{len(queries)} vectors of {made.rows.dim:,} numbers are too many for one answer"
             raise QueryError("too_many", message, "", f"ask for {MOST_NUMBERS // made.rows.dim} at a time")
         results: list[Numbers | QueryError] = [one if isinstance(one, QueryError) else [] for one in found]
-        for place, row in zip(places, _rows(made.rows), strict=True):
+        for place, row in zip(places, as_numbers(made.rows), strict=True):
             results[place] = row
         return _vector_answers(made, results)
 
@@ -335,7 +342,7 @@ class Live:
             return None
         try:
             read = opened.replicas[self._config.serve.aliases[0]].read
-            made = _rows(opened.vectors.make(read, mapped, "folded").rows)
+            made = as_numbers(opened.vectors.make(read, mapped, "folded").rows)
             return [row for row in made if any(row["values"] if isinstance(row, dict) else row)]
         except (NotServing, NoVectorsError):
             return None
@@ -492,12 +499,3 @@ def _serving(field: str = "alias") -> Iterator[None]:
         yield
     except NotServing as error:
         raise QueryError("not_serving", str(error), field, "ask again shortly", 503) from error
-
-
-def _rows(rows: Block) -> Iterator[Numbers]:
-    if isinstance(rows, DenseBlock):
-        yield from rows.values.tolist()
-        return
-    for row in range(len(rows)):
-        part = slice(int(rows.indptr[row]), int(rows.indptr[row + 1]))
-        yield {"indices": rows.indices[part].tolist(), "values": rows.values[part].tolist()}

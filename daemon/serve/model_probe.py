@@ -3,6 +3,7 @@ compared with its first vector, which is kept. Another model of the same size sh
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -15,11 +16,11 @@ from pydantic_core import from_json, to_json
 
 from daemon.config import Config
 from daemon.config.objects import is_object_address
+from daemon.config.services import EmbeddingsConfig
 from daemon.runtime.watchdog import BackgroundThread
 from daemon.serve.http.texts import vectors_of
-from daemon.serve.http.upstream import UpstreamSettings
 from streams.durable import replacing
-from streams.foreign_http import BlockingClient, ForeignError
+from streams.foreign_http import BlockingClient, ForeignError, ForeignServer
 
 log = structlog.get_logger("tripletd.embeddings")
 
@@ -34,19 +35,19 @@ class ModelProbe:
     """Asks for the vector of `TEXT`. models: their names there. file: where first vectors are kept, None to
     keep them in memory. Whoever removes it begins again."""
 
-    def __init__(self, settings: UpstreamSettings, models: Sequence[str], file: Path | None) -> None:
-        self._settings, self.models, self._file = settings, tuple(dict.fromkeys(models)), file
+    def __init__(self, server: ForeignServer, models: Sequence[str], file: Path | None) -> None:
+        self._server, self.models, self._file = server, tuple(dict.fromkeys(models)), file
         self._unwritten: dict[str, Any] = {}
 
     def compare(self, model: str, *, keep: bool = True) -> tuple[float, int]:
         """The cosine to the model's first vector, 0 for one of another size, and how many numbers it has now.
         keep: whether the vector of a model that was not asked before is kept. Raises ForeignError."""
-        with closing(BlockingClient(self._settings.server())) as client:
+        with closing(BlockingClient(self._server)) as client:
             answer = client.ask("POST", "/embeddings", to_json({"model": model, "input": [TEXT]}))
         if answer.status != 200:
             raise ForeignError("status", f"it answers {answer.status} for the model {model}: {answer.text}")
         now = vectors_of(answer, 1)[0][0].astype(np.float64)
-        kept, key = self._kept(), f"{self._settings.url} {model}"
+        kept, key = self._kept(), f"{self._server.url} {model}"
         try:
             first = np.array(kept[key], np.float64)
         except (KeyError, TypeError, ValueError):
@@ -60,7 +61,7 @@ class ModelProbe:
 
     def reach(self) -> None:
         """See whether the upstream answers at all, without a model's name. Raises ForeignError."""
-        with closing(BlockingClient(self._settings.server())) as client:
+        with closing(BlockingClient(self._server)) as client:
             answer = client.ask("GET", "/models")
         if answer.status in (401, 403):
             raise ForeignError("credentials", f"it answers {answer.status}: {answer.text}")
@@ -79,11 +80,19 @@ class ModelProbe:
                 self._unwritten = {}
 
 
-def probe_of(config: Config, settings: UpstreamSettings) -> ModelProbe:
+def upstream_of(given: EmbeddingsConfig, longest_s: float = math.inf) -> ForeignServer:
+    """What is asked for vectors of texts. Raises UserError where its key is not there."""
+    key = given.key()
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    timeout_s = min(given.timeout, longest_s)
+    return ForeignServer(given.upstream, headers, timeout_s, given.connections, given.answer)
+
+
+def probe_of(config: Config, server: ForeignServer) -> ModelProbe:
     """What compares the models of a configuration: first vectors are in the folder of checkpoints."""
     path = config.checkpoints.path
     file = None if is_object_address(path) else Path(path, FILE)
-    return ModelProbe(settings, list(config.embeddings.models.values()), file)
+    return ModelProbe(server, list(config.embeddings.models.values()), file)
 
 
 class ModelWatch(BackgroundThread):

@@ -26,7 +26,6 @@ from daemon.index.verdicts import JudgedStore, KeptVerdicts
 from daemon.memory.watch import watch_memory
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime_without_server
 from daemon.serve.http import HttpLimits, HttpServer, LocalModel, Parts, Writes, create_app, serve
-from daemon.serve.http.upstream import UpstreamSettings
 from daemon.serve.indexed import IndexSearch, StoreRecall
 from daemon.serve.interleave import Drawn, MadeList
 from daemon.serve.items.snapshot import IndexSnapshot
@@ -39,7 +38,7 @@ from daemon.serve.metrics import (
     KeyAnswerMetrics,
     ServeMetrics,
 )
-from daemon.serve.model_probe import ModelWatch, probe_of
+from daemon.serve.model_probe import ModelWatch, probe_of, upstream_of
 from daemon.serve.page.routes import page_routes
 from daemon.serve.page.sources import live_series, page_sources
 from daemon.serve.page.study import rating_sources
@@ -53,6 +52,7 @@ from daemon.serve.writes.spool import Spool, SpoolBounds, SpoolFolder, SpoolTopi
 from daemon.telemetry.metrics import add_place
 from daemon.versions.storage import open_store
 from streams.event import Draft, DraftModel, ObjectRef, SparseVector, Vector
+from streams.foreign_http import ForeignServer
 from streams.signed_lists import NONCE_BYTES, SignedList, sign_list
 from streams.source import Quiet
 
@@ -171,7 +171,7 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
     GraphMetrics(metrics.registry, live.graphs)
     metrics.follow(live.statuses, live.items, watcher.waiting)
     embedding, secret = _embedding(config), config.interleaving.key.get_secret_value().encode()
-    if isinstance(embedding, UpstreamSettings):
+    if isinstance(embedding, ForeignServer):
         watch = ModelWatch(probe_of(config, embedding), metrics.upstream_cosine)
         stack.callback(watch.close)
         watch.start()
@@ -245,16 +245,14 @@ def _spool(config: Config) -> Spool:
     return SpoolTopic(stream.raw, config.stream.partitions)
 
 
-def _embedding(config: Config) -> UpstreamSettings | LocalModel | None:
+def _embedding(config: Config) -> ForeignServer | LocalModel | None:
     """What embeds texts; None where nothing does. UserError: its key is not there, or its model of no use."""
-    given, key = config.embeddings, config.embeddings.key()
+    given = config.embeddings
     if given.folder:
         model = TextModel.open(Path(given.folder), given.threads)
         log.info("a model embeds texts", folder=given.folder, dim=model.dim, tokens=model.layout.longest)
         return LocalModel(model, given.timeout)
-    if not given.upstream:
-        return None
-    return UpstreamSettings(given.upstream, key, given.timeout, given.connections, given.answer)
+    return upstream_of(given) if given.upstream else None
 
 
 def limits_of(serve: ServeConfig) -> HttpLimits:

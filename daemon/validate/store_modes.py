@@ -20,7 +20,7 @@ from daemon.config.schema import Config
 from daemon.exits import EX_TEMPFAIL, EX_UNAVAILABLE, EX_USAGE, UserError
 from daemon.index import StoreError, VectorIndex
 from daemon.index.verdicts import IndexVerdict, ModeVerdict
-from daemon.replica.vectors import NoVectorsError, VectorMaker, WantedVector
+from daemon.replica.vectors import NoVectorsError, VectorMaker, WantedVector, as_numbers
 from daemon.replica.view import ModelId, View
 from daemon.telemetry import ValidateMetrics
 from daemon.validate.comparing import told_by_order
@@ -32,7 +32,7 @@ from daemon.validate.measures import Float, Preference, by_cluster
 from daemon.validate.scorer import Panel
 from daemon.versions.algorithms import map_of
 from daemon.versions.restore import serving_form
-from learners.block import Block, DenseBlock, SparseBlock
+from learners.block import Block
 
 Lists = Sequence[Sequence[str]]
 """Ids by query, best first."""
@@ -111,19 +111,10 @@ def _asked(index: VectorIndex, k: int, ids: Sequence[str | None], vectors: Block
     try:
         return [
             [one.id for one in index.search(vector, k + 1) if one.id != own][:k]
-            for own, vector in zip(ids, _as_asked(vectors), strict=True)
+            for own, vector in zip(ids, as_numbers(vectors), strict=True)
         ]
     except StoreError as error:
         raise UserError(str(error), error.remedy, EX_UNAVAILABLE) from error
-
-
-def _as_asked(rows: Block) -> Iterator[list[float] | dict[str, list[float]]]:
-    if isinstance(rows, DenseBlock):
-        yield from rows.values.tolist()
-        return
-    assert isinstance(rows, SparseBlock)
-    for start, stop in zip(rows.indptr, rows.indptr[1:], strict=False):
-        yield {"indices": rows.indices[start:stop].tolist(), "values": rows.values[start:stop].tolist()}
 
 
 def _in_served_order(candidate: Candidate, judge: Judge, panel: Panel, lists: Lists) -> Lists:

@@ -123,9 +123,9 @@ class ByClicks:
     found: of the always-valid test against version 0 (`daemon.validate.evidence.Finding`). mean, error: of
     the differences, margin: what counts as none. higher: share of the lists where clicked objects stand
     higher, None: not known. lists: taken so far, trained and drafted: those that were learned from later, and
-    made by two versions. guards: what says surely that the newest is worse; held: what holds it back besides.
-    missing: lists that are still needed, about; reaches: what is two clicks away surely stands higher.
-    silent: the version that makes the lists itself, so that their order says nothing of it, 0: none.
+    made by two versions. guards: what says surely that the newest is worse; held: other reasons it was not
+    promoted. missing: lists that are still needed, about; reaches: what is two clicks away surely ranks
+    higher. silent: the version that ranked these lists, so their order says nothing about it; 0: none.
     """
 
     served: int
@@ -208,7 +208,7 @@ def _open(seen: ByClicks) -> str:
 
 
 NOT_SHOWN = "not shown to be better than your ranking"
-"""What is said of a name that answers with another version than the best one."""
+"""Shown next to an alias that serves a version other than the best."""
 
 
 def is_unproven(version: int | None, best: int | None, *, steps: bool = False) -> bool:

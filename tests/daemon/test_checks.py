@@ -25,12 +25,12 @@ from daemon.memory.needs import (
     serving_bytes,
 )
 from daemon.memory.room import MemoryBound
-from daemon.serve.http.upstream import UpstreamSettings
 from daemon.serve.model_probe import FILE, ModelProbe
 from daemon.versions.algorithms import SLOT_BYTES, algorithm_of, untrained
 from learners.block import TripletBatch, as_block
 from learners.multikernel.form import MOST_OBJECTS
 from learners.pending import pending_bytes
+from streams.foreign_http import ForeignServer
 from tests.harness.embedder import embedding
 from tests.harness.schema_registry import RegistryServer
 from tests.harness.text_model import write_folder
@@ -136,7 +136,9 @@ def test_a_stream_that_cannot_be_opened_comes_with_a_remedy(tmp_path: Path) -> N
 
 
 def test_dimensions_after_the_maps() -> None:
-    config = load_config(None, {"space.views.x.dim": 7, "space.views.y.dim": 9000}, {})
+    views: dict[str, object] = {"space.views.x.dim": 7, "space.views.y.dim": 9000}
+    assert mapped_dim(load_config(None, views, {})) == 7 + 9000
+    config = load_config(None, {**views, "space.views.y.map": "whiten"}, {})
     assert mapped_dim(config) == 7 + config.space.views["y"].components
 
 
@@ -294,7 +296,7 @@ def test_an_upstream_is_asked_and_its_key_is_looked_for(
         assert [body["model"] for body, _ in upstream.asked] == ["texts"]
         upstream.answers.append(JSONResponse({"error": "bad key"}, 401))
         assert found(named)["embeddings"][0] == "error"
-        ModelProbe(UpstreamSettings(upstream.url), ["texts"], tmp_path / FILE).compare("texts")
+        ModelProbe(ForeignServer(upstream.url), ["texts"], tmp_path / FILE).compare("texts")
         upstream.embed = lambda text: [0.0, 1.0]
         grade, text = found(named)["embeddings"]
         assert (grade, "texts now gives another vector for the same text" in text) == ("error", True)

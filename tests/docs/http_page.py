@@ -108,13 +108,11 @@ def reference(document: Mapping[str, Any]) -> str:
             lines.append("")
         body = _model(operation.get("requestBody", {}).get("content"))
         good = _model(operation["responses"].get("200", {}).get("content"))
-        errors = sorted(set(operation["responses"]) - {"200", "default"} - _QUIET)
+        errors = sorted(set(operation["responses"]) - {"200"} - _QUIET)
         told = [f"Body: {_linked(body)}." if body else "", f"Answer: {_linked(good)}." if good else ""]
         if errors:
             words = ", ".join(f"{code} {HTTPStatus(int(code)).phrase}" for code in errors)
             told.append(f"Also: {words}.")
-        if "default" in operation["responses"]:
-            told.append(f"{operation['responses']['default']['description']}.")
         if any(told):
             lines += [" ".join(filter(None, told)), ""]
         _collect(body, document, named)

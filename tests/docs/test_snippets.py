@@ -14,12 +14,12 @@ import pytest
 
 from daemon.catalogs import learner_catalog
 from daemon.config import load_config
-from daemon.serve.http.upstream import UpstreamSettings
 from learners import ServingForm
 from learners.block import DenseBlock
 from learners.forms.embedding import Embedding
 from learners.forms.serving import BackoffForm
 from streams.codec import decode_event
+from streams.foreign_http import ForeignServer
 from streams.items import Display, unpack_display
 from tests.daemon.serve.http.toy import running
 from tests.harness.embedder import embedding
@@ -121,7 +121,7 @@ def test_texts_go_in_through_one_base_url() -> None:
 
     with (
         embedding(embed) as upstream,
-        running(embedding=UpstreamSettings(upstream.url), models={"shop": "texts"}) as served,
+        running(embedding=ForeignServer(upstream.url), models={"shop": "texts"}) as served,
     ):
         known = {"server": f"http://127.0.0.1:{served.port}"}
         left = run("docs/one-base-url.md", "OpenAI", **known)

@@ -313,7 +313,7 @@ class Rerun:
                 manifest = own.manifest(part.version)
                 if manifest.state_hash != part.state_hash:
                     what = f"version {part.version} of shard {part.shard} is not the one that was merged"
-                    why = "the shard's folder was lost since, and begun anew"
+                    why = "the shard's folder was lost and started over"
                     raise UserError(f"{what}: {why}", "replay from a later version on (--from)", EX_DATAERR)
                 if brings(self._base, manifest):
                     brought[part.shard] = read_brought(self._base, manifest, own, lines.own)

@@ -39,15 +39,15 @@ def begin_shard(inputs: Inputs, go_on: Callable[[str], bool]) -> bool:
             return False
     own = inputs.versions.newest_manifest()
     if own is not None:
-        why = why_anew(inputs.versions, own, inputs.merged, merged.manifest)
+        why = why_reset(inputs.versions, own, inputs.merged, merged.manifest)
         if why is None:
             return True
-        log.warning("this shard begins anew with the merged version", merged=merged.manifest.name, why=why)
+        log.warning("this shard starts over with the merged version", merged=merged.manifest.name, why=why)
     _begin(inputs.versions, merged, inputs.shard)
     return True
 
 
-def why_anew(versions: VersionStore, own: Manifest, merges: VersionStore, merged: Manifest) -> str | None:
+def why_reset(versions: VersionStore, own: Manifest, merges: VersionStore, merged: Manifest) -> str | None:
     """Why a shard cannot go on from its own newest version; None where it can."""
     mine = ShardRecord.of(own)
     if mine is None:

@@ -21,7 +21,7 @@ from daemon.models.decide import Verb
 from daemon.runtime.doors import PROMOTE, Grant
 from daemon.serve.http.batching import Batcher
 from daemon.serve.http.embeddings import EmbeddingEndpoints, VectorEndpoints
-from daemon.serve.http.errors import JSON, Problem, from_failure
+from daemon.serve.http.errors import JSON, Problem, from_failure, from_refusal
 from daemon.serve.http.guard import (
     AllowedHosts,
     AllowedOrigins,
@@ -45,8 +45,9 @@ from daemon.serve.http.schemas import (
 )
 from daemon.serve.http.similar import SimilarEndpoints
 from daemon.serve.http.texts import LocalTexts, TextEmbedder, UpstreamTexts
-from daemon.serve.http.upstream import Upstream, UpstreamSettings
+from daemon.serve.http.upstream import Upstream
 from daemon.serve.http.writes import ImpressionLog, WriteEndpoints
+from daemon.serve.query import QueryError
 from daemon.serve.store import StoreActions
 from daemon.telemetry.server import PAGES, answer
 
@@ -117,10 +118,11 @@ def create_app(parts: Parts) -> Starlette:
     """The ASGI application; its lifespan starts and ends the compute thread."""
     limits, metrics = parts.limits, HttpMetrics(parts.registry)
     batcher = Batcher(parts.searcher, limits, metrics, parts.pulse)
-    upstream = Upstream(parts.embedding, metrics) if isinstance(parts.embedding, UpstreamSettings) else None
+    given = parts.embedding
+    upstream = None if given is None or isinstance(given, LocalModel) else Upstream(given, metrics)
     texts: TextEmbedder | None = None if upstream is None else UpstreamTexts(upstream)
-    if isinstance(parts.embedding, LocalModel):
-        texts = LocalTexts(parts.embedding.model, parts.embedding.timeout_s, limits, metrics)
+    if isinstance(given, LocalModel):
+        texts = LocalTexts(given.model, given.timeout_s, limits, metrics)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -142,7 +144,7 @@ def create_app(parts: Parts) -> Starlette:
         routes=every,
         lifespan=lifespan,
         middleware=[guard, Middleware(CrossOrigin, origins=origins)],
-        exception_handlers={HTTPException: _not_routed},
+        exception_handlers={HTTPException: _not_routed, QueryError: _not_asked},
     )
     app.router.redirect_slashes = False
     app.state.metrics, app.state.limits, app.state.draining = metrics, limits, draining
@@ -215,6 +217,11 @@ def _probes(parts: Parts) -> Mapping[str, Handler]:
         return Response(body, status, headers={"Content-Type": content_type})
 
     return dict.fromkeys(PAGES, probe)
+
+
+async def _not_asked(request: Request, error: Exception) -> Response:
+    assert isinstance(error, QueryError)
+    return from_refusal(error).response()
 
 
 async def _not_routed(request: Request, error: Exception) -> Response:

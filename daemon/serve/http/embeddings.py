@@ -82,6 +82,9 @@ def asked_model(name: str, models: Mapping[str, str], side: Side | None) -> Aske
         if len(models) > _FEW:
             message += f" and those of {len(models) - _FEW} more"
         remedy = "use one of these names, for queries also with @ALIAS; GET /v1/models lists all of them"
+        if not models:
+            message = f"there is no such model here: a model is called {' or '.join(there)}"
+            remedy = "put the name of a model of the upstream for NAME"
         raise Problem(404, "unknown_model", message, "model", remedy)
     return AskedModel(known, wanted, alias if at else None)
 
@@ -147,11 +150,11 @@ class EmbeddingEndpoints:
         few = self._maker.fold_few(alias, vectors)
         if few is None:
             queries = [Query(only=vector) for vector in vectors]
-            try:
-                made = await self._threads.run(lambda: self._maker.vectors(alias, queries, "folded"))
-            except QueryError as refused:
-                raise from_refusal(refused) from None
-            few = made.model, [np.array(self._fits(one, name, dimensions), "<f4") for one in made.results]
+            made = await self._threads.run(lambda: self._maker.vectors(alias, queries, "folded"))
+            for one in made.results:
+                if isinstance(one, QueryError):
+                    raise self._refusal(one, name, dimensions)
+            few = made.model, [np.array(one, "<f4") for one in made.results]
         self._answered(alias, few[0])
         return few
 
@@ -176,9 +179,12 @@ class EmbeddingEndpoints:
         try:
             scored = await self._threads.run(lambda: self._maker.scores(alias, query, asking))
         except QueryError as refused:
-            self._fits(refused, asked.name, None)
-            raise from_refusal(refused) from None
-        scores = [self._score(one, asked.name, place) for place, one in enumerate(scored.results)]
+            raise self._refusal(refused, asked.name) from None
+        scores = list[float]()
+        for place, one in enumerate(scored.results):
+            if isinstance(one, QueryError):
+                raise self._refusal(one, asked.name, prefix=f"documents[{place}].")
+            scores.append(one)
         self._answered(alias, scored.model)
         order = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
         results: list[dict[str, Any]] = []
@@ -198,23 +204,16 @@ class EmbeddingEndpoints:
             raise Problem(404, "not_configured", message, None, remedy)
         return self._texts
 
-    def _fits(self, row: Any, model: str, dimensions: int | None) -> Any:
-        """The row. Raises Problem for a refusal; a vector of another size is the client's fault only where it
-        asked for that size."""
-        if isinstance(row, QueryError):
-            if row.code != "wrong_dim":
-                raise from_refusal(row)
-            message = f"a vector of the model {model} {row.message}"
-            if dimensions is None:
-                raise self._configured().another_size(message)
-            raise Problem(422, row.code, message, "dimensions", "ask for as many as the view has")
-        return row
-
-    def _score(self, found: float | QueryError, model: str, place: int) -> float:
-        if isinstance(found, QueryError) and found.code != "wrong_dim":
-            raise from_refusal(found, f"documents[{place}].")
-        score: float = self._fits(found, model, None)
-        return score
+    def _refusal(
+        self, refused: QueryError, model: str, dimensions: int | None = None, prefix: str = ""
+    ) -> Problem:
+        """Its error; a vector of another size is the client's fault only where it asked for that size."""
+        if refused.code != "wrong_dim":
+            return from_refusal(refused, prefix)
+        message = f"a vector of the model {model} {refused.message}"
+        if dimensions is None:
+            return self._configured().another_size(message)
+        return Problem(422, refused.code, message, "dimensions", "ask for as many as the view has")
 
 
 class VectorEndpoints:
@@ -244,10 +243,7 @@ class VectorEndpoints:
         alias = known_alias(name, self._aliases)
         require_few(field, len(given), self._limits)
         queries = [object_query(one) for one in given]
-        try:
-            made = await self._threads.run(lambda: self._maker.vectors(alias, queries, wanted))
-        except QueryError as refused:
-            raise from_refusal(refused) from None
+        made = await self._threads.run(lambda: self._maker.vectors(alias, queries, wanted))
         if not all(isinstance(result, QueryError) for result in made.results):
             self._answered(alias, made.model)
         told = origin_of(made.model, made.formed, alias, start)

@@ -268,8 +268,8 @@ class RequestGuard:
             self._metrics.seconds.labels(route).observe(time.perf_counter() - start)
 
     def _admit(self, scope: Scope) -> Grant | None:
-        """What reads is let in here, with the first look at a request; what writes asks by itself. Raises
-        Problem."""
+        """What is let in with the first look at a request. What pages write and what changes versions asks by
+        itself, for an origin (`CrossOrigin`) and for a token. Raises Problem."""
         path = scope["path"]
         reads = scope["method"] in ("GET", "HEAD")
         if path in PROBES or path in WRITE_PATHS or (path.startswith("/v1/models/") and not reads):
@@ -282,7 +282,7 @@ class RequestGuard:
         grant = self._tokens.check(headers, wanted, basic=reads or rates)
         method = "GET" if reads else scope["method"]
         has_token = grant is not None and headers.get(_FIELD, "").lower().startswith("bearer ")
-        if f"{method} {path}" in _UNSAFE and not has_token:  # a browser adds Basic by itself
+        if f"{method} {path}" in _UNSAFE and not (rates or has_token):  # a browser adds Basic by itself
             check_no_other_page(headers)
         if grant is not None and grant.keys is not None and path not in _BY_KEY:
             message = "this token is limited to keys, and this is about all of them"

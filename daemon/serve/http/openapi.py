@@ -60,8 +60,8 @@ class Operation:
     """One method of one path. answer: model of the answer, None for any JSON object, "text" for plain text.
     body: model of the request's body. parameters: model whose `IN_ADDRESS` are parameters of the address.
     errors: statuses it may answer with. token: whether it needs the bearer token. status: of success.
-    passes_on: whether it may answer as the upstream did, with any status but 200. pins: whether a question
-    may name the state that it needs at least. names_version: whether a header may say which version answered.
+    pins: whether a question may name the state that it needs at least. names_version: whether a header may
+    say which version answered.
     """
 
     method: str
@@ -73,7 +73,6 @@ class Operation:
     errors: tuple[int, ...] = _ANY
     token: bool = False
     status: int = 200
-    passes_on: bool = False
     pins: bool = False
     names_version: bool = False
 
@@ -83,12 +82,12 @@ def _change(verb: str, summary: str, body: type[BaseModel], answer: type[BaseMod
 
 
 def _embed(path: str, summary: str, answer: type[BaseModel], body: type[BaseModel]) -> Operation:
-    errors = (*_ASKING, 502, 504)
-    return Operation("POST", path, summary, answer, body, errors=errors, passes_on=True, names_version=True)
+    errors = (*_ASKING, 429, 502, 504)
+    return Operation("POST", path, summary, answer, body, errors=errors, names_version=True)
 
 
 _ask, _ONE = partial(Operation, errors=_ASKING), schemas.SimilarRequest
-_similar = partial(_ask, pins=True)
+_similar = partial(Operation, errors=(*_ASKING, 502), pins=True)
 _write = partial(Operation, "POST", answer=schemas.Accepted, errors=_WRITING, status=202)
 OPERATIONS = (
     _similar("GET", "/v1/similar", "Objects nearest to an object", schemas.SimilarAnswer, parameters=_ONE),
@@ -194,11 +193,6 @@ def _describe(operation: Operation, models: Mapping[str, Any]) -> dict[str, Any]
         for status in ("401", "403", "421"):
             del bad[status]
         bad["503"]["content"] |= _TEXT
-    if operation.passes_on:
-        message = (
-            "What the upstream answered, other than 200, is passed on under its status, in its own shape"
-        )
-        bad["default"] = {"description": message}
     good: dict[str, Any] = {"description": "Done", "content": content}
     if operation.names_version:
         good["headers"] = {VERSION: _VERSION}

@@ -17,12 +17,12 @@ from daemon.serve.http.batching import Searching
 from daemon.serve.http.indexed import FindingInIndex
 from daemon.serve.http.limits import HttpLimits
 from daemon.serve.http.texts import EmbeddingModel
-from daemon.serve.http.upstream import UpstreamSettings
 from daemon.serve.interleave import ListMaker
 from daemon.serve.query import AnsweringModel, Query, ScoreAnswers, VectorAnswers
 from daemon.serve.store import StoreActions
 from daemon.serve.writes.queue import WriteMetrics, WriteQueue
 from daemon.telemetry.server import Health
+from streams.foreign_http import ForeignServer
 
 Float32s: TypeAlias = NDArray[np.float32]
 WantedVector: TypeAlias = Literal["folded", "embedded", "document"]
@@ -96,7 +96,7 @@ class Parts:
     writes: Writes | None = None
     index: FindingInIndex | None = None
     index_threads: int = 1
-    embedding: UpstreamSettings | LocalModel | None = None
+    embedding: ForeignServer | LocalModel | None = None
     models: Mapping[str, str] = field(default_factory=dict)
     current: Callable[[str], AnsweringModel | None] | None = None
     behind_s: float = 0.5

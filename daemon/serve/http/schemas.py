@@ -295,7 +295,7 @@ _TOKEN = "the token for writing, where no header can be set"  # noqa: S105 - it 
 
 
 class _Several(Request):
-    """Base of bodies that may be one of what they hold or a list of them; its token stands beside."""
+    """Base of bodies that may be one of what they hold or a list of them, and the token."""
 
     @model_validator(mode="before")
     @classmethod
@@ -703,7 +703,7 @@ class ServedAlias(Answer):
     records: int | None
     watermark: int | None
     since: float | None = Field(description="Unix seconds of the swap that brought it")
-    note: str = Field("", description="says so where what answers was not shown to be better")
+    note: str = Field("", description="set where what answers was not shown to be better")
     why: str = ""
 
 

@@ -186,7 +186,7 @@ _MODEL = ("alias", "version", "base", "line", "records")
 def _hits(answers: Answers) -> Sequence[ScoredId]:
     result = answers.results[0]
     if isinstance(result, QueryError):
-        raise from_refusal(result)
+        raise result
     return result
 
 
@@ -272,9 +272,7 @@ class SimilarEndpoints:
         await self._pins.reach(pin, [alias])
         answers, origin = await self._ask(alias, [query])
         require_reached(pin, [origin])
-        result = answers.results[0]
-        if isinstance(result, QueryError):
-            raise from_refusal(result)
+        result = _hits(answers)
         details: Details = {}
         if wanted.log:
             details = await self._log(
@@ -328,10 +326,7 @@ class SimilarEndpoints:
     async def _ask(self, alias: str, queries: Sequence[Query]) -> tuple[Answers, dict[str, Any]]:
         """The answers, and the values of `schemas.Origin` that every answer has."""
         start = time.perf_counter()
-        try:
-            answers = await self._search(alias, queries)
-        except QueryError as refused:
-            raise from_refusal(refused) from None
+        answers = await self._search(alias, queries)
         model = answers.model
         if not all(isinstance(result, QueryError) for result in answers.results):
             self._answered(alias, model)

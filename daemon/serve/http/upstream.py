@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import structlog
 
@@ -34,28 +33,11 @@ _REMEDIES: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamSettings:
-    """url: base of the routes, without a / at its end. key: bearer token, "" for none. connections: requests
-    at once. timeout_s: for a whole answer. answer_bytes: largest one."""
-
-    url: str
-    key: str = field(default="", repr=False)
-    timeout_s: float = 30.0
-    connections: int = 16
-    answer_bytes: int = 32 << 20
-
-    def server(self) -> ForeignServer:
-        """The same for a client."""
-        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        return ForeignServer(self.url, headers, self.timeout_s, self.connections, self.answer_bytes)
-
-
 class Upstream:
     """Asks one server. Belongs to the event loop, but for its making."""
 
-    def __init__(self, settings: UpstreamSettings, metrics: HttpMetrics) -> None:
-        self._client, self._metrics = ForeignClient(settings.server()), metrics
+    def __init__(self, server: ForeignServer, metrics: HttpMetrics) -> None:
+        self._client, self._metrics = ForeignClient(server), metrics
         self._said: dict[str, float] = {}
         self.close = self._client.close
 
@@ -98,9 +80,9 @@ class Upstream:
             return self.unusable("status", how, answer.text)
         self._tell(f"answer_{status}", how, answer.text)
         wait = answer.headers.get("retry-after", "")
-        headers = {"Retry-After": wait} if re.fullmatch("[0-9]{1,5}", wait) else {}
-        field, message, remedy = _OF_REQUEST[status]
-        return Problem(status, "upstream_refused", message, field, remedy, headers=headers)
+        again = int(wait) if re.fullmatch("[0-9]{1,5}", wait) else 0
+        again = again or RETRY_AFTER_S * (status == 503)
+        return Problem(status, "upstream_refused", *_OF_REQUEST[status], retry_after=again)
 
     def _tell(self, reason: str, how: str, detail: str) -> None:
         self._metrics.upstream_failures.labels(reason).inc()
@@ -113,11 +95,11 @@ class Upstream:
 _KNOWN = frozenset((200, 400, 401, 403, 404, 413, 422, 429, 500, 502, 503, 504))
 _TEXTS = "the upstream does not take this request; its reason is in the log of this server"
 _OF_REQUEST = {
-    400: ("input", _TEXTS, "see how many texts its model takes, how long they may be, and which fields"),
-    404: ("model", "the upstream has no such model, or no route /embeddings", "see embeddings.models"),
-    413: ("input", "the request is too large for the upstream", "send fewer texts at a time"),
-    422: ("input", _TEXTS, "see how many texts its model takes, how long they may be, and which fields"),
-    429: (None, "the upstream is asked too often", "ask again later"),
-    503: (None, "the upstream is busy", "ask again later"),
+    400: (_TEXTS, "input", "see how many texts its model takes, how long they may be, and which fields"),
+    404: ("the upstream has no such model, or no route /embeddings", "model", "see embeddings.models"),
+    413: ("the request is too large for the upstream", "input", "send fewer texts at a time"),
+    422: (_TEXTS, "input", "see how many texts its model takes, how long they may be, and which fields"),
+    429: ("the upstream is asked too often", None, "ask again later"),
+    503: ("the upstream is busy", None, "ask again later"),
 }
-"""By status: which field of the request it concerns, what is told, and what to do."""
+"""By status: what the client is told, which field of the request it concerns, and what to do."""

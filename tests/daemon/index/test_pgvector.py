@@ -158,7 +158,7 @@ def test_a_table_that_compares_otherwise_or_of_another_size_is_not_asked(
     postgres.table("made_again", rows[:3], index="vector_l2_ops")
     index = opened("made_again")
     index.search(rows[0].tolist(), 1)  # as its recall is measured
-    with pytest.raises(StoreRefused, match="compares by l2"):
+    with pytest.raises(StoreRefused, match="uses the distance l2"):
         index.search(rows[0].tolist(), 1, similarity="inner_product")
     postgres.table("made_again", rows[:3], index="vector_ip_ops")
     assert index.search(rows[0].tolist(), 1, similarity="inner_product")[0].id == "o0"

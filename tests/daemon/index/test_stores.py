@@ -326,7 +326,7 @@ def test_a_store_that_was_made_again_is_looked_at_again_whoever_asked_before() -
     store = Elastic("elasticsearch", "l2_norm")
     index = opened("elasticsearch", store)
     index.search(QUERY.tolist(), 1)  # as its recall is measured
-    with pytest.raises(StoreRefused, match="compares by l2_norm"):
+    with pytest.raises(StoreRefused, match="uses the distance l2_norm"):
         index.search(QUERY.tolist(), 1, similarity="inner_product")
     store.similarity = "cosine"
     assert [one.id for one in index.search(QUERY.tolist(), 1, similarity="inner_product")] == nearest(1)

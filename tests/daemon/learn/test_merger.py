@@ -1,4 +1,4 @@
-"""What merge reads of a shard is one version, also where the shard's folder is begun anew meanwhile."""
+"""What merge reads of a shard is one version, also where the shard's folder is started over meanwhile."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_version_in_the_place_of_the_one_looked_at_is_not_taken_for_it(merges:
     assert read_brought(base, looked_at, own, merges).updates == 900
     anew = VersionStore(MemoryStore())
     written(anew, 3, of_shard(base, records=5))
-    with pytest.raises(Damaged, match="begun anew"):
+    with pytest.raises(Damaged, match="was replaced"):
         read_brought(base, looked_at, anew, merges)
 
 
@@ -56,7 +56,7 @@ def test_what_was_merged_of_another_line_is_not_taken_off(merges: VersionStore) 
     assert read_brought(base, newest, own, merges).since == {"records": 4}
     anew = VersionStore(MemoryStore())
     other = written(anew, 4, of_shard(first))
-    with pytest.raises(Damaged, match="begun anew"):
+    with pytest.raises(Damaged, match="was replaced"):
         read_brought(base, newest, anew, merges)
     assert read_brought(base, other, anew, merges).since == {}
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from starlette.responses import JSONResponse
 
-from daemon.serve.http.upstream import UpstreamSettings
 from daemon.serve.model_probe import FILE, LEAST_COSINE, TEXT, ModelProbe, ModelWatch
-from streams.foreign_http import ForeignError
+from streams.foreign_http import ForeignError, ForeignServer
 from tests.harness.embedder import embedding
 
 
@@ -17,7 +16,7 @@ from tests.harness.embedder import embedding
 def test_another_model_behind_the_same_address_shows(tmp_path: Path, kept: bool) -> None:
     rows = [3.0, 4.0, 0.0]
     with embedding(lambda text: rows) as upstream:
-        settings = UpstreamSettings(upstream.url)
+        settings = ForeignServer(upstream.url)
         probe = ModelProbe(settings, ["texts", "texts"], tmp_path / FILE if kept else None)
         assert probe.models == ("texts",)
         assert probe.compare("texts") == (1.0, 3)
@@ -37,7 +36,7 @@ def test_another_model_behind_the_same_address_shows(tmp_path: Path, kept: bool)
 def test_what_serve_does_not_have_leave_to_write_is_remembered(tmp_path: Path) -> None:
     rows = [1.0, 0.0]
     with embedding(lambda text: rows) as upstream:
-        probe = ModelProbe(UpstreamSettings(upstream.url), ["texts"], tmp_path / "no-folder" / FILE)
+        probe = ModelProbe(ForeignServer(upstream.url), ["texts"], tmp_path / "no-folder" / FILE)
         probe.compare("texts")
         rows = [0.0, 1.0]
         assert probe.compare("texts")[0] == 0.0
@@ -46,7 +45,7 @@ def test_what_serve_does_not_have_leave_to_write_is_remembered(tmp_path: Path) -
 def test_who_removes_the_file_accepts_the_new_model_without_a_restart(tmp_path: Path) -> None:
     rows = [1.0, 0.0]
     with embedding(lambda text: rows) as upstream:
-        probe = ModelProbe(UpstreamSettings(upstream.url), ["texts"], tmp_path / FILE)
+        probe = ModelProbe(ForeignServer(upstream.url), ["texts"], tmp_path / FILE)
         probe.compare("texts")
         rows = [0.0, 1.0]
         assert probe.compare("texts")[0] == 0.0
@@ -59,7 +58,7 @@ def test_who_removes_the_file_accepts_the_new_model_without_a_restart(tmp_path: 
 def test_a_model_that_is_refused_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     measured = list[tuple[str, float]]()
     with embedding(lambda text: [1.0, 0.0]) as upstream:
-        probe = ModelProbe(UpstreamSettings(upstream.url), ["gone", "texts"], None)
+        probe = ModelProbe(ForeignServer(upstream.url), ["gone", "texts"], None)
         upstream.answers.append(JSONResponse({}, 404))
         ModelWatch(probe, lambda model, cosine: measured.append((model, cosine))).look()
     assert measured == [("texts", 1.0)]
@@ -69,7 +68,7 @@ def test_a_model_that_is_refused_hides_no_other(tmp_path: Path, capsys: pytest.C
 def test_serve_says_so_in_its_log_and_metric(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows, measured = [1.0, 0.0], list[tuple[str, float]]()
     with embedding(lambda text: rows) as upstream:
-        probe = ModelProbe(UpstreamSettings(upstream.url), ["texts"], tmp_path / FILE)
+        probe = ModelProbe(ForeignServer(upstream.url), ["texts"], tmp_path / FILE)
         watch = ModelWatch(probe, lambda model, cosine: measured.append((model, cosine)))
         watch.look()
         assert "other vectors" not in "".join(capsys.readouterr())

@@ -1,7 +1,7 @@
 """Foreign input: requests to serve, as bodies of every route, addresses, headers and bytes on the wire.
 
-The application is the product's: retrieval over a small catalog, a spool in memory, the page, and in the
-place of the upstream one that answers at once. It runs in this thread, so that its time is counted.
+The application is the product's: retrieval over a small catalog, a spool in memory, the page, and an upstream
+whose connections answer at once. It runs in this thread, so that its time is counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from daemon.replica.view import ModelSpace
 from daemon.runtime.doors import Gate
 from daemon.serve.http import HttpLimits, Parts, Writes, create_app
 from daemon.serve.http.server import LimitedConnection
-from daemon.serve.http.upstream import UpstreamSettings
 from daemon.serve.items.snapshot import resolve
 from daemon.serve.live import Live, OpenedServing
 from daemon.serve.page.routes import page_routes
@@ -40,7 +39,7 @@ from daemon.serve.writes.queue import WriteMetrics, WriteQueue
 from daemon.telemetry.metrics import add_build_info
 from daemon.telemetry.server import ConnectionTable, Health, _handler
 from streams.event import SpaceSpec, ViewSpec
-from streams.foreign_http import ForeignAnswer
+from streams.foreign_http import ForeignAnswer, ForeignServer
 from tests.daemon.serve.http.toy import TOKEN, Watched
 from tests.daemon.serve.items.objects import identity
 from tests.daemon.serve.page.rated import rated_sources
@@ -71,8 +70,8 @@ class Forgetful:
         """Nothing is open."""
 
 
-class Upstream:
-    """In the place of the client of an upstream: it reads what is sent, and has a vector for each text."""
+class Answering:
+    """In the place of connections to an upstream: it reads what is sent, and has a vector for each text."""
 
     def __init__(self, *_: Any) -> None:
         """As the client is made."""
@@ -80,10 +79,12 @@ class Upstream:
     def close(self) -> None:
         """Nothing is open."""
 
-    async def embeddings(self, body: bytes, *, last: bool = True) -> ForeignAnswer:
-        """An answer in OpenAI's shape."""
+    async def ask(self, method: str, path: str, body: bytes) -> ForeignAnswer:
+        """An answer in OpenAI's shape, a refusal of more dimensions than a model has."""
         asked = json.loads(body)
         given, size = asked["input"], asked.get("dimensions") or DIM
+        if size > 64:
+            return ForeignAnswer(400, {}, b'{"error": {"message": "dimensions"}}')
         texts = [given] if isinstance(given, str) or isinstance(given[0], int) else given
         rows = [[float(1 + len(text) % 7 - place) for place in range(size)] for text in texts]
         data = [{"index": place, "embedding": row} for place, row in enumerate(rows)]
@@ -120,7 +121,7 @@ class Server:
         registry, health, live = CollectorRegistry(), Health(), opened()
         add_build_info(registry, "serve")
         writes = WriteMetrics(registry)
-        with patch("daemon.serve.http.app.Upstream", Upstream):
+        with patch("daemon.serve.http.upstream.ForeignClient", Answering):
             self.app: Starlette = create_app(
                 Parts(
                     live,
@@ -134,7 +135,7 @@ class Server:
                     limits=LIMITS,
                     page=page_routes(rated_sources(scene)),
                     writes=Writes(WriteQueue(Forgetful(), 1000, writes), writes),
-                    embedding=UpstreamSettings("http://localhost:1", "", 1.0, 1),
+                    embedding=ForeignServer("http://localhost:1", timeout_s=1.0),
                     models={"shop": "m"},
                 )
             )
@@ -278,12 +279,6 @@ class _OneConnection:
     def __init__(self) -> None:
         self.lock, self.table = threading.Lock(), ConnectionTable[Any]()
 
-    def works(self, request: Any) -> None:
-        """Nobody else needs its place."""
-
-    def stalls(self, request: Any) -> None:
-        """Nor now."""
-
 
 def scraped(value: bytes) -> None:
     """Bytes of a connection to the port of metrics and health that every role has."""
@@ -359,6 +354,8 @@ INPUTS: tuple[ForeignInput, ...] = (
             b'{"model": "shop-doc", "input": "a", "more": ' + DIGITS + b"}",
             b'{"model": "shop-doc", "input": "a", "more": 1e400}',
             b'{"model": "shop-query", "input": [' + DIGITS + b"]}",
+            b'{"model": "shop-doc", "input": "a", "dimensions": ' + DIGITS + b"}",
+            b'{"model": "shop-query", "input": "a", "dimensions": 9}',
         ),
     ),
     of_route(

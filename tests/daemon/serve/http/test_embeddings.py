@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from daemon.serve.http import texts
 from daemon.serve.http.embeddings import asked_model
 from daemon.serve.http.errors import Problem
-from daemon.serve.http.upstream import UpstreamSettings
+from streams.foreign_http import ForeignServer
 from tests.daemon.serve.http.toy import DIM, HOST, Served, running
 from tests.harness.embedder import Embedder, embedding
 
@@ -30,8 +30,9 @@ def vector(text: str) -> list[float]:
     return [float((sum(text.encode()) * (place + 3)) % 17 - 8) / 4 for place in range(DIM)]
 
 
-def settings(upstream: Embedder) -> UpstreamSettings:
-    return UpstreamSettings(upstream.url, KEY, timeout_s=30.0, connections=2)
+def settings(upstream: Embedder) -> ForeignServer:
+    headers = {"Authorization": f"Bearer {KEY}"}
+    return ForeignServer(upstream.url, headers, timeout_s=30.0, connections=2, body_bytes=32 << 20)
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +160,18 @@ def test_who_asks_for_another_model_is_told_which_there_are(server: Served) -> N
         asked_model("x", dict.fromkeys("abcdefg", "m"), None)
 
 
+def test_without_a_table_of_models_it_is_said_how_names_are_made(upstream: Embedder) -> None:
+    with running(embedding=settings(upstream)) as served:
+        for path, body, names in (
+            ("/v1/embeddings", {"input": "a"}, ("NAME-query", "NAME-doc")),
+            ("/v2/rerank", {"query": "a", "documents": ["b"]}, ("NAME",)),
+        ):
+            error = ask(served, path, model="-doc", **body)[1]["error"]
+            assert (error["code"], error["field"]) == ("unknown_model", "model")
+            assert error["message"].endswith(f"a model is called {' or '.join(names)}")
+            assert "GET /v1/models" not in error["remedy"], "it lists none"
+
+
 def test_models_are_listed_as_openai_has_it_and_each_can_be_asked_for(server: Served) -> None:
     import openai
 
@@ -252,7 +265,14 @@ def test_what_concerns_the_request_keeps_its_status_and_when_to_ask_again(
     import openai
 
     told = {"error": {"message": "organisation org-1 is over its limit", "code": "rate_limit"}}
-    for status, after, kept in ((429, "7", "7"), (503, "7", "7"), (404, "soon", None), (413, "9" * 9, None)):
+    for status, after, kept in (
+        (429, "7", "7"),
+        (503, "7", "7"),
+        (503, "soon", "1"),
+        (503, "0", "1"),
+        (404, "soon", None),
+        (413, "9" * 9, None),
+    ):
         asked.answers.append(JSONResponse(told, status, headers={"Retry-After": after}))
         found, answer, headers = ask(server, model="shop-doc", input="a")
         assert (found, answer["error"]["code"], headers.get("retry-after")) == (
@@ -368,7 +388,7 @@ def test_an_answer_that_comes_in_pieces_is_bounded(upstream: Embedder) -> None:
     with running(embedding=settings(upstream)) as served:
         upstream.answers.append(streamed())
         assert served.ask("POST", "/v1/embeddings", {"model": "m-doc", "input": "a"})[1] == whole
-    with running(embedding=replace(settings(upstream), answer_bytes=200_000)) as served:
+    with running(embedding=replace(settings(upstream), body_bytes=200_000)) as served:
         upstream.answers.append(streamed())
         status, answer, _ = ask(served, model="m-query", input="a")
         assert (status, answer["error"]["code"]) == (502, "upstream_too_large")
@@ -391,8 +411,8 @@ def silent(*answers: bytes) -> tuple[socket.socket, threading.Thread]:
     return listening, thread
 
 
-def of(listening: socket.socket, timeout_s: float = 30.0) -> UpstreamSettings:
-    return UpstreamSettings(f"http://{HOST}:{listening.getsockname()[1]}", "", timeout_s, 1)
+def of(listening: socket.socket, timeout_s: float = 30.0) -> ForeignServer:
+    return ForeignServer(f"http://{HOST}:{listening.getsockname()[1]}", timeout_s=timeout_s)
 
 
 def test_an_upstream_that_is_silent_or_gone_is_said_so() -> None:

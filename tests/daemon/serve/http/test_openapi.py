@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from daemon.serve.query import QueryError
 from tests.daemon.serve.http.contract import Contract
 from tests.daemon.serve.http.toy import TOKEN, Served
 
@@ -86,6 +87,17 @@ CALLS: list[tuple[str, str, Any, int]] = [
 def test_answers_are_as_described(served: Served, method: str, path: str, body: Any, status: int) -> None:
     token = {"Authorization": f"Bearer {TOKEN}"}
     assert served.ask(method, path, body, token)[0] == status  # `ask` itself looks into the document
+
+
+def test_a_store_that_cannot_be_used_is_described(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = QueryError("index_refused", "the store refuses", "", "compare [index] with the store", 502)
+    monkeypatch.setattr(served.searcher, "fails", lambda queries: refused)
+    for method, path, body in (
+        ("GET", "/v1/similar?id=o1", None),
+        ("POST", "/v1/similar", {"id": "o1"}),
+        ("POST", "/v1/similar/batch", {"queries": [{"id": "o1"}]}),
+    ):
+        assert served.ask(method, path, body)[0] == 502
 
 
 AT_LEAST = "X-Tripletd-At-Least"

@@ -21,7 +21,6 @@ from daemon.runtime.doors import Gate
 from daemon.serve.http import HttpLimits, HttpServer, LocalModel, Parts, Writes, create_app, serve
 from daemon.serve.http.batching import Searching
 from daemon.serve.http.openapi import document
-from daemon.serve.http.upstream import UpstreamSettings
 from daemon.serve.interleave import ListMaker
 from daemon.serve.query import (
     OWN,
@@ -38,6 +37,7 @@ from daemon.serve.query import (
 )
 from daemon.telemetry.metrics import add_build_info
 from daemon.telemetry.server import Health
+from streams.foreign_http import ForeignServer
 from tests.daemon.serve.http.contract import Contract
 from tests.harness.waiting import until
 
@@ -258,7 +258,7 @@ def running(
     hosts: Sequence[str] = (),
     lists: ListMaker | None = None,
     writes: Writes | None = None,
-    embedding: UpstreamSettings | LocalModel | None = None,
+    embedding: ForeignServer | LocalModel | None = None,
     models: Mapping[str, str] | None = None,
     gate: Gate | None = None,
     context: Callable[[], ssl.SSLContext] | None = None,
