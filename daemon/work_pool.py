@@ -61,12 +61,13 @@ def done_by(
     left = dict(islice(coming, AHEAD * workers.count))
     if workers.count == 1 or len(left) <= 1:
         for _, piece in chain(left.items(), coming):
-            yield piece, _outcome(work, piece)
+            yield piece, outcome(work, piece)
     else:
         yield from _by_processes(workers, work, left, coming, note)
 
 
-def _outcome(work: Callable[[T], R], piece: T) -> R | UserError:
+def outcome(work: Callable[[T], R], piece: T) -> R | UserError:
+    """What `work` makes of a piece, or an error that the user can put right; any other is raised."""
     try:
         return work(piece)
     except MemoryError as error:  # of a piece, of which there are as many at a time as workers
@@ -110,17 +111,17 @@ def _by_processes(
         count, others = min(workers.count, len(left)), set(active_children())
         pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=_begin, initargs=(workers.nice,))
         try:
-            running = {pool.submit(_outcome, work, piece): at for at, piece in left.items()}
+            running = {pool.submit(outcome, work, piece): at for at, piece in left.items()}
             while running:
                 done, _ = wait(running, LOOK_UP_S, FIRST_COMPLETED)
                 for future in done:
-                    outcome = future.result()
+                    made = future.result()
                     piece = left.pop(running.pop(future))
                     patience.done()
-                    yield piece, outcome  # before a submit, which fails where another worker is gone
+                    yield piece, made  # before a submit, which fails where another worker is gone
                     for at, following in islice(coming, 1):
                         left[at] = following
-                        running[pool.submit(_outcome, work, following)] = at
+                        running[pool.submit(outcome, work, following)] = at
         except BrokenProcessPool:
             patience.lost("a process had too little memory, or was ended from outside")
         finally:
@@ -154,13 +155,13 @@ def _on_ray(
             piece = running.pop(done)
             try:
                 with lost():
-                    outcome = ray.get(done)
+                    made = ray.get(done)
             except ShardsLost as error:
                 again.append(piece)
                 patience.lost(str(error))
                 continue
             patience.done()
-            yield piece, outcome
+            yield piece, made
     except ShardsLost as error:
         raise UserError(
             f"Ray is gone: {error}",
@@ -177,7 +178,7 @@ def _piece(work: Callable[[T], R], piece: T, nice: int) -> R | UserError:
     if nice:
         os.setpriority(os.PRIO_PROCESS, 0, max(nice, os.getpriority(os.PRIO_PROCESS, 0)))
     _quiet()
-    return _outcome(work, piece)
+    return outcome(work, piece)
 
 
 def _begin(nice: int) -> None:

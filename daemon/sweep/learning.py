@@ -28,6 +28,7 @@ from daemon.sweep.results import SettingResult
 from daemon.sweep.settings import Trial
 from daemon.versions.contents import RECORDS, counted
 from daemon.versions.storage import open_store
+from daemon.work_pool import outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +118,9 @@ def do_group(task: GroupTask) -> list[tuple[str, SettingResult | UserError]]:
 
 
 def _judged(trial: Trial, learned: LearnedSetting, lists: bytes) -> SettingResult | UserError:
-    try:
-        judged = judge_version(JudgeTask(trial.config, learned.version, lists))
-    except Exception as error:
-        readable = as_user_error(error)
-        if readable is None:
-            raise
-        return readable
+    judged = outcome(judge_version, JudgeTask(trial.config, learned.version, lists))
+    if isinstance(judged, UserError):
+        return judged
     about = trial.scored, trial.setting.name, learned.version, learned.hash, trial.config.checkpoints.path
     return SettingResult(*about, learned.records, learned.seconds, judged.scores, judged.zero)
 
