@@ -35,8 +35,6 @@ LATER = frozenset((408, 425, 429, 500, 502, 503, 504))
 REST_S = 0.05
 """Between two tries, more or less by chance, so that many who were turned away do not return together."""
 LEAST_JSON_MEMORY = 64 << 20
-"""That the values of an answer may take; four times as much as its bytes may be, where that is more: vectors
-take it whose numbers have seven letters each."""
 _LONGEST_TEXT = 300
 _PORTS = {"http": 80, "https": 443}
 
@@ -66,17 +64,16 @@ class ForeignServer:
 
 @dataclass(frozen=True, slots=True)
 class ForeignAnswer:
-    """A whole answer; the names of its headers are in lower case. most_memory: for the values of its JSON."""
+    """A whole answer; the names of its headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
-    most_memory: int = LEAST_JSON_MEMORY
 
     def json(self) -> Any:
         """Its values, all of which JSON can hold again. Raises ForeignError, also where they would take far
         more memory than their text."""
-        if json_memory(self.body) > self.most_memory:
+        if json_memory(self.body) > max(LEAST_JSON_MEMORY, 2 * len(self.body)):
             raise ForeignError("too_large", "its answer holds too many values")
         try:
             return from_json(self.body, allow_inf_nan=False)
@@ -102,8 +99,7 @@ class AnswerReader:
     @property
     def answer(self) -> ForeignAnswer:
         """What was read; once `complete`."""
-        most_memory = max(LEAST_JSON_MEMORY, 4 * self._most)
-        return ForeignAnswer(self.status, self.headers, bytes(self._body), most_memory)
+        return ForeignAnswer(self.status, self.headers, bytes(self._body))
 
     def feed(self, data: bytes) -> None:
         """Take a piece, b"" for the end of the connection. Raises ForeignError."""
