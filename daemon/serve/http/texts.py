@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -114,13 +115,13 @@ def vectors_of(
     """The vectors of so many texts in their order, all of one size, and the tokens of all. dimensions: their
     size where it was asked for. Raises ForeignError, also for `size`."""
     rows: dict[str, Vector] = {}
-
-    def taken(numbers: re.Match[bytes]) -> bytes:
-        rows[name := f"{_TAKEN}{len(rows)}"] = _numbers(replace(answer, body=numbers[1]).json(), rows)
-        return f'"embedding":"{name}"'.encode()
-
+    whole, rest, end = memoryview(answer.body), list[bytes | memoryview](), 0
     try:
-        made = replace(answer, body=_NUMBERS.sub(taken, answer.body, count)).json()
+        for numbers in islice(_NUMBERS.finditer(answer.body), count):
+            rows[name := f"{_TAKEN}{len(rows)}"] = _numbers(replace(answer, body=numbers[1]).json(), rows)
+            rest += [whole[end : numbers.start(1)], f'"{name}"'.encode()]
+            end = numbers.end(1)
+        made = replace(answer, body=b"".join([*rest, whole[end:]])).json()
         order = sorted((one.get("index", place), place) for place, one in enumerate(made["data"]))
         vectors = [_numbers(made["data"][place]["embedding"], rows) for _, place in order]
         usage = {name: _tokens(made.get("usage"), name) for name in ("prompt_tokens", "total_tokens")}
