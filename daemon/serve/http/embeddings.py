@@ -44,8 +44,6 @@ from daemon.serve.query import AnsweringModel, Query, QueryError, VectorAnswers
 
 VERSION = "Tripletd-Version"
 """The header that names the version by which an answer was made, such as 12 or 12+3400."""
-
-
 _RERANK: Mapping[str, type[RerankRequest]] = {"1": RerankRequest, "2": RerankV2Request}
 _FEW = 5
 """Of `embeddings.models`, those that are named to who asks for another one."""
