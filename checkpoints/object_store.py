@@ -162,10 +162,8 @@ class ObjectStore:
         """See `checkpoints.store.VerifyingStore`: from the cache, fetched into it where it is not there."""
         path = self._path(key)
         if self._cache is not None:
-            try:
+            with suppress(OSError):  # a full disk, a folder of another user: the bucket has it
                 return self._cache.open(sha256, size, lambda: self._fetch(path, size), f"{self.place}/{key}")
-            except OSError:  # a full disk, a folder of another user: the bucket has it
-                pass
         return io.BytesIO(b"".join(self._fetch(path, size)))
 
     def forget(self, sha256: str) -> None:

@@ -70,11 +70,6 @@ def _names(config: Config) -> Iterator[Row]:
         yield "packages", "ok", f"nobody else installs {', '.join(names.PACKAGES)} here"
 
 
-def _secrets(config: Config) -> Iterator[Row]:
-    for one in config.exposed:
-        yield "secrets", "note", one.text, one.remedy
-
-
 def _space(config: Config) -> Iterator[Row]:
     from daemon.versions.reference import reference_by
 
@@ -428,7 +423,7 @@ def _http(config: Config) -> Iterator[Row]:
 
 _CHECKS: dict[str, Callable[[Config], Iterator[Row]]] = {
     "packages": _names,
-    "secrets": _secrets,
+    "secrets": lambda config: (("secrets", "note", one.text, one.remedy) for one in config.exposed),
     "space.views": _space,
     "learner": _learner,
     "caps": _caps,

@@ -79,8 +79,6 @@ def _outcome(work: Callable[[T], R], piece: T) -> R | UserError:
 
 
 class _Patience:
-    """Counts losses in a row."""
-
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note, self._losses = note, 0
 

@@ -27,7 +27,6 @@ from streams.ids import Packed
 from streams.objects.catalog_file import (
     DEFAULT_SPACE,
     CatalogFile,
-    CatalogWriter,
     content_digest,
     map_arrays,
     texts_of,
@@ -197,16 +196,6 @@ def _shown(batches: Sequence[ObjectRows]) -> Packed | None:
     if all(rows.shown is None for rows in batches):
         return None
     return Packed.of([one for rows in batches for one in rows.shown or [b""] * len(rows)])
-
-
-def save_catalog(catalog: Catalog, path: str | Path, *, half: bool = False) -> None:
-    """Write a catalog as `.safetensors`; `half` stores values as float16, which rounds them."""
-    shown = None if catalog.shown is None else [catalog.shown[row] for row in range(len(catalog))]
-    place = Path(path)
-    with CatalogWriter(place.parent, catalog.space, half=half) as writer:
-        writer.add(ObjectRows(catalog.ids, catalog.views, shown, lambda row: f"object {row}"))
-        with place.open("wb") as file:
-            writer.write(file)
 
 
 ENDINGS = ".parquet, .arrow, .feather, .csv, .tsv (also .gz), .jsonl, .npy, .npz or .safetensors"

@@ -33,25 +33,21 @@ def check(
     findings = run_checks(effective)
     errors = sum(finding.grade == "error" for finding in findings)
     if json:
-        write_json(_document(effective, findings, errors == 0))
+        document = {
+            "ok": errors == 0,
+            "errors": [f"{one.key}: {one.text}" for one in findings if one.grade == "error"],
+            "findings": [one._asdict() for one in findings],
+            "config": effective.values(),
+            "origins": {key: effective.origin_of(key) for key, _ in _flat(effective)},
+        }
+        write_json(document)
     else:
         _print_config(effective, all_)
         _print_findings(findings, errors)
     return EX_CONFIG if errors else EX_OK
 
 
-def _document(config: Config, findings: list[CheckFinding], ok: bool) -> dict[str, Any]:
-    return {
-        "ok": ok,
-        "errors": [f"{one.key}: {one.text}" for one in findings if one.grade == "error"],
-        "findings": [one._asdict() for one in findings],
-        "config": config.values(),
-        "origins": {key: config.origin_of(key) for key, _ in _flat(config)},
-    }
-
-
 def _flat(config: Config) -> list[tuple[str, Any]]:
-    """("section.key", value) for every key, in the file's order."""
     from daemon.config.load import flatten
 
     return [(".".join(path), value) for path, value in flatten(config.values())]

@@ -186,7 +186,6 @@ def _follow(config: Path | None, set_: list[str] | None, leave: bool, others: Co
 
 
 def _show(name: str) -> int:
-    """Print a mapping that comes along, to be copied and changed."""
     from streams.feed.items import FeedError
     from streams.feed.mapping.mapping import recipe_text
 

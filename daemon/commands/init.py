@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from daemon.commands.common import DEFAULT_FILE, flag, say, write_note, write_notes
+from daemon.commands.common import DEFAULT_FILE, flag, say, write_notes
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_OK, EX_USAGE, UserError
 
 _MOST = 20
@@ -62,10 +62,8 @@ def init(
             with replacing(path) as file:
                 file.write(text.encode())
             say(f"wrote {path}")
-    write_notes(made.notes)
-    for path, meaning, _ in guessed:
-        if meaning.unknown:
-            write_note(f"{path}: say which column is {' and which is '.join(meaning.unknown)}")
+    unknown = ((path, " and which is ".join(meaning.unknown)) for path, meaning, _ in guessed)
+    write_notes([*made.notes, *(f"{path}: say which column is {keys}" for path, keys in unknown if keys)])
     moved = [] if home == Path.cwd() else [shlex.join(["cd", str(out)])]
     say("next:")
     for command in (*moved, *next_commands(made, home)):

@@ -105,8 +105,13 @@ def show(
     if entry is None:
         remedy = "it may be in the catalog file; `tripletd items list` shows what the topic has"
         raise UserError(f"{address.items} has no record of {object_id[:80]!r}", remedy, EX_USAGE)
-    views = {"views": _views(entry)} if entry.item.vectors else {}
-    document = _document(object_id, entry) | views
+    views = {
+        name: f"dense, {len(raw) // 4} numbers"
+        if isinstance(raw, bytes)
+        else f"sparse, {len(raw[0]) // 4} entries"
+        for name, raw in (entry.item.vectors or {}).items()
+    }
+    document = _document(object_id, entry) | ({"views": views} if views else {})
     lines = (f"{name:<9} {_plain(value)}" for name, value in document.items())
     return common.show(json, document, partial(say, *lines))
 
@@ -138,15 +143,6 @@ def _document(object_id: str, entry: ListedItem) -> dict[str, Any]:
     tags = {"tags": list(item.display.tags)} if item.display.tags else {}
     given = {name: text for name, text in shown.items() if text is not None}
     return {"id": object_id, "op": item.op, "time": moment(entry.time), **place, **given, **tags}
-
-
-def _views(entry: ListedItem) -> dict[str, str]:
-    return {
-        name: f"dense, {len(raw) // 4} numbers"
-        if isinstance(raw, bytes)
-        else f"sparse, {len(raw[0]) // 4} entries"
-        for name, raw in (entry.item.vectors or {}).items()
-    }
 
 
 def _print_list(found: ItemsRead, newest: list[tuple[str, ListedItem]]) -> None:

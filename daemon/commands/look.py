@@ -60,7 +60,10 @@ def _status_lines(picture: Mapping[str, Any], verbose: bool) -> list[tuple[str, 
     if verbose and picture["verdict"]:
         lines += [("because", why) for why in picture["verdict"]["details"]]
     if numbers:
-        lines.append(("state", _state(picture)))
+        states = [_stopped(picture)] if picture["stopped_by"] is not None else []
+        if picture["paused_by"] is not None:
+            states.append(f"paused: {picture['paused_by']}; `tripletd resume` continues")
+        lines.append(("state", "; ".join(states) or "learning (no STOP in force)"))
     newest, best = picture["newest"], picture["best"]
     lines += [
         (role, _version_line(one, verbose)) for role, one in (("newest", newest), ("best", best)) if one
@@ -116,13 +119,6 @@ def _version_line(row: Mapping[str, Any], verbose: bool) -> str:
         parts.append(f"{short_name(name)} {measure(measures[name])}{before}")
     why_not = row["verdict"].partition("; not best: ")[2]
     return ", ".join(parts) + (f"; not best: {why_not}" if why_not else "")
-
-
-def _state(picture: Mapping[str, Any]) -> str:
-    stopped, paused = picture["stopped_by"], picture["paused_by"]
-    states = [_stopped(picture)] if stopped is not None else []
-    states += [f"paused: {paused}; `tripletd resume` continues"] if paused is not None else []
-    return "; ".join(states) or "learning (no STOP in force)"
 
 
 def _stopped(picture: Mapping[str, Any]) -> str:

@@ -145,14 +145,11 @@ def _columns(rows: list[VersionRow]) -> dict[str, list[str]]:
         if any(value is not None for value in values):
             columns[short_name(key)] = [measure(value) for value in values]
     best = next((row.number for row in rows if "best" in row.aliases), None)
-    return columns | {"names": [_names(row, is_unproven(row.number, best)) for row in rows]}
-
-
-def _names(row: VersionRow, unproven: bool) -> str:
-    """`latest` is not what is best because it is newest: said where it is neither best nor version 0."""
-    return ", ".join(
-        f"{name} ({NOT_SHOWN})" if name == "latest" and unproven else name for name in row.aliases
-    )
+    columns["names"] = []
+    for row in rows:  # `latest` is not what is best because it is newest
+        newest = f"latest ({NOT_SHOWN})" if is_unproven(row.number, best) else "latest"
+        columns["names"].append(", ".join(newest if name == "latest" else name for name in row.aliases))
+    return columns
 
 
 def _widths(columns: Mapping[str, Sequence[str]], *, wrapped: bool) -> dict[str, int]:

@@ -61,7 +61,8 @@ def _print(found: Diff) -> None:
     out = console()
     out.print(f"from version {found.before} to version {found.after}, {found.dim:,} dimensions")
     if found.spectra:
-        own, symmetric = _share(found.relative), _share(found.symmetric)
+        shares = found.relative, found.symmetric
+        own, symmetric = ("-" if one is None else f"{one:.2%}" for one in shares)
         out.print(f"W changed by {own} of its norm, its symmetric part by {symmetric}")
     for one in _tables(found):
         out.print()
@@ -120,10 +121,6 @@ _FIGURES: Mapping[str, Callable[[Spectrum], str]] = {
     "effective rank": lambda one: _number(one.effective_rank),
     "stable rank": lambda one: _number(one.stable_rank),
 }
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2%}"
 
 
 def _number(value: float | None) -> str:

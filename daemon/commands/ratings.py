@@ -15,7 +15,7 @@ from daemon.exits import EX_DATAERR, EX_OK, UserError
 
 if TYPE_CHECKING:
     from daemon.config import Config
-    from daemon.ratings.report import Estimate, RatingsReport, SystemPrecision
+    from daemon.ratings.report import RatingsReport, SystemPrecision
     from daemon.ratings.study import Rating
 
 app = typer.Typer(help="What people say of two rankings at /rate.", no_args_is_help=True)
@@ -73,7 +73,6 @@ def export(
 
 
 def _ratings(config: Config, study: str | None) -> tuple[str, list[Rating]]:
-    """The ratings of a study. Raises UserError where there are none."""
     from daemon.ratings.kept import ratings_path, read_ratings
 
     path, name = ratings_path(config), study or config.serve.ratings.study
@@ -109,7 +108,8 @@ def _print(found: RatingsReport) -> None:
         zip(found.systems[0].precision, found.systems[1].precision, found.difference, strict=True), start=1
     ):
         ends = "" if less.low is None or less.high is None else f"{less.low:+.3f} to {less.high:+.3f}"
-        table.add_row(str(rank), _told(one), _told(other), f"{less.mean:+.3f}", ends)
+        means = (f"{it.mean:.3f}" + ("" if it.error is None else f" ± {it.error:.3f}") for it in (one, other))
+        table.add_row(str(rank), *means, f"{less.mean:+.3f}", ends)
     console().print(table)
     by_rater = common.table("rater", right=[f"{name} P@{k}" for name in names for k in (1, 5, 10)])
     for rater in found.raters:
@@ -123,10 +123,6 @@ def _named(one: SystemPrecision) -> str:
     if name.isdecimal():
         return f"version {name}"
     return f"{name} ({model})" if model else name
-
-
-def _told(one: Estimate) -> str:
-    return f"{one.mean:.3f}" if one.error is None else f"{one.mean:.3f} ± {one.error:.3f}"
 
 
 def _agreed(found: RatingsReport) -> str:

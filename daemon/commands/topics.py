@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -62,19 +62,15 @@ def _show(
     code = EX_OK if missing_is_fine or all(one.exists for one in topics) else EX_UNAVAILABLE
     if any(one.unsafe for one in topics):
         code = EX_CONFIG
-    document = _document(config, topics, new, code == EX_OK)
-    common.show(as_json, document, partial(_print, config, topics, new))
-    return code
-
-
-def _document(config: Config, topics: Sequence[TopicLook], new: dict[str, str], ok: bool) -> dict[str, Any]:
     rows = [
         asdict(one)
         | {"partitions": one.partitions, "records": one.records, "unsafe": one.unsafe}
         | {"created": new.get(one.topic) == "created"}
         for one in topics
     ]
-    return {"address": str(config.stream.to_address()), "ok": ok, "topics": rows}
+    document = {"address": str(config.stream.to_address()), "ok": code == EX_OK, "topics": rows}
+    common.show(as_json, document, partial(_print, config, topics, new))
+    return code
 
 
 def _print(config: Config, topics: Sequence[TopicLook], new: dict[str, str]) -> None:

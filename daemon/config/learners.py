@@ -123,8 +123,9 @@ class ViewKeys(Section):
     map: Scaling | list[Scaling] = Field(
         "unit",
         description="scaling before learning, one or several; default precondition when dense, which loses"
-        " nothing, unit when sparse; whiten where more than 2,048 dense columns come together, or another"
-        " view names a map, components or kernels",
+        " nothing, unit when sparse, where more than 2,048 dense columns come together, and where another"
+        " view names a map, components or kernels; whiten in a view that names components or kernels itself,"
+        ' and with view_weights = "effective"',
     )
     weight: float = Field(1.0, gt=0, description="of this view in your own ranking, relative to the others")
     epsilon: float = Field(
@@ -152,7 +153,7 @@ class ViewKeys(Section):
     @model_validator(mode="before")
     @classmethod
     def _map_by_kind(cls, data: Any) -> Any:
-        # what a view alone falls back to, see `SpaceConfig`
+        # of a view that names components or kernels, or beside view_weights; else `SpaceConfig` has chosen
         if isinstance(data, dict) and "map" not in data and data.get("kind", "dense") == "dense":
             return {**data, "map": "whiten"}
         return data

@@ -356,7 +356,7 @@ MOST_PRECONDITIONED = 2048
 """Dense columns up to which all are kept by default: a matrix of them has 16 MiB, and is decomposed in
 seconds."""
 
-_FORMER = frozenset(("map", "components", "kernels"))
+_OTHER_RANKING = frozenset(("map", "components", "kernels"))
 LOST = {
     "whiten": "drops directions and moves the origin",
     "pca": "drops directions and moves the origin",
@@ -397,24 +397,24 @@ class SpaceConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _maps_by_default(cls, data: Any) -> Any:
-        """Dense views that name no map lose nothing, where that is within reach and no view asks for what
-        came before: a map, components, kernels or weights of views."""
+        """A view that names no map loses nothing of the user's own ranking. Dense ones get another geometry
+        for steps, where that is within reach and no other view asks for another ranking: by a map, components
+        or kernels."""
         views = data.get("views") if isinstance(data, dict) else None
         if not isinstance(views, dict) or not all(isinstance(view, dict) for view in views.values()):
             return data
-        named = data.get("similarity", "auto") != "auto"
-        former = any(_FORMER & view.keys() for view in views.values())
-        if not named and (former or data.get("view_weights", "auto") != "auto"):
-            return data
+        named, weights = data.get("similarity", "auto") != "auto", data.get("view_weights", "auto")
+        if not named and weights == "effective":
+            return data  # which is said of whitened views
+        other = any(_OTHER_RANKING & view.keys() for view in views.values()) or weights != "auto"
         dense = [name for name, view in views.items() if view.get("kind", "dense") == "dense"]
         wide = sum(_dim(views[name]) for name in dense) > MOST_PRECONDITIONED
-        if wide and not named:
-            return data
+        plain = wide or (other and not named)
         kept = "unit" if data.get("similarity", "auto") in ("auto", "cosine") else "identity"
         filled = {
             name: view
-            if _FORMER & view.keys()
-            else {"map": kept if wide or name not in dense else "precondition", **view}
+            if _OTHER_RANKING & view.keys()
+            else {"map": kept if plain or name not in dense else "precondition", **view}
             for name, view in views.items()
         }
         return {**data, "views": filled}

@@ -22,7 +22,6 @@ from daemon.config.values import (
     RecordBytes,
     Section,
     StreamAddress,
-    refuse_password,
     table,
 )
 from daemon.exits import EX_CONFIG, UserError
@@ -253,11 +252,6 @@ class IndexConfig(Section):
     def holds_exported(self) -> bool:
         """Whether the store holds vectors that a version exported."""
         return self.version >= 0 and self.mode in ("auto", "embedded")
-
-    @field_validator("address")
-    @classmethod
-    def _without_password(cls, address: str) -> str:
-        return refuse_password(address, "index.secret")
 
     @model_validator(mode="after")
     def _goes_together(self) -> IndexConfig:

@@ -27,13 +27,10 @@ def scales(width: int, height: int) -> list[tuple[int, int]]:
     while True:
         scale = FACTOR ** -len(found)
         size = round(width * scale), round(height * scale)
-        if found and _blocks(size[0]) * _blocks(size[1]) < LEAST_BLOCKS:
+        across, down = (max(0, (length - BLOCK) // STRIDE + 1) for length in size)
+        if found and across * down < LEAST_BLOCKS:
             return found
         found.append(size)
-
-
-def _blocks(length: int) -> int:
-    return max(0, (length - BLOCK) // STRIDE + 1)
 
 
 def describe_blocks(pixels: Pixels, palette: Floats) -> Floats:

@@ -97,7 +97,6 @@ class DescribeReport:
 
 
 def _libraries(photos: bool) -> dict[str, str]:
-    """Versions of what computes. Raises UserError where a package is missing."""
     import sklearn
 
     found: dict[str, Any] = {"scikit-learn": sklearn, "numpy": np}

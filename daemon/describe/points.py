@@ -96,13 +96,8 @@ def _surf_at(
     dy = box(top + half, left, 1, 2) - box(top, left, 1, 2)
     weight = np.exp(-(steps[:, None] ** 2 + steps[None, :] ** 2) / (2 * 3.3**2)).astype(np.float32)
     dx, dy = dx * weight, dy * weight
-    parts = [_by_cell(one) for one in (dx, dy, np.abs(dx), np.abs(dy))]
+    cells = (len(places), _CELLS, _SAMPLES, _CELLS, _SAMPLES)
+    parts = [one.reshape(cells).sum(axis=(2, 4)) for one in (dx, dy, np.abs(dx), np.abs(dy))]
     vectors = np.stack(parts, axis=-1).reshape(len(places), SURF_DIM)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(lengths, 1e-12), np.float32)
-
-
-def _by_cell(values: Floats) -> Floats:
-    """Sums over the 5 x 5 samples of each cell, [n, 4, 4]."""
-    cut = values.reshape(len(values), _CELLS, _SAMPLES, _CELLS, _SAMPLES)
-    return np.asarray(cut.sum(axis=(2, 4)), np.float32)

@@ -66,7 +66,7 @@ class FollowPlan:
 
 
 class SidePaths:
-    """Calls what is counted, estimated and told beside the main path: it may fail, and nothing else does.
+    """Calls metrics, estimates and messages: these may fail, and nothing else does.
 
     What a call raises is counted under its name, and logged once for each.
     """

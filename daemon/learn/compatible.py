@@ -90,15 +90,14 @@ def _view(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _former(config: Config, settings: Mapping[str, Any]) -> dict[str, Any] | None:
     """The settings with the maps that dense views had by default before; see `Expected`."""
-    named = config.origin_of("space.similarity") != "default"
-    if named or not config.space.own_similarity:
-        return None
-    views = {
-        name: {**view, "map": "whiten"}
-        if view["map"] == "precondition" and config.origin_of(f"space.views.{name}.map") == "default"
-        else view
+    by_default = [
+        name
         for name, view in settings["views"].items()
-    }
+        if view["kind"] == "dense" and config.origin_of(f"space.views.{name}.map") == "default"
+    ]
+    if not by_default or config.origin_of("space.similarity") != "default":
+        return None
+    views = settings["views"] | {name: {**settings["views"][name], "map": "whiten"} for name in by_default}
     before = {name: value for name, value in settings.items() if name != "similarity"} | {"views": views}
     return before | {"start": "identity"} if "start" in before else before
 

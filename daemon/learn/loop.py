@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -185,7 +186,6 @@ class LearnLoop:
         return True
 
     def _grow(self, growth: Growth) -> None:
-        """Partitions were added to the topic: their first records come next."""
         progress, describe = self.origin.progress, self.origin.describe
         had, describe.partitions = describe.partitions, growth.partitions
         shard = ShardRecord.read(progress.shard, "what is learned").shard if progress.shard else None
@@ -432,7 +432,7 @@ def remember_poison(gate: PoisonGate, versions: VersionStore, newest: int, topic
     from another topic.
     """
     spans: list[tuple[int, int]] = []
-    try:
+    with suppress(CheckpointError):  # pruned or damaged: what is known counts
         version = versions.manifest(newest)
         while version.parent is not None and sum(records for records, _ in spans) < gate.window:
             parent = versions.manifest(version.parent)
@@ -442,8 +442,6 @@ def remember_poison(gate: PoisonGate, versions: VersionStore, newest: int, topic
             dead = counted(version.counters, POISON, REJECTED) - counted(parent.counters, POISON, REJECTED)
             spans.append((records_of(version) - records_of(parent), dead))
             version = parent
-    except CheckpointError:  # pruned or damaged: what is known counts
-        pass
     for records, dead in reversed(spans):
         gate.count(records, dead)
 

@@ -61,11 +61,10 @@ def _mounts(root: Path, controller: str) -> Iterator[tuple[str, str, str]]:
             continue
         is_v1 = kinds[0] == V1 and controller in kinds[2].split(",")
         if kinds[0] == V2 or is_v1:
-            yield kinds[0], _plain(fields[4]), _plain(fields[3])
-
-
-def _plain(field: str) -> str:
-    return field.replace("\\040", " ").replace("\\134", "\\")
+            mount, group = (
+                one.replace("\\040", " ").replace("\\134", "\\") for one in (fields[4], fields[3])
+            )
+            yield kinds[0], mount, group
 
 
 def _below(top: str, own: str) -> PurePosixPath:

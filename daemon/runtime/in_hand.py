@@ -227,10 +227,8 @@ class InHand(Guard):
         return self.known.stretch(source, at)
 
     def passed(self, positions: Callable[[], Mapping[int, int]]) -> None:
-        """Forget what durable positions are past; a source that they do not name was not looked at yet.
-
-        The follower alone calls it: `learn` and `validate` forget at their next start.
-        """
+        """Forget what durable positions are past; a source that they do not name was not looked at yet. The
+        follower alone calls it: `learn` and `validate` forget at their next start."""
         if self._note is not None and self.known != Known():
             known = self.known.from_positions(positions())
             if known != self.known:

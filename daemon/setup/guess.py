@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from daemon.setup.seen import ARRAYS, SEPARATORS, TIMES, ColumnSeen, FileSeen, Form, cut, separated
@@ -44,7 +43,7 @@ _NEEDED = {"impressions": ("time", "query"), "shown": ("time", "query", "id"), "
 
 @dataclass(frozen=True, slots=True)
 class MappingGuess:
-    """What the columns of a click log mean, by the keys of a mapping; `unknown`: what could not be told."""
+    """What the columns of a click log mean, by the keys of a mapping; `unknown`: keys without a column."""
 
     keys: dict[str, Any]
     unknown: list[str]
@@ -125,7 +124,8 @@ def _add_log(groups: list[LogGroup], seen: FileSeen, meaning: MappingGuess | Non
             group.logs.append(seen)
             return
     if meaning is not None:
-        stem, taken = Path(seen.path).name.partition(".")[0], {group.mapping for group in groups}
+        stem = seen.path.rstrip("/").rpartition("/")[2].partition(".")[0]
+        taken = {group.mapping for group in groups}
         names = (f"{stem}{number}.mapping.toml" for number in ("", *range(-2, -len(groups) - 3, -1)))
         ready = next(name for name in names if name not in taken)
     groups.append(LogGroup([seen], meaning, ready))
@@ -256,7 +256,7 @@ def _click_keys(shown: ColumnSeen, clicked: ColumnSeen) -> Iterator[tuple[dict[s
 
 
 def _time_and_query(seen: FileSeen, taken: Set[str], known: Set[str]) -> dict[str, Any]:
-    """The keys that name these, as far as they could be told. taken: columns of another meaning."""
+    """The keys that name these, as far as recognized. taken: columns of another meaning."""
 
     def score(one: ColumnSeen) -> float:
         named = 3 * bool(_QUERY.search(one.name)) - 2 * bool(_SESSION.search(one.name))

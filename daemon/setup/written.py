@@ -44,7 +44,7 @@ def settings_text(made: SetupGuess, files: Sequence[FileSeen], home: Path) -> st
 
 
 def mapping_text(mapping: MappingGuess, logs: Sequence[FileSeen]) -> str:
-    """A mapping of these logs as TOML; what could not be told is a comment with the columns there are."""
+    """A mapping of these logs as TOML; a key whose column was not recognized is a comment."""
     names = _folded(", ".join(one.path for one in logs))
     lines = [f"# What the columns of {names} mean, guessed by `tripletd init` from the first rows.", "#"]
     lines += [f"# {_folded(logs[0].columns_described())}", ""]

@@ -110,7 +110,6 @@ def run(
 
 def _loop(validator: Validator, runtime: RoleRuntime, limit: WaitLimit | None) -> int:
     """Read what is there, watch it for drift, judge the newest version, rest when there was nothing to do."""
-
     signals, pulse = runtime.signals, runtime.pulse
     readiness = ReadinessReporter(runtime.health, runtime.notifier, log, "judging")
     quiet = Quiet(WAIT_SECONDS, LONGEST_WAIT_SECONDS)

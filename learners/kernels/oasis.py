@@ -116,7 +116,7 @@ def step_sparse(
 
 
 @inlined
-def _sound_sparse(dim: int, rows: Csr, row: int) -> bool:
+def sound_difference(dim: int, rows: Csr, row: int) -> bool:
     """Whether a row has indices that stay inside W, and numbers that a difference of vectors may have."""
     previous = np.int64(-1)
     indptr, indices, values = rows
@@ -152,7 +152,7 @@ def replay_sparse(W: Any, dim: int, symmetric: bool, tau: Any, query: Csr, error
     """
     e_ptr, e_ind, e_val = error
     for t in range(len(tau)):
-        if not (_sound_sparse(dim, query, t) and _sound_sparse(dim, error, t) and np.isfinite(tau[t])):
+        if not (sound_difference(dim, query, t) and sound_difference(dim, error, t) and np.isfinite(tau[t])):
             return t
         here = (e_ind, e_val, np.uint64(e_ptr[t]), np.uint64(e_ptr[t + 1] - e_ptr[t]))
         if symmetric:

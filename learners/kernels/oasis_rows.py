@@ -15,7 +15,6 @@ from numba import types
 
 from learners.kernels.checks import (
     DEGENERATE,
-    MAX_DIFFERENCE,
     UPDATED,
     rejected,
     scan_triplet_sparse,
@@ -25,6 +24,7 @@ from learners.kernels.checks import (
 from learners.kernels.compile import CSR, DOUBLES, DOUBLES_OUT, FLOATS, ROWS_OUT, STEPS_OUT, inlined, kernel
 from learners.kernels.intrinsics import prefetch
 from learners.kernels.matrix_rows import difference
+from learners.kernels.oasis import sound_difference
 from learners.kernels.row_tables import TABLES, add_to_row, find, home, lacks
 
 ROWS_AHEAD = 1
@@ -146,18 +146,6 @@ def step_rows(
     return number, accepted
 
 
-@inlined
-def _sound(dim: int, rows: Any, row: int) -> bool:
-    previous = np.int64(-1)
-    indptr, indices, values = rows
-    for place in range(indptr[row], indptr[row + 1]):
-        index = np.int64(indices[place])
-        if index <= previous or index >= dim or not abs(values[place]) <= MAX_DIFFERENCE:
-            return False
-        previous = index
-    return True
-
-
 @kernel(types.UniTuple(types.int64, 2)(TABLES, types.int64, types.int64, FLOATS, CSR, CSR))
 def replay_rows(tables: Any, limit: int, first: int, tau: Any, query: Any, error: Any) -> tuple[int, int]:
     """Take steps again from `first` on in order; (the step that was not taken, or how many there are; whether
@@ -172,7 +160,7 @@ def replay_rows(tables: Any, limit: int, first: int, tau: Any, query: Any, error
     columns, values = np.empty(room, np.int32), np.empty(room, np.float32)
     missing = np.empty(room, np.int64)
     for t in range(first, len(tau)):
-        if not (_sound(dim, query, t) and _sound(dim, error, t) and np.isfinite(tau[t])):
+        if not (sound_difference(dim, query, t) and sound_difference(dim, error, t) and np.isfinite(tau[t])):
             return t, 1
         count = 0
         for place in range(error[0][t], error[0][t + 1]):

@@ -199,7 +199,6 @@ class Decider:
         return decision
 
     def _new(self, item: Event | Impression) -> Decision:
-        """The fate of an item that was not seen before. Raises as `_first`."""
         self._check_time(item.ts)
         self._check_features(item)
         if isinstance(item, Event):

@@ -80,7 +80,9 @@ class PositionWeights:
     @classmethod
     def of(cls, curve: ExaminationCurve, rule: str, cap: int) -> PositionWeights:
         """Of the pairs that a rule of `RULES` makes, at most `cap` of a list, 0: all."""
-        seen = _filled(curve.examination)
+        seen: list[float] = []
+        for one in curve.examination:
+            seen.append(seen[-1] if math.isnan(one) else one)
         ranks = range(len(seen))
         pairs = [[_bounded(seen[s] / seen[c]) for s in ranks] for c in ranks]
         drawn = [_bounded(1 / seen[c]) for c in ranks]
@@ -109,13 +111,6 @@ class PositionWeights:
     def of_drawn(self, clicked: int) -> float:
         """Of a click at this rank over an object that was drawn."""
         return self.drawn[min(clicked, len(self.drawn) - 1)]
-
-
-def _filled(examination: Sequence[float]) -> list[float]:
-    found: list[float] = []
-    for one in examination:
-        found.append(found[-1] if math.isnan(one) else one)
-    return found
 
 
 def _bounded(weight: float) -> float:

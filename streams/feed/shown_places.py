@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from streams.event import EITHER, Impression, ObjectRef
+from streams.event import EITHER, Impression
 from streams.feed.position_bias import ComparedPlaces, Examination, Int, estimate
 from streams.partitions import route_key
 from streams.signed_lists import is_signed, read_signed
@@ -98,7 +98,8 @@ class ShownPlaces:
         hits = frozenset(impression.clicked)
         asked = (impression.key, route_key(impression.query))
         for rank, shown in enumerate(impression.shown[: self._ranks]):
-            self._all.add(self._group((asked, _named(shown))), rank, number, rank in hits)
+            name = shown.id if shown.id is not None else route_key(shown)
+            self._all.add(self._group((asked, name)), rank, number, rank in hits)
         for kind, rank in self._placed_by_chance(impression):
             if rank < self._ranks:
                 self._by_chance.add(self._group(kind), rank, number, rank in hits)
@@ -144,8 +145,6 @@ class ShownPlaces:
 
 
 class _Gathered:
-    """Columns of `ComparedPlaces` under way."""
-
     def __init__(self) -> None:
         self._group, self._rank, self._listed = array("q"), array("q"), array("q")
         self._clicked = bytearray()
@@ -184,7 +183,3 @@ def rounds_of(teams: tuple[int, ...], end: int) -> list[int]:
             found.append(at)
         at += 2
     return found
-
-
-def _named(shown: ObjectRef) -> str | bytes:
-    return shown.id if shown.id is not None else route_key(shown)

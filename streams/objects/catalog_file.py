@@ -130,7 +130,7 @@ def map_catalog(path: Path) -> CatalogFile:
     """
     arrays, metadata = map_arrays(path)
     if metadata.get("format") != FORMAT:
-        raise CatalogError(f"{path}: metadata `format` is not {FORMAT!r}; write it with save_catalog")
+        raise CatalogError(f"{path}: metadata `format` is not {FORMAT!r}; write it again")
     names = _view_names(path, arrays, metadata)
     views = {name: _read_view(path, name, arrays, metadata) for name in names}
     space = SpaceSpec(

@@ -127,21 +127,18 @@ class _Mapped:
         if not isinstance(fields, dict):
             raise ValueError("not an object of JSON; write one object per line")
         texts = {name: getattr(self._columns, name) for name in SHOWN[:3]}
-        given = {name: _text(_at(fields, key, None)) if key else None for name, key in texts.items()}
+        found = {name: _at(fields, key, None) if key else None for name, key in texts.items()}
+        given = {name: None if one is None or one == "" else str(one) for name, one in found.items()}
         tags = [_at(fields, key, None) for key in self._columns.tags]
-        object_id = self._id(fields)
+        object_id = _at(fields, self._columns.id or "id")
+        if isinstance(object_id, bool) or not isinstance(object_id, str | int):
+            raise ValueError(f"{self._columns.id or 'id'!r} is neither text nor a whole number")
         views = (
             {name: self._vector(name, where, fields) for name, where in self._vectors.items()}
             if self._vectors
             else read_features({key: fields[key] for key in ("x", "views") if key in fields})
         )
-        return object_id, views, shown_of(given, tags)
-
-    def _id(self, fields: dict[str, Any]) -> str:
-        found = _at(fields, self._columns.id or "id")
-        if isinstance(found, bool) or not isinstance(found, str | int):
-            raise ValueError(f"{self._columns.id or 'id'!r} is neither text nor a whole number")
-        return str(found)
+        return str(object_id), views, shown_of(given, tags)
 
     def _vector(self, name: str, where: VectorColumns, fields: dict[str, Any]) -> Vector:
         if isinstance(where, SparsePair):
@@ -167,10 +164,6 @@ def _at(fields: dict[str, Any], name: str, default: Any = _NEEDED) -> Any:
             raise ValueError(f"there is no {name!r}; the line has {listed(list(fields))}")
         found = found[part]
     return found
-
-
-def _text(found: Any) -> str | None:
-    return None if found is None or found == "" else str(found)
 
 
 def _check_like(row: Mapping[str, Vector], first: Mapping[str, Vector]) -> None:

@@ -22,9 +22,10 @@ import numpy as np
 
 from daemon.look.live import RoleStatus, role_status
 from learners import SparseBlock
-from streams.catalog import Catalog, save_catalog
+from streams.catalog import Catalog
 from streams.event import Column, DenseColumn, SpaceSpec, SparseColumn, ViewSpec
 from tests.benchmarks.triplets import random_block
+from tests.harness.catalog_files import save_catalog
 
 RUN = Path("bench-run")
 START_S = 180.0

@@ -136,7 +136,9 @@ def test_a_stream_that_cannot_be_opened_comes_with_a_remedy(tmp_path: Path) -> N
 
 
 def test_dimensions_after_the_maps() -> None:
-    config = load_config(None, {"space.views.x.dim": 7, "space.views.y.dim": 9000}, {})
+    views: dict[str, object] = {"space.views.x.dim": 7, "space.views.y.dim": 9000}
+    assert mapped_dim(load_config(None, views, {})) == 7 + 9000
+    config = load_config(None, {**views, "space.views.y.map": "whiten"}, {})
     assert mapped_dim(config) == 7 + config.space.views["y"].components
 
 

@@ -144,9 +144,12 @@ def test_a_password_in_an_address_is_seen_and_never_shown(tmp_path: Path, place:
         said = complaint(
             tmp_path, f"{key} = {address!r}\n" if "'" not in address else f'{key} = "{address}"\n'
         )
+        assert "password" in said.partition("; ")[2] or "judgments" in key, said
+        assert "catalog" not in key or "postgres" not in place or "give it in catalog.secret" in said
         if "?password=" not in place:
             assert not any(one in said for one in parts), said
     said = complaint(tmp_path, f'[feed.follow]\nsources = ["a.jsonl", "{address}"]\n')
+    assert "holds no password" in said
     assert "?password=" in place or not any(one in said for one in parts), said
 
 

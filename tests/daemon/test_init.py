@@ -188,6 +188,15 @@ def test_a_log_with_a_single_click_in_a_row_is_recognized(
     assert Path("alone/a.mapping.toml").read_text() == text
 
 
+def test_fields_of_ours_with_a_single_click_are_a_log_of_others(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"ts": NOW + n, "q": f"p{n}", "shown": ["a", "b", "c"], "clicked": "b"} for n in range(9)]
+    assert main(["init", parquet("shop.parquet", products(4)), jsonl("clicks.jsonl", rows)]) == EX_OK
+    _, feed, _ = commands(capsys.readouterr().out)
+    assert feed == ["feed", "clicks.jsonl", "--mapping", "clicks.mapping.toml", "--explain"]
+    mapping = read_mapping(Path("clicks.mapping.toml").read_text(), "it")
+    assert (mapping.query.text, mapping.clicked and mapping.clicked.text) == ("q", "clicked")
+
+
 @pytest.mark.parametrize(
     "row",
     [

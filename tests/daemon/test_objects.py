@@ -11,9 +11,10 @@ from daemon import catalogs as objects
 from daemon.catalogs import as_blocks, map_catalog
 from learners.block import DenseBlock, SparseBlock
 from learners.maps import SpaceMap, ViewConfig
-from streams.catalog import Catalog, save_catalog
+from streams.catalog import Catalog
 from streams.catalog_cache import CatalogSource, open_catalog
 from streams.event import DenseColumn, SpaceSpec, SparseColumn, ViewSpec
+from tests.harness.catalog_files import save_catalog
 
 ROWS, DIM = 60, 5
 

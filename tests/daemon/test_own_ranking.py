@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from daemon.checks import run_checks
 from daemon.cli import main
 from daemon.client import follow
-from daemon.config import load_config
+from daemon.config import load_config, schema
 from daemon.config.schema import ServingConfig
 from daemon.exits import EX_CONFIG, EX_OK
 from daemon.learn.resume.fitting import space_map
@@ -35,7 +35,7 @@ from learners.forms.carried import CarriedForm
 from learners.forms.quadratic import DiagonalForm
 from learners.forms.serving import ServingForm
 from learners.maps.base import OwnRanking, first_diagonal
-from streams.catalog import load_catalog
+from streams.catalog import Catalog, load_catalog
 from streams.event import ObjectRef
 from tests.daemon.kept import Kept
 from tests.daemon.serve.test_role import Place as RolePlace
@@ -171,16 +171,22 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Place, Doubles
     return place, own(similarity or "cosine", weights)
 
 
+def judged_scores(place: Place) -> tuple[Catalog, Any]:
+    """The catalog, and the scores of every object with every other by version 0 as it is judged."""
+    config = load_config(place.file)
+    space = config.space_spec()
+    catalog = load_catalog(Path(config.catalog.path), space)
+    judged = CandidateCache(place.versions, space, catalog, config.serving).open(0)
+    folded = judged.scorer.fold([ObjectRef(id=name) for name in catalog.ids])
+    return catalog, judged.scorer.catalog(folded)
+
+
 def test_version_0_is_judged_and_given_to_clients_as_numpy_has_it(case: tuple[Place, Doubles]) -> None:
     place, expected = case
     place.learn(20)
     config = load_config(place.file)
     assert reference_of(place.newest().map).own
-    space = config.space_spec()
-    catalog = load_catalog(Path(config.catalog.path), space)
-    judged = CandidateCache(place.versions, space, catalog, config.serving).open(0)
-    folded = judged.scorer.fold([ObjectRef(id=name) for name in catalog.ids])
-    scores = judged.scorer.catalog(folded)
+    catalog, scores = judged_scores(place)
     if config.space.own_similarity == "euclidean":  # minus a distance, but for what is the query's alone
         scores = scores - scores.diagonal()[:, None]
     size = np.abs(expected).max()
@@ -232,12 +238,16 @@ def test_maps_that_lose_the_own_ranking_are_named(
     assert map_of(place.versions.load(0)).own is None
 
 
-def test_a_folder_goes_on_with_the_map_it_was_made_with(tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [2048, DENSE - 1], ids=["within reach", "wide"])
+def test_a_folder_goes_on_with_the_map_it_was_made_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
     """What a configuration leaves out meant whiten once; a folder made so is no other one now."""
+    monkeypatch.setattr(schema, "MOST_PRECONDITIONED", most)
     place = Place(tmp_path, "", {"text": 1.0}, text='map = "whiten"')
     place.learn(5)
     place.file.write_text(place.file.read_text().replace('map = "whiten"', ""))
-    assert load_config(place.file).space.views["text"].map == "precondition"
+    assert load_config(place.file).space.views["text"].map == ("precondition" if most >= DENSE else "unit")
     place.learn(5, seed=2)
     newest = place.newest()
     assert newest.number > 1
@@ -245,6 +255,24 @@ def test_a_folder_goes_on_with_the_map_it_was_made_with(tmp_path: Path) -> None:
     assert map_of(place.versions.load(newest.number)).own is None
     place.file.write_text(place.file.read_text().replace("[space]", '[space]\nsimilarity = "cosine"'))
     assert main(["learn", "--exit-when-caught-up", "--config", str(place.file)]) == EX_CONFIG
+
+
+def test_a_wide_space_begins_as_the_users_ranking_and_loses_no_direction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "MOST_PRECONDITIONED", DENSE)
+    weights = {"text": 1.0, "shape": 2.5}
+    place = Place(tmp_path, "", weights)
+    assert [view.map for view in load_config(place.file).space.views.values()] == ["unit", "unit"]
+    place.learn(5)
+    assert place.versions.load(0).arrays["W"].shape == (DENSE + WIDE, DENSE + WIDE)
+    _, scores = judged_scores(place)
+    np.testing.assert_allclose(scores, own("cosine", weights), rtol=0, atol=5e-6)
+
+
+def test_views_beside_one_that_names_a_map_lose_nothing(tmp_path: Path) -> None:
+    place = Place(tmp_path, "", {"text": 1.0, "shape": 2.5}, text='map = "standardise"')
+    assert load_config(place.file).space.views["shape"].map == "unit"
 
 
 def test_learning_begins_where_the_settings_say_and_goes_on_from_there(tmp_path: Path) -> None:

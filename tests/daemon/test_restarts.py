@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.cli import main
 from tests.daemon.serve.test_role import PATIENCE_S, Place, Role
+from tests.daemon.serve.test_role_doors import ledger
 from tests.harness.gauges import state_samples
 from tests.harness.waiting import until
 
@@ -28,7 +29,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     assert FOLLOWED in text
     made.file.write_text(
         text.replace("serve_port = 0\n", "serve_port = 0\nfeed_port = 0\n")
-        + "[validate]\nmin_impressions = 5\nmin_versions = 1\npatience_events = 1\n"
+        + "[validate]\nmin_impressions = 5\nmin_versions = 1\n"
     )
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / "in.jsonl").write_text("")
@@ -88,11 +89,13 @@ def test_each_role_says_the_same_after_a_restart_with_nothing_new(
     feed(place, 240)
     place.learn()
     assert main(["validate", "--exit-when-caught-up", "--config", str(place.file)]) == 0
+    ledger(place).append({"kind": "STOP", "by": "test", "reason": "there is one to be told of"})
     started = {name: place.start(name) for name in ("learn", "validate", "serve")}
     started["feed"] = place.start("feed", "--follow")
     before = {name: settled(role) for name, role in started.items()}
     told, page = status_of(place, capsys), page_of(started["serve"])
-    assert before["validate"]["tripletd_stopped"] in (0, 1)
+    assert before["validate"]["tripletd_stopped"] == 1
+    assert before["learn"]["tripletd_parked"] == 1
     assert before["learn"]["tripletd_version"] == place.newest().number
     again = {}
     for name, role in started.items():

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from streams.catalog import Catalog, CatalogError, load_catalog, save_catalog
+from streams.catalog import Catalog, CatalogError, load_catalog
 from streams.event import DenseColumn, SpaceSpec, SparseColumn, ViewSpec
+from tests.harness.catalog_files import save_catalog
 
 from .same import row_of_column, same_vector
 

@@ -86,7 +86,6 @@ def pack(said: Any) -> bytes:
 
 
 def _unpacked(data: bytes) -> Any:
-    """The content of a file. Raises ValueError for one that is not whole."""
     head, _, packed = data.partition(b"\n")
     if not head.startswith(MAGIC):
         raise ValueError("it is of another format")

@@ -17,7 +17,7 @@ from streams.feed.follow.guard import UNGUARDED, Guard, Held
 from streams.feed.follow.records import RawRecord
 from streams.feed.follow.schemas import SchemaDecoder
 from streams.feed.follow.topics import FollowedTopic
-from streams.source import Address, KafkaSettings, parse_address
+from streams.source import KafkaSettings, parse_address
 
 LOOK_SECONDS = 1.0
 """Between two looks for new files."""
@@ -100,7 +100,9 @@ class Intake:
         for name in sources:
             known = places.get(name, {})
             if name.startswith(ADDRESSES):
-                topic = FollowedTopic(_address(name, kafka), known, schemas=schemas, guard=guard)
+                address = parse_address(name)
+                address = replace(address, kafka=kafka) if address.scheme == "kafka" else address
+                topic = FollowedTopic(address, known, schemas=schemas, guard=guard)
                 self._topics[name] = Lane(topic=topic)
             else:
                 self.files[name] = FollowedFiles(name, known, most_open, guard)
@@ -205,8 +207,3 @@ class Intake:
 
     def _all(self) -> list[Lane]:
         return [*self._lanes.values(), *self._topics.values()]
-
-
-def _address(name: str, kafka: KafkaSettings | None) -> Address:
-    address = parse_address(name)
-    return replace(address, kafka=kafka) if address.scheme == "kafka" else address

@@ -3,7 +3,7 @@
 A watermark says up to when everything has come. A click is given to its list when the watermark has passed
 its time, for by then every list that it can belong to is there; a list is closed when the watermark has
 passed its time and the window. So the outcome does not depend on the order in which records came, but for
-those that came after the watermark: a click whose list is closed is told as `LateClick`, a list that is late
+those that came after the watermark: a click whose list is closed comes as `LateClick`, a list that is late
 itself is closed at once.
 
 A click belongs to the latest of the lists with its join key that showed its object, at or before it and at
@@ -68,8 +68,8 @@ class JoinedImpression(OpenImpression):
     def plain(self) -> tuple[Any, ...]:
         """Itself as plain data, for a checkpoint."""
         said, clicked = self.said, sorted(self.clicked) if self.clicked else ()
-        told = (said.id, said.join, said.place, said.ts, said.query, said.source, said.key, said.rank)
-        return (told, self.objects, self.positions, self.chances, clicked)
+        about = (said.id, said.join, said.place, said.ts, said.query, said.source, said.key, said.rank)
+        return (about, self.objects, self.positions, self.chances, clicked)
 
 
 class PendingClick(NamedTuple):

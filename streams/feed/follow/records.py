@@ -84,14 +84,11 @@ class RecordReader:
 
     def take(self, records: Sequence[RawRecord]) -> None:
         """Put the records into the join; what is wrong with one is in its `done`, whatever it is."""
-        if self._rows is None:
-            for record in records:
-                try:
-                    self._own(_document(record), record.place)
-                except Exception as error:  # noqa: BLE001
-                    self._drop(record.place, error)
-            return
-        for place, move in self._read(records, self._rows):
+        if self._rows is not None:
+            moves = self._read(records, self._rows)
+        else:
+            moves = [(record.place, partial(self._own, record)) for record in records]
+        for place, move in moves:
             try:
                 move()
             except Exception as error:  # noqa: BLE001
@@ -146,7 +143,8 @@ class RecordReader:
         if documents:
             yield from rows.take(_RecordRows(places, documents))
 
-    def _own(self, said: Mapping[str, Any], place: str) -> None:
+    def _own(self, record: RawRecord) -> None:
+        said, place = _document(record), record.place
         event = said.get("event")
         if event == IMPRESSION or (event is None and "shown" in said):
             self._impression(said, place)
@@ -179,7 +177,7 @@ class RecordReader:
         source = _optional(said, "source") or _optional(said, "src")
         if self._in_time(place, ts):
             options, clicked = self._options, clicked_ranks(get("clicked") or [], shown)
-            told = Said(
+            about = Said(
                 name,
                 name if session is None else (session, query),
                 place,
@@ -188,7 +186,7 @@ class RecordReader:
                 source or options.source,
                 key or options.key,
             )
-            self._join.shown_whole(told, shown, chances, [shown[rank] for rank in clicked])
+            self._join.shown_whole(about, shown, chances, [shown[rank] for rank in clicked])
 
     def _own_click(self, said: Mapping[str, Any], place: str) -> None:
         clicked = said.get("object")
@@ -249,24 +247,24 @@ def _document(record: RawRecord) -> dict[str, Any]:
             raise BadItemError(reasons.NOT_JSON, "data of the CloudEvent is no JSON object")
         return _with_envelope(data, said)
     if record.headers and any(name.startswith(_CLOUD) for name, _ in record.headers):
-        told = {
+        envelope = {
             name[len(_CLOUD) :]: (value or b"").decode(errors="replace")
             for name, value in record.headers
             if name.startswith(_CLOUD)
         }
-        return _with_envelope(said, told)
+        return _with_envelope(said, envelope)
     return said
 
 
 def _with_envelope(data: dict[str, Any], envelope: Mapping[str, Any]) -> dict[str, Any]:
-    told = dict(data)
-    if told.get("ts") is None and "time" in envelope:
-        told["ts"] = envelope["time"]
-    if told.get("event") is None and "type" in envelope:
-        told["event"] = str(envelope["type"]).rpartition(".")[2]
-    if told.get("event") == IMPRESSION and "impression" not in told and "id" not in told and "id" in envelope:
-        told["impression"] = envelope["id"]
-    return told
+    made = dict(data)
+    if made.get("ts") is None and "time" in envelope:
+        made["ts"] = envelope["time"]
+    if made.get("event") is None and "type" in envelope:
+        made["event"] = str(envelope["type"]).rpartition(".")[2]
+    if made.get("event") == IMPRESSION and "impression" not in made and "id" not in made and "id" in envelope:
+        made["impression"] = envelope["id"]
+    return made
 
 
 def _text(said: Mapping[str, Any], field: str) -> str:

@@ -121,7 +121,10 @@ def value_at(value: Any, steps: Sequence[Step]) -> Any:
                 raise _wrong(value, step)
             return [value_at(one, steps[number + 1 :]) for one in value]
         value = _down(value, step)
-    return _filled(value)
+    if isinstance(value, dict):
+        filled = [one for one in value.values() if one is not None]
+        return filled[0] if len(filled) == 1 else (value if filled else None)
+    return value
 
 
 def _down(value: Any, step: Step) -> Any:
@@ -133,13 +136,6 @@ def _down(value: Any, step: Step) -> Any:
     if step.kind in ("field", "key") and isinstance(value, dict):
         return value.get(step.name)
     raise _wrong(value, step)
-
-
-def _filled(value: Any) -> Any:
-    if isinstance(value, dict):
-        filled = [one for one in value.values() if one is not None]
-        return filled[0] if len(filled) == 1 else (value if filled else None)
-    return value
 
 
 def _json(text: str, step: Step) -> Any:

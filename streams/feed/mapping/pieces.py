@@ -155,7 +155,6 @@ class JoinedEvents(_Pieces):
     def _shown(
         self, rows: LogRows, chosen: IntArray, shown: ShownRows, rank: int, moves: Moves
     ) -> Iterator[Placed]:
-        """Add what goes into the window; give the rows that have a fault."""
         columns = self._common(rows, chosen, with_id=True)
         self.queries(columns, required=False)
         separator = self.mapping.separator
@@ -201,7 +200,6 @@ class JoinedEvents(_Pieces):
         return values or ([None] * len(objects) if name == "position" else [])
 
     def _clicks(self, rows: LogRows, chosen: IntArray, moves: Moves) -> Iterator[Placed]:
-        """Add what goes into the window; give the rows that have a fault."""
         mapping = self.mapping
         assert mapping.click is not None
         assert mapping.click.object is not None

@@ -67,18 +67,12 @@ class LogRows(ABC):
         return self._read(path, rows, read.numbers)
 
     def lists(
-        self,
-        path: ColumnPath,
-        separator: str | None,
-        rows: IntArray,
-        *,
-        numbers: bool = False,
-        single: bool = False,
+        self, path: ColumnPath, by: str | None, rows: IntArray, *, numbers: bool = False, single: bool = False
     ) -> list[Any]:
-        """Lists of texts or `numbers`, or BadItemError; a list may hold either, and None. single: a cell may
-        be its only entry."""
+        """Lists of texts or `numbers`, or BadItemError; a list may hold either, and None. by: the separator.
+        single: a cell may be its only entry."""
         inner = read.numbers if numbers else read.texts
-        return self._read(path, rows, lambda cells: read.lists(cells, separator, inner, single))
+        return self._read(path, rows, lambda cells: read.lists(cells, by, inner, single))
 
     def matching(self, condition: Condition) -> BoolArray:
         """Which rows fulfil a condition."""

@@ -17,6 +17,7 @@ from streams.feed.mapping.pieces import JoinedEvents, ShownObjects
 from streams.feed.mapping.reading import LIST, NUMBER, TEXT, Reading, RowColumns, RowKey, check_texts, id_of
 from streams.feed.mapping.rows import LogRows, RowSource
 from streams.feed.options import ReaderOptions
+from streams.feed.readers.native import clicked_ranks
 
 _ORDERED = (SHOWN, EVENTS)
 """Kinds of rows of which several files are read side by side, by time."""
@@ -130,24 +131,12 @@ class WholeImpressions(Reading):
         )
 
     def _ranks(self, clicks: list[Any], shown: list[str]) -> tuple[int, ...]:
-        ranks = set()
         for click in clicks:
             if isinstance(click, BadItemError):
                 raise click
-            if self.mapping.clicked is not None:
-                if click not in shown:
-                    raise BadItemError(
-                        reasons.BAD_CLICKED_ID, f"clicked id {str(click)[:80]!r} was not shown"
-                    )
-                ranks.add(shown.index(click))
-                continue
-            rank = -1 if click is None or click % 1 else int(click) - self.mapping.first_position
-            if not 0 <= rank < len(shown):
-                raise BadItemError(
-                    reasons.BAD_CLICKED_RANK, f"clicked position {click} of {len(shown)} shown"
-                )
-            ranks.add(rank)
-        return tuple(sorted(ranks))
+        if self.mapping.clicked is None:
+            clicks = [one if one is None or one % 1 else int(one) for one in clicks]
+        return clicked_ranks(clicks, shown, self.mapping.first_position)
 
 
 class WholeTriplets(Reading):

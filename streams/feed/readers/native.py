@@ -69,16 +69,17 @@ def _shown(value: Any) -> tuple[ObjectRef, ...]:
     )
 
 
-def clicked_ranks(value: Any, shown: Sequence[str | None]) -> tuple[int, ...]:
-    """Ranks, ascending, of a list of ranks or ids; shown: ids in their order. Raises BadItemError."""
+def clicked_ranks(value: Any, shown: Sequence[str | None], first: int = 0) -> tuple[int, ...]:
+    """Ranks, ascending, of a list of ranks, counted from `first`, or ids; shown: ids in their order. Raises
+    BadItemError."""
     if not isinstance(value, list):
         raise BadItemError(reasons.WRONG_TYPE, "clicked is not a list of ranks or ids")
     ranks = set()
     for click in value:
         if type(click) is int:
-            if not 0 <= click < len(shown):
+            if not 0 <= click - first < len(shown):
                 raise BadItemError(reasons.BAD_CLICKED_RANK, f"clicked rank {click} of {len(shown)} shown")
-            ranks.add(click)
+            ranks.add(click - first)
         elif isinstance(click, str):
             if click not in shown:
                 raise BadItemError(reasons.BAD_CLICKED_ID, f"clicked id {click[:80]!r} was not shown")

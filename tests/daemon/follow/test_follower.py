@@ -305,6 +305,7 @@ def test_so_is_a_record_of_a_topic(
 ) -> None:
     class Schemas:
         notes: ClassVar[list[str]] = []
+        batch_s = 5.0
 
         def decoded(self, said: bytes, headers: object) -> Any:
             return records.from_json(said)

@@ -17,13 +17,14 @@ from daemon.learn.replay.replay import replay
 from daemon.telemetry import LearnMetrics
 from learners.block import DenseBlock, TripletBatch
 from learners.oasis import Oasis, OasisConfig
-from streams.catalog import Catalog, save_catalog
+from streams.catalog import Catalog
 from streams.codec import decode_event, encode_event
 from streams.event import DenseColumn, Event, ObjectRef, SpaceSpec, ViewSpec
 from streams.open import open_sink, open_source
 from streams.poison import parse_dead_letter
 from streams.source import Address, OutRecord
 from tests.daemon.learn.conftest import DIM, Site, make_events, with_nan
+from tests.harness.catalog_files import save_catalog
 
 
 def test_versions_begin_untrained_and_end_at_the_end_of_the_stream(site: Site) -> None:

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from daemon.cli import main
+from daemon.describe import describing
+from daemon.describe.describing import DescribeSettings
+from daemon.exits import EX_DATAERR, UserError
 from daemon.memory import cores
 from daemon.memory.cores import limit_pools, usable_cores
 from tests.daemon.memory.files import V2_MOUNT, system
@@ -40,6 +44,23 @@ def test_a_quota_of_any_group_above_bounds(tmp_path: Path, outer: str, inner: st
 def test_a_quota_of_the_first_kind_bounds(tmp_path: Path, quota: int, expected: int) -> None:
     groups = {"sys/fs/cgroup/cpu/a": {"cpu.cfs_quota_us": quota, "cpu.cfs_period_us": 100_000}}
     assert usable_cores(system(tmp_path, 1 << 30, "3:cpu,cpuacct:/a\n", V1_MOUNTS, groups)) == expected
+
+
+def test_describe_has_a_worker_for_each_unless_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def described(objects: object, out: Path, settings: DescribeSettings, *_: object) -> None:
+        asked.append(settings.workers)
+        raise UserError("enough", "", EX_DATAERR)
+
+    (tmp_path / "a.png").touch()
+    monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: set(range(3)))
+    monkeypatch.setattr(describing, "describe_to", described)
+    for words in ([], ["--workers", "5"]):
+        assert main(["describe", str(tmp_path), "--out", str(tmp_path / "items"), *words]) == EX_DATAERR
+    assert asked == [usable_cores(), 5]
 
 
 def test_what_a_user_has_set_stays(tmp_path: Path) -> None:

@@ -224,6 +224,14 @@ def test_another_topic_and_a_damaged_file_say_nothing(tmp_path: Path) -> None:
     assert role(tmp_path).known == Known()
 
 
+def test_a_note_without_words_accuses_nobody_however_often(tmp_path: Path) -> None:
+    """As SIGKILL leaves it."""
+    role(tmp_path)
+    for _ in range(4):
+        died_with(tmp_path, RECORD)
+        assert not role(tmp_path).known.deaths
+
+
 def test_without_a_folder_nothing_is_noted(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")

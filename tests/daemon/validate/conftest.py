@@ -20,12 +20,13 @@ from daemon.versions.contents import pack
 from learners.block import DenseBlock, TripletBatch
 from learners.maps import SpaceMap, ViewConfig
 from learners.oasis import Oasis, OasisConfig
-from streams.catalog import Catalog, save_catalog
+from streams.catalog import Catalog
 from streams.codec import encode_impression
 from streams.event import DenseColumn, Impression, ObjectRef, SpaceSpec, ViewSpec
 from streams.open import ensure_topic, open_sink
 from streams.source import OutRecord, parse_address
 from tests.daemon.oasis_versions import OASIS
+from tests.harness.catalog_files import save_catalog
 
 CLASSES, PER_CLASS, DIM = 6, 20, 12
 

@@ -7,6 +7,7 @@ import json
 import struct
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,10 +22,11 @@ from daemon.describe.pictures import UnusableObject, decoded
 from daemon.describe.sources import find_photos
 from daemon.describe.tables import TableColumns, TextTable
 from daemon.exits import UserError
-from streams.catalog import CatalogError, load_catalog, save_catalog
+from streams.catalog import CatalogError, load_catalog
 from streams.event import SpaceSpec, ViewSpec
 from streams.objects.columns import ObjectColumns
 from tests.fuzz.law import ForeignInput
+from tests.harness.catalog_files import save_catalog
 
 FOLDER = Path(tempfile.mkdtemp(prefix="tripletd-fuzz-"))
 (FOLDER / "photo.jpg").write_bytes(b"")
@@ -130,6 +132,17 @@ def _tar() -> bytes:
                 packed.addfile(about, io.BytesIO(b"01234"))
 
     return _written(write)
+
+
+def _black(width: int, height: int) -> bytes:
+    """A PNG of one bit a pixel, whole: a few kilobytes that become a byte a pixel, then three."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    head = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    rows = zlib.compress(bytes(height * (1 + -(-width // 8))))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
 def _bomb() -> bytes:
@@ -242,7 +255,7 @@ INPUTS = (
             _picture("TIFF", compression="tiff_lzw"), _picture("JPEG2000"), _picture("PPM"),
         ),
         (UnusableObject,),
-        (HUGE_PNG, POSTSCRIPT),
+        (HUGE_PNG, POSTSCRIPT, _black(10_200, 10_000)),
     ),
     ForeignInput("catalogs.photos", photos, (b"a\tphoto.jpg\n", b"photo.jpg\n"), (UserError,)),
     ForeignInput("catalogs.tar", tar, (_tar(),), (UserError,)),

@@ -11,10 +11,11 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from streams.catalog import Catalog, CatalogError, load_catalog, save_catalog
+from streams.catalog import Catalog, CatalogError, load_catalog
 from streams.event import SpaceSpec, ViewSpec
 from streams.items import unpack_display
 from streams.objects.columns import ObjectColumns, SparsePair
+from tests.harness.catalog_files import save_catalog
 
 ROWS, DIM = 2500, 3  # more rows than a batch has
 IDS = [f"{row:04}" for row in range(ROWS)]  # texts, though they look like numbers

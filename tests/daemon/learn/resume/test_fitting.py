@@ -99,10 +99,15 @@ def test_a_learner_that_wants_them_sees_the_mapped_objects(
 @pytest.mark.parametrize(
     ("changes", "effective"),
     [
-        ({"space.views.a.map": "whiten"}, True),
+        ({"space.views.a.map": "whiten", "space.views.b.map": "whiten"}, True),
+        ({"space.views.a.map": "whiten"}, False),
         ({"space.view_weights": "equal"}, False),
         (
-            {"space.views.a.map": "whiten", "learner.algorithm": "omks-maps"},
+            {
+                "space.views.a.map": "whiten",
+                "space.views.b.map": "whiten",
+                "learner.algorithm": "omks-maps",
+            },
             False,
         ),  # it learns the weights itself
         ({"space.views.b.map": "unit"}, False),

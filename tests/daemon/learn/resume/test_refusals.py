@@ -19,13 +19,14 @@ from daemon.learn import compatible as describe
 from daemon.learn.reader import open_inputs
 from daemon.learn.resume.origin import LearnOptions
 from daemon.learn.state import partitions
-from streams.catalog import Catalog, save_catalog
+from streams.catalog import Catalog
 from streams.codec import encode_event
 from streams.errors import LogMismatch
 from streams.event import DenseColumn, Event, ObjectRef, SpaceSpec, ViewSpec
 from streams.open import MemorySource, delete_topic, open_source, retain
 from streams.source import UNKNOWN
 from tests.daemon.learn.conftest import DIM, Site, make_events
+from tests.harness.catalog_files import save_catalog
 
 
 @pytest.mark.parametrize(

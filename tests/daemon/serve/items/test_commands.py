@@ -13,7 +13,7 @@ from daemon.cli import main
 from daemon.config import load_config
 from daemon.exits import EX_USAGE
 from daemon.serve.items.catalog import build_catalog
-from streams.catalog import Catalog, save_catalog
+from streams.catalog import Catalog
 from streams.errors import TopicMissing
 from streams.event import DenseColumn
 from streams.items import ItemRemove, item_record
@@ -22,6 +22,7 @@ from streams.open import delete_topic, open_sink, open_source
 from streams.source import Address, OutRecord
 from tests.daemon.serve.items.objects import DENSE, contents, identity
 from tests.daemon.serve.items.test_catalog import numbers
+from tests.harness.catalog_files import save_catalog
 from tests.harness.waiting import until
 
 CONFIG = """

@@ -137,6 +137,13 @@ def test_the_cap_of_a_query_is_of_its_key() -> None:
     assert fates == ["training", "dropped", "training", "training"]
 
 
+def test_an_id_that_was_fed_under_another_key_is_no_duplicate() -> None:
+    decider = Decider(FeedSettings(holdout_share=0.0, random_negatives=0), CatalogCandidates(SHOWN))
+    decided = [decider.decide(of_key("s", key)) for key in ("a", "b", None, "a")]
+    assert [one.fate for one in decided] == ["training"] * 3 + ["dropped"]
+    assert decided[-1].reason == "duplicate"
+
+
 def of_key(name: str, key: str | None) -> Impression:
     refs = tuple(ObjectRef(id=one) for one in SHOWN)
     return Impression(name, TS, ObjectRef(id="q"), refs, (2,), key=key)
