@@ -35,8 +35,6 @@ LATER = frozenset((408, 425, 429, 500, 502, 503, 504))
 REST_S = 0.05
 """Between two tries, more or less by chance, so that many who were turned away do not return together."""
 LEAST_JSON_MEMORY = 64 << 20
-"""That the values of an answer may take; four times as much as its bytes may be, where that is more: vectors
-take it whose numbers have seven letters each."""
 _LONGEST_TEXT = 300
 _PORTS = {"http": 80, "https": 443}
 
@@ -66,17 +64,16 @@ class ForeignServer:
 
 @dataclass(frozen=True, slots=True)
 class ForeignAnswer:
-    """A whole answer; the names of its headers are in lower case. most_memory: for the values of its JSON."""
+    """A whole answer; the names of its headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
-    most_memory: int = LEAST_JSON_MEMORY
 
     def json(self) -> Any:
         """Its values, all of which JSON can hold again. Raises ForeignError, also where they would take far
         more memory than their text."""
-        if json_memory(self.body) > self.most_memory:
+        if json_memory(self.body) > max(LEAST_JSON_MEMORY, 2 * len(self.body)):
             raise ForeignError("too_large", "its answer holds too many values")
         try:
             return from_json(self.body, allow_inf_nan=False)
@@ -102,8 +99,7 @@ class AnswerReader:
     @property
     def answer(self) -> ForeignAnswer:
         """What was read; once `complete`."""
-        most_memory = max(LEAST_JSON_MEMORY, 4 * self._most)
-        return ForeignAnswer(self.status, self.headers, bytes(self._body), most_memory)
+        return ForeignAnswer(self.status, self.headers, bytes(self._body))
 
     def feed(self, data: bytes) -> None:
         """Take a piece, b"" for the end of the connection. Raises ForeignError."""
@@ -165,21 +161,19 @@ class _Connection(asyncio.Protocol):
     transport: asyncio.Transport
 
     def __init__(self) -> None:
-        self.idle_since, self.is_open, self.has_begun = 0.0, False, False
-        self._reader: AnswerReader | None = None
+        self.idle_since, self.is_open = 0.0, False
+        self.reader: AnswerReader | None = None
         self._whole: asyncio.Future[None] | None = None
 
     async def ask(self, request: bytes, body_bytes: int) -> AnswerReader:
-        """Send a question; its whole answer, of which a part may have come where it `has_begun`. Raises
-        ForeignError."""
-        reader = self._reader = AnswerReader(body_bytes)
-        self.has_begun = False
+        """Send a question; its whole answer. Raises ForeignError; what came of it then is in `reader`."""
+        reader = self.reader = AnswerReader(body_bytes)
         self._whole = asyncio.get_running_loop().create_future()
         if not self.is_open:
             reader.feed(b"")
         self.transport.write(request)
         await self._whole
-        self._reader = None
+        self.reader = None
         return reader
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -189,16 +183,15 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """A piece of the answer; what nobody asked for ends the connection."""
-        if self._reader is None or self._whole is None or self._whole.done():
+        if self.reader is None or self._whole is None or self._whole.done():
             self.transport.abort()
             return
-        self.has_begun |= bool(data)
         try:
-            self._reader.feed(data)
+            self.reader.feed(data)
         except ForeignError as error:
             self._whole.set_exception(error)
         else:
-            if self._reader.complete:
+            if self.reader.complete:
                 self._whole.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -274,7 +267,8 @@ class ForeignClient:
                 reusable = reader.keeps and connection.is_open
                 return reader.answer
             except ForeignError as error:
-                if kept is None or connection.has_begun or error.reason != "unreachable":
+                begun = connection.reader is not None and connection.reader.fed > 0
+                if kept is None or begun or error.reason != "unreachable":
                     raise
             finally:
                 connection.idle_since = loop.time()

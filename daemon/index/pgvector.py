@@ -126,8 +126,7 @@ class PgVectorIndex:
                     space.require(self.name, vector, similarity)
                     self._shape = shape  # one that does not fit is looked at again: it may be mended
                     bare = "l2" if similarity == "squared_euclidean" else "ip"
-                    operator = OPERATORS[space.distance or bare]
-                    question = self._question(shape.kind, operator, vector, k, tags)
+                    question = self._question(shape.kind, OPERATORS[space.distance or bare], vector, k, tags)
                     return self._asked(connection, self._settings(shape, k, exact), *question)
             except (PoolTimeout, PoolClosed) as error:
                 raise self._away(self._pool_warnings.last or str(error)) from error

@@ -239,11 +239,11 @@ class StoreRecall(BackgroundThread):
         assert every is not None
         rest_s = min(FIRST_S, every)
         while not self._ending.wait(rest_s):
+            rest_s = every
             try:
-                rest_s = min(FIRST_S, every) if self.measure() is None else every
+                if self.measure() is None:
+                    rest_s = min(FIRST_S, every)
             except StoreError as error:
                 log.warning("recall of the store was not measured", index=self._index.name, why=str(error))
-                rest_s = every
             except Exception:
                 log.exception("recall of the store was not measured")
-                rest_s = every

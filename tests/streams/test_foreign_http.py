@@ -15,7 +15,6 @@ import pytest
 from streams import foreign_http
 from streams.foreign_http import (
     HEAD_BYTES,
-    AnswerReader,
     BlockingClient,
     ForeignAnswer,
     ForeignError,
@@ -253,18 +252,3 @@ def test_nobody_there() -> None:
 def test_what_is_no_json_or_far_more_than_its_text(body: bytes) -> None:
     with pytest.raises(ForeignError):
         ForeignAnswer(200, {}, body).json()
-
-
-def test_how_many_values_are_taken_grows_with_the_size_of_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign_http, "LEAST_JSON_MEMORY", 1 << 20)
-
-    def values(written: bytes, body_bytes: int) -> int:
-        reader = AnswerReader(body_bytes)
-        reader.feed(b"HTTP/1.1 200 OK\r\n\r\n[" + written * 60_000 + b"1]")
-        reader.feed(b"")
-        return len(reader.answer.json())
-
-    assert values(b"0.123456789,", 1 << 20) == 60_001, "as vectors are written"
-    with pytest.raises(ForeignError, match="too many values"):
-        values(b"1,", 1 << 17)
-    assert values(b"1,", 1 << 20) == 60_001, "as the remedy says"

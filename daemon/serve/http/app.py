@@ -144,7 +144,7 @@ def create_app(parts: Parts) -> Starlette:
         routes=every,
         lifespan=lifespan,
         middleware=[guard, Middleware(CrossOrigin, origins=origins)],
-        exception_handlers={HTTPException: _not_routed, QueryError: _not_asked},
+        exception_handlers={HTTPException: _refused, QueryError: _refused},
     )
     app.router.redirect_slashes = False
     app.state.metrics, app.state.limits, app.state.draining = metrics, limits, draining
@@ -219,13 +219,10 @@ def _probes(parts: Parts) -> Mapping[str, Handler]:
     return dict.fromkeys(PAGES, probe)
 
 
-async def _not_asked(request: Request, error: Exception) -> Response:
-    assert isinstance(error, QueryError)
-    return from_refusal(error).response()
-
-
-async def _not_routed(request: Request, error: Exception) -> Response:
-    """No such path (404), no such method there (405), or what a route of the page refuses."""
+async def _refused(request: Request, error: Exception) -> Response:
+    """No such path (404), no such method there (405), or what retrieval or a route of the page refuses."""
+    if isinstance(error, QueryError):
+        return from_refusal(error).response()
     assert isinstance(error, HTTPException)
     headers = error.headers or {}
     if error.status_code == 405:

@@ -44,8 +44,6 @@ from daemon.serve.query import AnsweringModel, Query, QueryError, VectorAnswers
 
 VERSION = "Tripletd-Version"
 """The header that names the version by which an answer was made, such as 12 or 12+3400."""
-
-
 _RERANK: Mapping[str, type[RerankRequest]] = {"1": RerankRequest, "2": RerankV2Request}
 _FEW = 5
 """Of `embeddings.models`, those that are named to who asks for another one."""
@@ -153,7 +151,7 @@ class EmbeddingEndpoints:
             made = await self._threads.run(lambda: self._maker.vectors(alias, queries, "folded"))
             for one in made.results:
                 if isinstance(one, QueryError):
-                    raise self._refusal(one, name, dimensions)
+                    raise self._error(one, name, dimensions)
             few = made.model, [np.array(one, "<f4") for one in made.results]
         self._answered(alias, few[0])
         return few
@@ -179,11 +177,11 @@ class EmbeddingEndpoints:
         try:
             scored = await self._threads.run(lambda: self._maker.scores(alias, query, asking))
         except QueryError as refused:
-            raise self._refusal(refused, asked.name) from None
+            raise self._error(refused, asked.name) from None
         scores = list[float]()
         for place, one in enumerate(scored.results):
             if isinstance(one, QueryError):
-                raise self._refusal(one, asked.name, prefix=f"documents[{place}].")
+                raise self._error(one, asked.name, prefix=f"documents[{place}].")
             scores.append(one)
         self._answered(alias, scored.model)
         order = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
@@ -204,14 +202,12 @@ class EmbeddingEndpoints:
             raise Problem(404, "not_configured", message, None, remedy)
         return self._texts
 
-    def _refusal(
-        self, refused: QueryError, model: str, dimensions: int | None = None, prefix: str = ""
-    ) -> Problem:
+    def _error(self, refused: QueryError, model: str, asked: int | None = None, prefix: str = "") -> Problem:
         """Its error; a vector of another size is the client's fault only where it asked for that size."""
         if refused.code != "wrong_dim":
             return from_refusal(refused, prefix)
         message = f"a vector of the model {model} {refused.message}"
-        if dimensions is None:
+        if asked is None:
             return self._configured().another_size(message)
         return Problem(422, refused.code, message, "dimensions", "ask for as many as the view has")
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
+import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -101,15 +104,26 @@ class UpstreamTexts:
         return answer
 
 
+_NUMBERS, _TAKEN = re.compile(rb'"embedding"\s*:\s*(\[[^][{}"]*\])'), secrets.token_hex()
+"""Numbers of a text, as JSON; and how the names begin that stand in their stead, which no upstream can know.
+Read text by text they take little memory, and other threads have their turn in between."""
+
+
 def vectors_of(
     answer: ForeignAnswer, count: int, dimensions: int | None = None
 ) -> tuple[list[Vector], dict[str, int]]:
     """The vectors of so many texts in their order, all of one size, and the tokens of all. dimensions: their
     size where it was asked for. Raises ForeignError, also for `size`."""
-    made = answer.json()
+    rows: dict[str, Vector] = {}
+    whole, rest, end = memoryview(answer.body), list[bytes | memoryview](), 0
     try:
+        for numbers in islice(_NUMBERS.finditer(answer.body), count):
+            rows[name := f"{_TAKEN}{len(rows)}"] = _numbers(replace(answer, body=numbers[1]).json(), rows)
+            rest += [whole[end : numbers.start(1)], f'"{name}"'.encode()]
+            end = numbers.end(1)
+        made = replace(answer, body=b"".join([*rest, whole[end:]])).json()
         order = sorted((one.get("index", place), place) for place, one in enumerate(made["data"]))
-        vectors = [_numbers(made["data"][place]["embedding"]) for _, place in order]
+        vectors = [_numbers(made["data"][place]["embedding"], rows) for _, place in order]
         usage = {name: _tokens(made.get("usage"), name) for name in ("prompt_tokens", "total_tokens")}
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise ForeignError("malformed", "its answer is not of OpenAI's shape") from None
@@ -134,10 +148,11 @@ def _tokens(usage: Any, name: str) -> int:
     return given if type(given) is int and 0 <= given < 1 << 53 else 0
 
 
-def _numbers(given: Any) -> Vector:
-    """A vector, however it was written. Raises ValueError, TypeError or OverflowError for what is none."""
+def _numbers(given: Any, rows: Mapping[str, Vector]) -> Vector:
+    """A vector, however it was written, or that of `rows` which is meant. Raises ValueError, TypeError or
+    OverflowError for what is none."""
     if isinstance(given, str):
-        found = np.frombuffer(base64.b64decode(given, validate=True), "<f4")
+        found = rows[given] if given in rows else np.frombuffer(base64.b64decode(given, validate=True), "<f4")
     elif isinstance(given, list) and {int, float}.issuperset(map(type, given)):
         with np.errstate(over="ignore"):
             found = np.array(given, np.float32)

@@ -80,8 +80,7 @@ class Upstream:
             return self.unusable("status", how, answer.text)
         self._tell(f"answer_{status}", how, answer.text)
         wait = answer.headers.get("retry-after", "")
-        again = int(wait) if re.fullmatch("[0-9]{1,5}", wait) else 0
-        again = again or RETRY_AFTER_S * (status == 503)
+        again = (int(wait) if re.fullmatch("[0-9]{1,5}", wait) else 0) or RETRY_AFTER_S * (status == 503)
         return Problem(status, "upstream_refused", *_OF_REQUEST[status], retry_after=again)
 
     def _tell(self, reason: str, how: str, detail: str) -> None:

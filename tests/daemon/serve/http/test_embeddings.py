@@ -17,7 +17,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from daemon.serve.http import texts
 from daemon.serve.http.embeddings import asked_model
 from daemon.serve.http.errors import Problem
-from streams.foreign_http import ForeignServer
+from streams import foreign_http
+from streams.foreign_http import ForeignAnswer, ForeignError, ForeignServer
 from tests.daemon.serve.http.toy import DIM, HOST, Served, running
 from tests.harness.embedder import Embedder, embedding
 
@@ -371,6 +372,34 @@ def test_a_large_answer_is_read_off_the_loop(
         asked.answers.append(JSONResponse({"data": data, "model": "m", "padding": "x" * size}))
         assert ask(server, model="shop-doc", input="a")[0] == 200
     assert [thread == threads[0] for thread in threads] == [True, True, False]
+
+
+def test_numbers_of_many_texts_are_never_all_values_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would take far more memory than what they are written in, and nobody else a turn meanwhile."""
+    monkeypatch.setattr(foreign_http, "LEAST_JSON_MEMORY", 1 << 19)
+    row = b'{"index": %d, "object": "embedding", "embedding" : [' + b"1," * 400 + b'0.5\n], "a": [1]}'
+    body = b'{"data": [' + b",".join(row % place for place in reversed(range(200))) + b"]}"
+    assert foreign_http.json_memory(body) > 4 << 19 > 2 * len(body)
+    vectors, _ = texts.vectors_of(ForeignAnswer(200, {}, body), 200)
+    assert {(len(one), float(one.sum())) for one in vectors} == {(401, 400.5)}
+    wide = b'{"data": [{"embedding": [' + b"1," * 40_000 + b"1]}]}"
+    with pytest.raises(ForeignError, match="too many values"):
+        texts.vectors_of(ForeignAnswer(200, {}, wide), 1)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '"embedding": [1, 2]',
+        '"\\u0065mbedding": [1, 2]',
+        '"embedding":\n[1e0,2]',
+        '"embedding": "AACAPwAAAEA="',
+    ],
+)
+def test_numbers_are_found_however_they_are_written(written: str) -> None:
+    body = '{"data": [{"text": "\\"embedding\\": [3]", "object": "embedding", ' + written + "}]}"
+    vectors, _ = texts.vectors_of(ForeignAnswer(200, {}, body.encode()), 1)
+    assert vectors[0].tolist() == [1.0, 2.0]
 
 
 def test_an_answer_that_comes_in_pieces_is_bounded(upstream: Embedder) -> None:
