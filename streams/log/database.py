@@ -464,8 +464,7 @@ def _first_kept(
 ) -> tuple[int, int] | None:
     """The partition's start and the first offset that stays; None without the topic."""
     found = connection.execute(
-        "SELECT start, next, total FROM partitions WHERE topic = ? AND partition = ?",
-        (row.number, partition),
+        "SELECT start, next, total FROM partitions WHERE topic = ? AND partition = ?", (row.number, partition)
     ).fetchone()
     if found is None:
         return None
