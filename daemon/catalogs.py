@@ -174,21 +174,15 @@ def map_catalog(catalog: Catalog, fitted: FittedSpaceMap, *, keep: bool = True) 
         return fitted.transform(as_blocks(catalog.views))
 
     def make() -> Arrays:
-        return _arrays_of(fitted.transform(as_blocks(catalog.views)))
+        block = fitted.transform(as_blocks(catalog.views))
+        if isinstance(block, DenseBlock):
+            return {"values": block.values}
+        return {"indptr": block.indptr, "indices": block.indices, "values": block.values}
 
-    return _block_of(derived_arrays(catalog, fitted.id[:16], make, log.info), fitted.dim)
-
-
-def _arrays_of(block: Block) -> Arrays:
-    if isinstance(block, DenseBlock):
-        return {"values": block.values}
-    return {"indptr": block.indptr, "indices": block.indices, "values": block.values}
-
-
-def _block_of(arrays: Arrays, dim: int) -> Block:
+    arrays = derived_arrays(catalog, fitted.id[:16], make, log.info)
     if "indptr" not in arrays:
         return DenseBlock(arrays["values"])
-    return SparseBlock(arrays["indptr"], arrays["indices"], arrays["values"], dim)
+    return SparseBlock(arrays["indptr"], arrays["indices"], arrays["values"], fitted.dim)
 
 
 def overlay(

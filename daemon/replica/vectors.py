@@ -107,7 +107,10 @@ class VectorMaker:
                 model, form = view.model, copy.deepcopy(view.form)  # readers must not keep a model for long
             with self._making:
                 if not self._known(model)[0]:
-                    self._keep(model, root_of(form))
+                    with self._lock:
+                        self._roots[model] = root_of(form)
+                        while len(self._roots) > ROOTS:
+                            self._roots.popitem(last=False)
         raise NoVectorsError("busy", "the model changed while it was prepared", "ask again shortly")
 
     def _owners(self, view: View) -> View:
@@ -173,12 +176,6 @@ class VectorMaker:
                 return False, None
             self._roots.move_to_end(model)
             return True, self._roots[model]
-
-    def _keep(self, model: ModelId, root: Root | None) -> None:
-        with self._lock:
-            self._roots[model] = root
-            while len(self._roots) > ROOTS:
-                self._roots.popitem(last=False)
 
 
 def _embedded(view: View, mapped: Block, root: Root | None, wanted: WantedVector) -> MadeVectors:

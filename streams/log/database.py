@@ -22,6 +22,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from streams.durable import sync
 from streams.errors import (
     LogFileError,
     LogMismatch,
@@ -91,7 +92,7 @@ def create_log(path: str) -> None:
             os.link(building, path)
         except FileExistsError:
             return
-        _sync_folder(Path(path).absolute().parent)
+        sync(Path(path).absolute().parent)
     except OSError as error:
         raise LogNotWritable(f"{path}: the log cannot be created: {error.strerror}") from error
     finally:
@@ -209,14 +210,6 @@ def _check_format(connection: sqlite3.Connection, path: str) -> None:
             f"{path} has log format {version}, this release reads {SCHEMA_VERSION}; "
             "use a release that reads it"
         )
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @dataclass(frozen=True)

@@ -129,19 +129,16 @@ class _Mapped:
         texts = {name: getattr(self._columns, name) for name in SHOWN[:3]}
         given = {name: _text(_at(fields, key, None)) if key else None for name, key in texts.items()}
         tags = [_at(fields, key, None) for key in self._columns.tags]
-        object_id = self._id(fields)
+        found = _at(fields, self._columns.id or "id")
+        if isinstance(found, bool) or not isinstance(found, str | int):
+            raise ValueError(f"{self._columns.id or 'id'!r} is neither text nor a whole number")
+        object_id = str(found)
         views = (
             {name: self._vector(name, where, fields) for name, where in self._vectors.items()}
             if self._vectors
             else read_features({key: fields[key] for key in ("x", "views") if key in fields})
         )
         return object_id, views, shown_of(given, tags)
-
-    def _id(self, fields: dict[str, Any]) -> str:
-        found = _at(fields, self._columns.id or "id")
-        if isinstance(found, bool) or not isinstance(found, str | int):
-            raise ValueError(f"{self._columns.id or 'id'!r} is neither text nor a whole number")
-        return str(found)
 
     def _vector(self, name: str, where: VectorColumns, fields: dict[str, Any]) -> Vector:
         if isinstance(where, SparsePair):
