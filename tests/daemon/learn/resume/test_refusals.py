@@ -23,9 +23,10 @@ from streams.catalog import Catalog, save_catalog
 from streams.codec import encode_event
 from streams.errors import LogMismatch
 from streams.event import DenseColumn, Event, ObjectRef, SpaceSpec, ViewSpec
-from streams.open import MemorySource, delete_topic, open_source, retain
+from streams.open import MemorySource, open_source, retain
 from streams.source import UNKNOWN
 from tests.daemon.learn.conftest import DIM, Site, make_events
+from tests.harness.topics import delete_topic
 
 
 @pytest.mark.parametrize(
