@@ -50,12 +50,12 @@ from learners.hedge import HedgeConfig
 from learners.keyed import CLOCK, KEY_ARRAYS, Keyed, KeyedConfig
 from learners.lego_pairs import LegoPairs, LegoPairsConfig
 from learners.loreta import Loreta, LoretaConfig
-from learners.loreta_merge import OF_A_CORRECTION, correction_goes_on, corrections
 from learners.maps import FittedSpaceMap
 from learners.maps.base import OwnRanking, first_diagonal
 from learners.merge import Arrays, MergeRule, State, StateMerge
 from learners.merge_keys import KeyedMerge
 from learners.merge_rules import (
+    OF_A_CORRECTION,
     OF_A_DIAGONAL,
     OF_A_MATRIX,
     OF_A_SOFTMAX,
@@ -65,6 +65,8 @@ from learners.merge_rules import (
     all_shrunk_goes_on,
     averaged_goes_on,
     averaged_sums,
+    correction_goes_on,
+    corrections,
     last_violated,
     of_maps,
     settle,
