@@ -160,9 +160,9 @@ NOTHING = 1e-7
 def corrections(
     rank: int, base: State, states: Sequence[State], shares: Sequence[float], merged: Arrays
 ) -> Arrays:
-    """Of LORETA, as `StateMerge.also`: the mean of U_k V_k^T by `shares`, brought back to the nearest matrix of
-    rank r by a decomposition of its small core (Eckart and Young, 1936), also where other learners take the
-    sum of all steps; that of one learner where only one moved, to the bit, and the base where none did."""
+    """Of LORETA, as `StateMerge.also`: the mean of U_k V_k^T by `shares`, brought back to the nearest matrix
+    of rank r by a decomposition of its small core (Eckart and Young, 1936), also where other learners take
+    the sum of all steps; that of one learner where only one moved, to the bit; the base where none did."""
     moved = [(one, share) for one, share in zip(states, shares, strict=True) if share]
     if len(moved) < 2:
         return {}

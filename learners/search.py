@@ -249,11 +249,6 @@ def checked_mask(allowed: Mask | None, rows: int) -> Mask:
     return np.require(allowed, np.bool_, ["C", "A"])
 
 
-def checked_rows(rows: Any, count: int) -> Int64s:
-    """Row numbers as kernels take them, int64. Raises BlockError for what is none, or outside the items."""
-    return row_numbers(rows, count, "items")
-
-
 def checked_count(k: Any) -> int:
     """How many are asked for, as an int. Raises BlockError."""
     require_whole("k", k, BlockError)
@@ -519,7 +514,7 @@ def score_rows(
         items = as_items(items)
     query = checked_queries(numbers("folded query", folded)[None], items.dim)[0]
     terms = checked_scale(scale, len(items)), checked_offset(offset, len(items))
-    chosen = checked_rows(rows, len(items))
+    chosen = row_numbers(rows, len(items), "items")
     scores = np.empty(len(chosen), np.float32)
     if isinstance(items, SparseItems):
         score = score_places_short if items.columns.dtype == np.uint16 else score_places_long

@@ -20,7 +20,7 @@ from scipy import sparse
 
 from daemon.replica.view import ModelId, View
 from daemon.versions.forms import KeyedForm
-from learners.block import Block, DenseBlock, Float32s, SparseBlock, as_block
+from learners.block import Block, DenseBlock, Float32s, as_block
 from learners.forms.carried import CarriedForm
 from learners.forms.embedding import Embedding, GivenForm, Root, given_form, root_of
 from learners.forms.quadratic import DiagonalForm, FoldingForm, by_distance, inverse_roots
@@ -204,11 +204,6 @@ def _refuse(view: View) -> None:
             "this name follows the learner step by step, and vectors are exported of versions",
             "ask a name that stands for versions, such as stable, or for the mode folded",
         )
-
-
-def as_arrays(rows: Block) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]] | sparse.csr_array:
-    """Give rows to a user's own program: float32 [n, dim], or scipy's CSR."""
-    return rows.checked_csr() if isinstance(rows, SparseBlock) else rows.values
 
 
 def as_numbers(rows: Block) -> Iterator[list[float] | dict[str, list[Any]]]:

@@ -169,14 +169,9 @@ ONE_MODEL = KeysConfig.model_validate({})
 """One model for all events."""
 
 
-def keys_in(settings: Mapping[str, Any]) -> KeysConfig:
-    """The keys among the learner's settings of a manifest. ValueError for what is no record."""
-    return KeysConfig.model_validate(settings.get(KEYS, {}))
-
-
 def keys_of(manifest: Manifest) -> KeysConfig:
-    """The [keys] of a version, as `keys_in`."""
-    return keys_in(manifest.learner.get("config", {}))
+    """The [keys] of a version. ValueError for what is no record."""
+    return KeysConfig.model_validate(manifest.learner.get("config", {}).get(KEYS, {}))
 
 
 def by_key(one: Algorithm, keys: KeysConfig) -> Algorithm:
