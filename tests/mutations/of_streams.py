@@ -142,7 +142,7 @@ MORE = (
     _m("steps.back-in-time", "def _taken(fields", "if last < first:", "if last + 1 < first:", STEPS),
     _m("steps.index-outside", "def _rows(cursor", "indices.max() >= layout.dim", "indices.max() > layout.dim", STEPS),
     _m("steps.payload-length", "def unpack(layout", "if len(payload) != layout.size:", "if len(payload) < layout.size:", STEPS),
-    _m("items.key-of-record", "def _check_head(fields: Mapping[str, Any], key", "if key != fields[\"id\"].encode():", "if key is None:", ITEMS),
+    _m("items.key-of-record", "def read_item(", "if key != fields[\"id\"].encode():", "if key is None:", ITEMS),
     _m("items.tag-twice", "def check_display(", "len(set(display.tags)) != len(display.tags)", "len(display.tags) < 0", ITEMS),
     _m("items.removal-fields", "if fields[\"op\"] == \"remove\":", "if len(fields) > len(_HEAD):", "if len(fields) > len(_HEAD) + 1:", ITEMS),
     _m("kafka.gap-not-reached", "for partition, reached in self._fetched.items():", "if partition not in self._waiting:", "if partition in self._waiting:", "streams/kafka/test_kafka_reading.py -x"),
