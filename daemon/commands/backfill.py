@@ -73,6 +73,7 @@ def backfill(
         raise UserError("--here and --address exclude each other", "leave one of them out", EX_USAGE)
     from daemon.backfill.cluster import Limits
     from daemon.backfill.run import BackfillJob
+    from daemon.backfill.run import backfill as run
     from daemon.feed import stderr_console
     from daemon.runtime.logs import configure
 
@@ -82,7 +83,10 @@ def backfill(
     job = BackfillJob(*what, from_position, here, address, limits, not no_judge)
     with reading(stderr_console) as status:
         report = _reporter(status)
-        return _verify(effective, job, report, json_) if verify else _learn(effective, job, report, json_)
+        if verify:
+            return _verify(effective, job, report, json_)
+        done = run(effective, job, report)
+        return common.show(json_, asdict(done), partial(common.say, *_told(done, effective)))
 
 
 def _reporter(status: ReadingStatus) -> BackfillReport:
@@ -93,13 +97,6 @@ def _reporter(status: ReadingStatus) -> BackfillReport:
         status.update(f"{told.records:,} events of {told.read:,} lists, {rate:,.0f} events/s")
 
     return BackfillReport(status.note, progress)
-
-
-def _learn(config: Config, job: BackfillJob, report: BackfillReport, as_json: bool) -> int:
-    from daemon.backfill.run import backfill as run
-
-    done = run(config, job, report)
-    return common.show(as_json, asdict(done), partial(common.say, *_told(done, config)))
 
 
 def _told(done: Backfilled, config: Config) -> list[str]:

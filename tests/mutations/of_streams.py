@@ -138,7 +138,7 @@ MORE = (
     _m("steps.chain-not-checked", "def decode_segment(", "if link(before, head, payload) != after:", "if False:", STEPS),
     _m("steps.link-order", "def link(before", "digest.update(head)\n    digest.update(payload)", "digest.update(payload)\n    digest.update(head)", STEPS),
     _m("steps.part-lost", "def _join(self", "part.part != len(self._parts)", "part.part < len(self._parts)", STEPS),
-    _m("steps.other-segment", "def _join(self", "or not _together(first, part)", "", STEPS),
+    _m("steps.other-segment", "def _join(self", "or first != replace(part, part=first.part, data=first.data)", "", STEPS),
     _m("steps.back-in-time", "def _taken(fields", "if last < first:", "if last + 1 < first:", STEPS),
     _m("steps.index-outside", "def _rows(cursor", "indices.max() >= layout.dim", "indices.max() > layout.dim", STEPS),
     _m("steps.payload-length", "def unpack(layout", "if len(payload) != layout.size:", "if len(payload) < layout.size:", STEPS),
