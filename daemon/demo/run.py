@@ -130,11 +130,7 @@ class DemoRun:
             if roles["learn"].poll() is not None:
                 break
             if feed is None and look.versions:
-                users = self._users(self._stack)
-                assert users.stdout is not None
-                words = ["feed", "-", "--format", "impressions"]
-                roles["feed"] = feed = self._role(self._stack, "feed", words, users.stdout)
-                users.stdout.close()  # feed holds the only reading end now: users end when feed does
+                roles["feed"] = feed = self._feed(self._stack)
                 start = look.seconds
             self.out_of_time = feed is not None and look.seconds - start > LIMIT_SECONDS
             users_left = feed is not None and feed.poll() is not None
@@ -164,6 +160,13 @@ class DemoRun:
         """Read ledger and versions as they are now."""
         seconds = time.monotonic() - self._began
         return DemoProgress(self._curves.read(), max(self.versions.versions(), default=-1) + 1, seconds)
+
+    def _feed(self, stack: ExitStack) -> RoleProcess:
+        users = self._users(stack)
+        assert users.stdout is not None
+        feed = self._role(stack, "feed", ["feed", "-", "--format", "impressions"], users.stdout)
+        users.stdout.close()  # feed holds the only reading end now: users end when feed does
+        return feed
 
     def _role(
         self, stack: ExitStack, name: str, words: list[str], stdin: IO[bytes] | None = None
