@@ -118,7 +118,7 @@ def read_arrays(
     for spec in specs:
         array = destination(spec)
         if array is None:
-            _pass_over(stream, _size(spec), digest, place)
+            _pass_over(stream, math.prod(spec.shape) * np.dtype(DTYPES[spec.dtype]).itemsize, digest, place)
         else:
             _fill(stream, _bytes_of(array, spec), digest, place)
             arrays[spec.name] = array
@@ -188,10 +188,6 @@ def _pass_over(stream: BinaryIO, size: int, digest: Any, place: str) -> None:
     scratch = memoryview(bytearray(min(size, READ_CHUNK)))
     for start in range(0, size, READ_CHUNK):
         _fill(stream, scratch[: size - start], digest, place)
-
-
-def _size(spec: ArraySpec) -> int:
-    return math.prod(spec.shape) * np.dtype(DTYPES[spec.dtype]).itemsize
 
 
 def _bytes_of(array: np.ndarray, spec: ArraySpec) -> memoryview:

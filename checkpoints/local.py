@@ -358,7 +358,12 @@ class LocalStore:
         self._fs = fs or Fs()
         self._in_doubt: set[str] = set()  # keys whose last line may have reached the disk in part
         with _writing(self.root):
-            self._make_root()
+            new = [path for path in (self.root, *self.root.parents) if not path.exists()]
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)  # durable before any version in it
+            if not self._fs.folders.names(self.root):  # also left so by a start that died right here
+                for path in new or [self.root]:
+                    with contextlib.suppress(PermissionError):  # a parent that is not ours to open
+                        self._fs.folders.sync(path.parent)
             self._fs.folders.make(self.root / TEMP)
         self.sweep()
 
@@ -454,15 +459,6 @@ class LocalStore:
     def sweep(self) -> int:
         """See `checkpoints.store.BlobStore`: temporary files whose lock is free."""
         return sweep_temps(self._fs, self.root / TEMP)
-
-    def _make_root(self) -> None:
-        """Make the folder; its own name is durable before anything inside it can be a version."""
-        new = [path for path in (self.root, *self.root.parents) if not path.exists()]
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not self._fs.folders.names(self.root):  # also left so by a start that died right here
-            for path in new or [self.root]:
-                with contextlib.suppress(PermissionError):  # a parent that is not ours to open
-                    self._fs.folders.sync(path.parent)
 
     def _walk(self, folder: str) -> Iterator[str]:
         for name, is_folder in self._fs.folders.names(self.root / folder):

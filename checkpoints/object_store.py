@@ -347,8 +347,7 @@ class ObjectStore:
 
         def part(begin: int) -> bytes:
             return self._read_again(
-                path,
-                lambda: bytes(self._api.get_range(self._client, path, start=begin, length=PART_BYTES)),
+                path, lambda: bytes(self._api.get_range(self._client, path, start=begin, length=PART_BYTES))
             )
 
         begins = iter(range(0, max(size, 1), PART_BYTES))
@@ -482,9 +481,7 @@ def _client(_process: int, bucket: str, settings: ObjectSettings) -> tuple[Any, 
         import obstore
     except ImportError:
         raise Unreachable(
-            bucket,
-            "object stores need obstore, which is not installed",
-            'pip install "tripletd[objects]"',
+            bucket, "object stores need obstore, which is not installed", 'pip install "tripletd[objects]"'
         ) from None
     scheme, _, name = bucket.partition("://")
     timeout = timedelta(seconds=settings.timeout_s)

@@ -58,10 +58,7 @@ def plan_claims(claims: Sequence[int]) -> list[int]:
 
 
 def prune(
-    version_store: VersionStore,
-    protected: Callable[[], Iterable[int]],
-    keep: int,
-    fence: Callable[[], None],
+    version_store: VersionStore, protected: Callable[[], Iterable[int]], keep: int, fence: Callable[[], None]
 ) -> list[int]:
     """Delete what `plan` and `plan_claims` name; returns the versions that went. WriteFailed.
 

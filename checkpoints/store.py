@@ -126,34 +126,27 @@ class BlobStore(Protocol):
         Raises KeyExists when the key is taken, WriteFailed on an I/O error. After WriteFailed the key may
         or may not be there, but never in part.
         """
-        ...
 
     def open(self, key: str) -> BinaryIO:
         """A binary stream of the object with `readinto`; KeyMissing when there is none."""
-        ...
 
     def get(self, key: str) -> bytes:
         """The whole object; KeyMissing when there is none."""
-        ...
 
     def list(self, prefix: str = "") -> list[str]:
         """Every key that starts with `prefix`, ascending."""
-        ...
 
     def delete(self, key: str, durable: bool = True) -> None:
         """Remove `key`; nothing happens when there is none. Not `durable`: a lost power may bring it back."""
-        ...
 
     def append_line(self, key: str, line: bytes) -> None:
         """Add `line` and a newline to `key` (created when missing), durably. One writer at a time.
 
         A torn last line of an earlier, failed call stays as a line of its own.
         """
-        ...
 
     def sweep(self) -> int:
         """Remove what dead writers left half-written; returns how many files went."""
-        ...
 
 
 @runtime_checkable
@@ -162,7 +155,6 @@ class PlacedStore(Protocol):
 
     def is_there(self) -> bool:
         """Whether the place is there now."""
-        ...
 
 
 def is_away(store: BlobStore) -> bool:
@@ -176,7 +168,6 @@ class LateListing(Protocol):
 
     def exists(self, key: str) -> bool:
         """Whether `key` is there now. Raises Unreachable."""
-        ...
 
 
 @runtime_checkable
@@ -188,11 +179,9 @@ class VerifyingStore(Protocol):
 
         The hash of a copy is not taken again: who reads it does, and calls `forget` where it is another.
         """
-        ...
 
     def forget(self, sha256: str) -> None:
         """Drop the local copy of that hash."""
-        ...
 
 
 class Staged(Protocol):
@@ -200,26 +189,21 @@ class Staged(Protocol):
 
     def resize(self, size: int) -> None:
         """Make it `size` bytes and reserve them. Raises WriteFailed."""
-        ...
 
     def warm(self, stop: Callable[[], bool]) -> None:
         """Bring its memory in place so that `write_at` only copies; ends early when `stop()`."""
-        ...
 
     def write_at(self, offset: int, data: Buffer) -> None:
         """Put `data` at `offset`; may be repeated for the same place, not durable yet."""
-        ...
 
     def commit(self, key: str, *, on_chunk: Callable[[Buffer], None]) -> PutResult:
         """Hash, make durable, call it `key`; `on_chunk` hears all bytes in order.
 
         Raises as `BlobStore.put_new`.
         """
-        ...
 
     def abort(self) -> None:
         """Drop it. Safe at any time, any number of times."""
-        ...
 
 
 @runtime_checkable
@@ -228,7 +212,6 @@ class StagingStore(Protocol):
 
     def stage(self, size: int) -> Staged:
         """Begin an object of `size` bytes. Raises WriteFailed."""
-        ...
 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

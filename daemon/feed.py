@@ -82,17 +82,14 @@ class FeedReport:
             rate = self._items / max(1e-9, time.monotonic() - self._started)
             self._status.update(escape(f"{self._items:,} read, {rate:,.0f}/s, at {place}"))
         if self._explain and decision.reason:
-            self._place(place, decision)
-
-    def _place(self, place: str, decision: Decision) -> None:
-        reason = decision.reason
-        self._shown[reason] += 1
-        if self._shown[reason] <= EXPLAINED_PER_REASON:
-            self.note(f"{place}: {decision.fate}, {reason}: {decision.detail}")
-            if self._shown[reason] == 1 and self._remedy(reason):
-                self.note(f"    {self._remedy(reason)}")
-        elif self._shown[reason] == EXPLAINED_PER_REASON + 1:
-            self.note(f"    ... more with {reason} are counted below, not shown")
+            reason = decision.reason
+            self._shown[reason] += 1
+            if self._shown[reason] <= EXPLAINED_PER_REASON:
+                self.note(f"{place}: {decision.fate}, {reason}: {decision.detail}")
+                if self._shown[reason] == 1 and self._remedy(reason):
+                    self.note(f"    {self._remedy(reason)}")
+            elif self._shown[reason] == EXPLAINED_PER_REASON + 1:
+                self.note(f"    ... more with {reason} are counted below, not shown")
 
     def summary(self, account: Account, dry_run: bool) -> None:
         """The account: a line or two, as a table with --explain."""

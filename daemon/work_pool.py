@@ -132,10 +132,7 @@ def _by_processes(
 
 
 def _on_ray(
-    workers: Workers,
-    work: Callable[[T], R],
-    coming: Iterator[tuple[int, T]],
-    note: Callable[[str], None],
+    workers: Workers, work: Callable[[T], R], coming: Iterator[tuple[int, T]], note: Callable[[str], None]
 ) -> Iterator[tuple[T, R | UserError]]:
     ray, patience = ray_module(), _Patience(note)
     remote = ray.remote(num_cpus=1, max_retries=0)(_piece)

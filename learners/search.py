@@ -212,26 +212,27 @@ def checked_queries(folded: Any, dim: int) -> Float32s:
 
 def checked_scale(scale: Float32s | None, rows: int) -> Float32s:
     """The scale of each row as kernels take it: empty for 1. Raises BlockError."""
-    if scale is None:
-        return NONE_GIVEN
-    scale = numbers("scale", scale)
-    if scale.shape != (rows,) or scale.dtype != np.float32:
-        raise BlockError(f"scale is {scale.dtype} {list(scale.shape)}: give float32 [{rows}]")
-    if rows and not (scale.min() >= 0 and scale.max() < np.inf):
+    checked = _row_terms("scale", scale, rows)
+    if len(checked) and not (checked.min() >= 0 and checked.max() < np.inf):
         raise BlockError("scale has a number that is negative or not finite: give 1 / norm, 0 where none is")
-    return np.require(scale, np.float32, ["C", "A"])
+    return checked
 
 
 def checked_offset(offset: Float32s | None, rows: int) -> Float32s:
     """The offset of each row as kernels take it: empty for 0. Raises BlockError."""
-    if offset is None:
-        return NONE_GIVEN
-    offset = numbers("offset", offset)
-    if offset.shape != (rows,) or offset.dtype != np.float32:
-        raise BlockError(f"offset is {offset.dtype} {list(offset.shape)}: give float32 [{rows}]")
-    if not np.isfinite(offset).all():
+    checked = _row_terms("offset", offset, rows)
+    if not np.isfinite(checked).all():
         raise BlockError("offset has a number that is not finite: look at the items and at W")
-    return np.require(offset, np.float32, ["C", "A"])
+    return checked
+
+
+def _row_terms(name: str, given: Float32s | None, rows: int) -> Float32s:
+    if given is None:
+        return NONE_GIVEN
+    given = numbers(name, given)
+    if given.shape != (rows,) or given.dtype != np.float32:
+        raise BlockError(f"{name} is {given.dtype} {list(given.shape)}: give float32 [{rows}]")
+    return np.require(given, np.float32, ["C", "A"])
 
 
 RowTerms: TypeAlias = tuple[Float32s, Float32s]
@@ -246,11 +247,6 @@ def checked_mask(allowed: Mask | None, rows: int) -> Mask:
     if allowed.shape != (rows,) or allowed.dtype != np.bool_:
         raise BlockError(f"allowed is {allowed.dtype} {list(allowed.shape)}: give bool [{rows}]")
     return np.require(allowed, np.bool_, ["C", "A"])
-
-
-def checked_rows(rows: Any, count: int) -> Int64s:
-    """Row numbers as kernels take them, int64. Raises BlockError for what is none, or outside the items."""
-    return row_numbers(rows, count, "items")
 
 
 def checked_count(k: Any) -> int:
@@ -518,7 +514,7 @@ def score_rows(
         items = as_items(items)
     query = checked_queries(numbers("folded query", folded)[None], items.dim)[0]
     terms = checked_scale(scale, len(items)), checked_offset(offset, len(items))
-    chosen = checked_rows(rows, len(items))
+    chosen = row_numbers(rows, len(items), "items")
     scores = np.empty(len(chosen), np.float32)
     if isinstance(items, SparseItems):
         score = score_places_short if items.columns.dtype == np.uint16 else score_places_long

@@ -55,7 +55,7 @@ def spectrum(W: Float32s, ends: int = 8, full_up_to: int = FULL_UP_TO) -> Spectr
     crowded. Raises ConfigError where W is not square or not finite.
     """
     dim = checked(W)
-    norm = symmetric_norm(W)
+    norm = float(np.sqrt(symmetric_squares(W)))  # ||sym(W)||_F, without a second matrix
     if dim > full_up_to:
         values = lanczos.ends(partial(symmetric_product, W), dim, ends, EPS * norm)[0]
         return Spectrum(dim, *_ends(values, ends), norm, _stable(norm, values), False)
@@ -95,11 +95,6 @@ def eigen(S: Float32s) -> tuple[Float32s, Float32s]:
     """Eigenvalues ascending and eigenvectors as columns of a symmetric matrix, which is overwritten."""
     with one_blas_thread():
         return symmetric_eigen(S)
-
-
-def symmetric_norm(W: Float32s) -> float:
-    """||sym(W)||_F, without a second matrix."""
-    return float(np.sqrt(symmetric_squares(W)))
 
 
 def _ends(values: NDArray[np.float64], ends: int) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -109,7 +109,12 @@ def open_catalog(
             tell(f"{folder}: {error.strerror or error}: objects cannot be kept there")
     if catalog is not None:
         if whole and catalog.binary is not None:
-            _remove_damaged(catalog.binary, tell)
+            # processes that have one mapped keep it, and the next one computes it again
+            for path in sorted(catalog.binary.parent.glob(f"{catalog.binary.stem}-*.safetensors")):
+                if _damaged(path):
+                    tell(f"{path}: not as it was written; removed, and computed again when it is needed")
+                    with suppress(OSError):
+                        path.unlink()
         return catalog
     if folders:
         tell("the objects stay in the memory of this process alone, and are read again at every start")
@@ -257,16 +262,6 @@ def _damaged(path: Path) -> bool:
         return path.exists() and not is_whole(path)
     except (OSError, ValueError):
         return True
-
-
-def _remove_damaged(binary: Path, tell: Tell) -> None:
-    """Remove what was computed of a binary's objects if it is damaged: processes that have it mapped keep it,
-    and the next one computes it again."""
-    for path in sorted(binary.parent.glob(f"{binary.stem}-*.safetensors")):
-        if _damaged(path):
-            tell(f"{path}: not as it was written; removed, and computed again when it is needed")
-            with suppress(OSError):
-                path.unlink()
 
 
 def _noted(source: CatalogSource, folder: Path, looks: Looks, *, whole: bool) -> Catalog | None:

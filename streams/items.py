@@ -104,7 +104,14 @@ def read_item(value: bytes | None, key: bytes | None, max_bytes: int = limits.MA
         wire.unpack(value, max_bytes, max_list=MAX_TAGS, max_text=MAX_SHOWN_TEXT_BYTES), "the item"
     )
     wire.check_version(fields)
-    _check_head(fields, key)
+    if missing := _HEAD - fields.keys():
+        raise Poison(poison.MISSING_FIELD, f"{', '.join(sorted(missing))} missing")
+    if fields["op"] not in ("put", "remove"):
+        reason = poison.OUT_OF_RANGE if type(fields["op"]) is str else poison.WRONG_TYPE
+        raise Poison(reason, "op is neither put nor remove")
+    _check_short(fields["id"], "id")
+    if key != fields["id"].encode():
+        raise Poison(poison.WRONG_KEY, "the record's key is not the item's id in UTF-8")
     if fields["op"] == "remove":
         if len(fields) > len(_HEAD):
             raise Poison(poison.UNKNOWN_FIELD, "a removal has v, op and id")
@@ -176,17 +183,6 @@ def _display_fields(display: Display) -> dict[str, Any]:
         name: getattr(display, name) for name in _SHOWN if getattr(display, name) is not None
     }
     return {**fields, "tags": list(display.tags)} if display.tags else fields
-
-
-def _check_head(fields: Mapping[str, Any], key: bytes | None) -> None:
-    if missing := _HEAD - fields.keys():
-        raise Poison(poison.MISSING_FIELD, f"{', '.join(sorted(missing))} missing")
-    if fields["op"] not in ("put", "remove"):
-        reason = poison.OUT_OF_RANGE if type(fields["op"]) is str else poison.WRONG_TYPE
-        raise Poison(reason, "op is neither put nor remove")
-    _check_short(fields["id"], "id")
-    if key != fields["id"].encode():
-        raise Poison(poison.WRONG_KEY, "the record's key is not the item's id in UTF-8")
 
 
 def _check_short(text: Any, where: str) -> None:

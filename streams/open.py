@@ -70,19 +70,13 @@ def prepare_topic(address: Address, partitions: int, *needs: Literal["read", "wr
     return ensure_topic(address, partitions)
 
 
-def create_topics(address: Address, partitions: int, limits: TopicLimits) -> list[Prepared]:
-    """Make the topics of an address unless they exist: training, holdout, and dead letters (one partition).
-
-    On Kafka they get the safe settings of `streams.kafka.topics` and these limits; one that exists is left as
-    it is, and raises LogMismatch when its number of partitions is another. An embedded log takes its
-    limits with each `retain` instead.
-    """
-    wanted = [(address, partitions), (address.holdout, partitions), (address.dead, 1)]
-    return [create_topic(one, count, limits) for one, count in wanted]
-
-
 def create_topic(address: Address, partitions: int, limits: TopicLimits) -> Prepared:
-    """Make one topic unless it exists; see `create_topics`."""
+    """Make one topic unless it exists.
+
+    On Kafka it gets the safe settings of `streams.kafka.topics` and these limits; one that exists is left as
+    it is, and raises LogMismatch when its number of partitions is another. An embedded log takes its limits
+    with each `retain` instead.
+    """
     if address.scheme == "kafka":
         from streams.kafka import topics
 
@@ -101,16 +95,6 @@ def ensure_topic(address: Address, partitions: int) -> TopicIdentity:
 
         return topics.ensure_topic(address, partitions, TopicLimits())[0]
     return log_topics.ensure_topic(_path(address), address.topic, partitions)
-
-
-def delete_topic(address: Address) -> None:
-    """Remove a topic with all its records; raises TopicMissing when there is none."""
-    if address.scheme == "kafka":
-        from streams.kafka import topics
-
-        topics.delete_topic(address)
-    else:
-        log_topics.delete_topic(_path(address), address.topic)
 
 
 def open_source(address: Address) -> Source:

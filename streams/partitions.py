@@ -189,11 +189,7 @@ class RetentionLimits:
     now_ms: int | None = None
 
     def cut(
-        self,
-        partition: int,
-        held: range,
-        fresh: Callable[[int], int],
-        fitting: Callable[[int], int],
+        self, partition: int, held: range, fresh: Callable[[int], int], fitting: Callable[[int], int]
     ) -> int:
         """The first offset of `held` that stays, `held.stop` when all go.
 

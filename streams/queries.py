@@ -26,16 +26,13 @@ class VectorMap(Protocol):
     @property
     def view(self) -> str:
         """The view's name."""
-        ...
 
     @property
     def dim(self) -> int:
         """Dimension of the vectors it takes."""
-        ...
 
     def given(self, vector: Float32Array) -> Float32Array:
         """One vector as the view has it, float32."""
-        ...
 
 
 VectorMaps: TypeAlias = Mapping[str, VectorMap]

@@ -240,7 +240,6 @@ class Source(Protocol):
 
     def identity(self) -> TopicIdentity:
         """Which log and topic this is."""
-        ...
 
     def assign(self, positions: Mapping[int, int], known: Mapping[int, str] = UNKNOWN) -> None:
         """Read these partitions from these next offsets, replacing any earlier assignment.
@@ -250,7 +249,6 @@ class Source(Protocol):
         record can take its place is then watched from the beginning, not only from the first poll on.
         Raises OffsetExpired, OffsetAhead, PartitionMissing or LogMismatch; the earlier assignment then stays.
         """
-        ...
 
     def poll(self, max_records: int, timeout_s: float) -> RecordBatch | None:
         """Up to `max_records` next records of one partition, or None after `timeout_s` without any.
@@ -258,7 +256,6 @@ class Source(Protocol):
         Assigned partitions take turns, so that none starves. Raises OffsetExpired when retention
         overtook the position, LogMismatch when the topic was removed or re-created meanwhile.
         """
-        ...
 
     def reached(self) -> dict[int, int]:
         """Per assigned partition: the offset below which everything there is was handed out.
@@ -266,35 +263,27 @@ class Source(Protocol):
         It passes offsets that hold no record (transaction markers, compaction), so it is what to compare
         with an end; one past the last record polled may never get there.
         """
-        ...
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """Per partition: the earliest offset still there, and the end, one past the newest to be read."""
-        ...
 
     def held_back(self) -> dict[int, HeldBack]:
         """What an open transaction holds back, of the partitions where one does; it lies past their ends."""
-        ...
 
     def offsets_at(self, ts_ms: int) -> dict[int, int]:
         """Per partition: the first offset whose timestamp is >= `ts_ms`, else the end."""
-        ...
 
     def commit(self, positions: Mapping[int, int], note: str = "") -> None:
         """Note positions for lag dashboards; nothing ever resumes from them. `note`: kept with them."""
-        ...
 
     def committed(self) -> dict[int, int]:
         """The positions last noted by anybody, for lag dashboards."""
-        ...
 
     def note(self) -> str:
         """The note last kept with the positions; "" for none."""
-        ...
 
     def close(self) -> None:
         """Release everything; may be called twice."""
-        ...
 
 
 class Sink(Protocol):
@@ -303,11 +292,9 @@ class Sink(Protocol):
     @property
     def max_record_bytes(self) -> int:
         """The most bytes of one record: key, value and headers together."""
-        ...
 
     def identity(self) -> TopicIdentity:
         """Which log and topic this is."""
-        ...
 
     def send(self, records: Sequence[OutRecord]) -> list[tuple[int, int]]:
         """Write all records; when it returns they are durable.
@@ -317,11 +304,9 @@ class Sink(Protocol):
         broker means in doubt. Some records may have been written, and sending all again may repeat them:
         learning drops a repeated event by its id, and a dead letter may be there twice.
         """
-        ...
 
     def close(self) -> None:
         """Release everything; may be called twice."""
-        ...
 
 
 WHOLE_RECORDS = 2000

@@ -16,23 +16,10 @@ from typing import Protocol
 from checkpoints import Version
 from daemon.backfill.plan import HistoryProgress, UnitPlace
 from daemon.backfill.shard import ShardNews
-from daemon.learn.merges import SHORT
-from daemon.versions.algorithms import caps_of, columns_of, keys_of, learner_config_of, map_of, merge_of
-from daemon.versions.contents import (
-    Arrays,
-    caps_arrays,
-    counted,
-    known_in,
-    learner_arrays,
-    map_arrays,
-    pack,
-    window_arrays,
-)
+from daemon.learn.merges import SHORT, Counters, united
+from daemon.versions.algorithms import columns_of, keys_of, learner_config_of, map_of, merge_of
+from daemon.versions.contents import Arrays, counted, known_in, learner_arrays
 from daemon.versions.shards import summed
-from learners.caps import united_steps
-from streams.ids import united_ids
-
-Counters = dict[str, int | float]
 
 
 class Shards(Protocol):
@@ -136,11 +123,9 @@ class RoundMerger:
 
     def __init__(self, version: Version) -> None:
         self._version = version
-        self._fitted, manifest = map_of(version), version.manifest
-        self._config = learner_config_of(manifest)
-        self._algebra = merge_of(
-            self._config, columns_of(self._fitted), keys_of(manifest), own=self._fitted.own
-        )
+        fitted, manifest = map_of(version), version.manifest
+        config, keys = learner_config_of(manifest), keys_of(manifest)
+        self._algebra = merge_of(config, columns_of(fitted), keys, own=fitted.own)
 
     def merged(self, before: Arrays, news: Sequence[ShardNews], by: str) -> Arrays:
         """What learners that began with `before` are together."""
@@ -154,18 +139,7 @@ class RoundMerger:
         self, learner: Arrays, wholes: Sequence[Arrays], all_news: Sequence[Sequence[ShardNews]]
     ) -> Arrays:
         """A version's arrays: what was merged, the ids and caps of all."""
-        base, manifest = self._version.arrays, self._version.manifest
-        by_shard = list(zip(*all_news, strict=True))
-        ids = united_ids(
-            self._config.dedupe_window,
-            window_arrays(base),
-            [window_arrays(one) for one in wholes],
-            [sum(counted(one.counters, *known_in(manifest)) for one in news) for news in by_shard],
-        )
-        caps = united_steps(
-            caps_of(manifest),
-            caps_arrays(base),
-            [caps_arrays(one) for one in wholes],
-            [sum(one.let_in for one in news) for news in by_shard],
-        )
-        return pack(learner, ids, map_arrays(base), caps)
+        by_shard, names = list(zip(*all_news, strict=True)), known_in(self._version.manifest)
+        known = [sum(counted(one.counters, *names) for one in news) for news in by_shard]
+        let_in = [sum(one.let_in for one in news) for news in by_shard]
+        return united(self._version, learner, wholes, known, let_in)

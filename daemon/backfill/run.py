@@ -330,12 +330,7 @@ class HistoryPublisher:
         self.version = Version(manifest, reached.arrays)
         base = {reached.progress.base}  # stays, too: it is verified by what it began from
         ledger = self._inputs.ledger
-        prune(
-            self._inputs.versions,
-            lambda: protected(ledger.whole()) | base,
-            self._keep,
-            self._fence.check,
-        )
+        prune(self._inputs.versions, lambda: protected(ledger.whole()) | base, self._keep, self._fence.check)
         return self.version
 
 

@@ -29,30 +29,21 @@ Servers are asked over HTTP, several of them without ever going back to an older
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from daemon.client.follow import follow
+from daemon.client.follow import follow as follow
 from tripletd._names import check_names
 
 if TYPE_CHECKING:
-    from daemon.client.asking import AskClient, HttpAnswer, NotAnsweredError
-    from daemon.client.model import Items, Model, Similar, Vectors
-    from daemon.client.writing import NotKeptError, WriteClient
-    from daemon.replica.vectors import NoVectorsError
-    from daemon.replica.view import NotServing
-
-__all__ = [
-    "AskClient",
-    "HttpAnswer",
-    "Items",
-    "Model",
-    "NoVectorsError",
-    "NotAnsweredError",
-    "NotKeptError",
-    "NotServing",
-    "Similar",
-    "Vectors",
-    "WriteClient",
-    "follow",
-]
+    from daemon.client.asking import AskClient as AskClient
+    from daemon.client.asking import HttpAnswer as HttpAnswer
+    from daemon.client.asking import NotAnsweredError as NotAnsweredError
+    from daemon.client.model import Items as Items
+    from daemon.client.model import Model as Model
+    from daemon.client.model import Similar as Similar
+    from daemon.client.model import Vectors as Vectors
+    from daemon.client.writing import NotKeptError as NotKeptError
+    from daemon.client.writing import WriteClient as WriteClient
+    from daemon.replica.vectors import NoVectorsError as NoVectorsError
+    from daemon.replica.view import NotServing as NotServing
 
 _ASKING, _MODEL, _WRITING = "daemon.client.asking", "daemon.client.model", "daemon.client.writing"
 _HOMES = {
@@ -62,6 +53,7 @@ _HOMES = {
     "NotServing": "daemon.replica.view",
     "NoVectorsError": "daemon.replica.vectors",
 }
+__all__ = sorted(("follow", *_HOMES))  # noqa: PLE0605
 
 check_names()  # a folder of one of these names next to the program would be found first
 

@@ -15,10 +15,10 @@ from scipy.sparse import issparse
 from daemon.replica.keys import KeyModels, SeenVerdicts
 from daemon.replica.replica import Replica
 from daemon.replica.settings import Hooks, OpenStepLog, VersionSource
-from daemon.replica.vectors import GivenView, Mode, VectorMaker, WantedVector, as_arrays
+from daemon.replica.vectors import GivenView, Mode, VectorMaker, WantedVector
 from daemon.replica.view import ModelId, ReplicaStatus, View
 from daemon.versions.forms import KeyedForm
-from learners.block import Block, Float32s
+from learners.block import Block, Float32s, SparseBlock
 from learners.errors import BlockError, require_whole
 from learners.forms.quadratic import featured
 from learners.maps import FittedSpaceMap
@@ -240,7 +240,8 @@ class Model:
 
     def _vectors(self, mapped: Block, wanted: WantedVector) -> Vectors:
         made = self._maker.make(self._replica.read, mapped, wanted)
-        return Vectors(as_arrays(made.rows), made.similarity, made.symmetric, made.model, made.views)
+        rows = made.rows.checked_csr() if isinstance(made.rows, SparseBlock) else made.rows.values
+        return Vectors(rows, made.similarity, made.symmetric, made.model, made.views)
 
     @property
     def model(self) -> ModelId:

@@ -61,7 +61,7 @@ def export(
 ) -> int:
     """Judgments that validate.judgments reads: TREC qrels, a line for each object that was rated."""
     from daemon.models.derive import write_new
-    from daemon.ratings.judgments import qrels
+    from daemon.ratings.report import qrels
 
     _, ratings = _ratings(load(config, set_), study)
     text = "".join(f"{line}\n" for line in qrels(ratings, share))

@@ -30,8 +30,7 @@ def learn(
         bool, flag("--exit-when-caught-up", "Leave when every record of the stream is learned.")
     ] = False,
     start: Annotated[
-        str,
-        _start("; checkpoint continues where the newest one stands. With a version, others need --jump."),
+        str, _start("; checkpoint continues where the newest one stands. With a version, others need --jump.")
     ] = "checkpoint",
     restart_from: Annotated[
         str | None,

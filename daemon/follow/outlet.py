@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any
 
 from streams.errors import OffsetExpired, StreamUnavailable
 from streams.open import open_sink, open_source
@@ -25,7 +25,6 @@ Waiting = list[tuple[str, OutRecord]]
 Ends = dict[str, dict[str, int]]
 """Per topic and partition (as text), one past the newest record."""
 
-Result = TypeVar("Result")
 Retry = Callable[[Callable[[], Any]], Any]
 """Repeats a call that raises StreamUnavailable until it succeeds or the role is stopped."""
 

@@ -57,7 +57,6 @@ class VectorIndex(Protocol):
     @property
     def name(self) -> str:
         """The store and what is asked of it, for people: `pgvector items`."""
-        ...
 
     def search(
         self,
@@ -71,11 +70,9 @@ class VectorIndex(Protocol):
         """At most k objects, best first. tags: each of them is carried by every one. exact: all objects are
         looked at. similarity: by which the vector is to be compared, "" where that does not matter; a store
         that compares otherwise, or holds vectors of another size, is not asked. Raises StoreError."""
-        ...
 
     def close(self) -> None:
         """Let go of its connections; bounded."""
-        ...
 
 
 def hit_of(name: str, identity: Any, score: Any) -> IndexHit:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
 
 import msgpack
 from xxhash import xxh3_128
@@ -17,7 +16,6 @@ from daemon.validate.holdout import Holdout, read_whole
 from daemon.validate.inputs import lists_per_held_out
 from streams.catalog import Catalog
 from streams.codec import decode_impression, encode_impression
-from streams.durable import replacing
 from streams.event import Impression
 from streams.open import open_source
 from streams.queries import VectorMaps
@@ -69,9 +67,3 @@ def decode_lists(data: bytes) -> list[Impression]:
 def digest_of(data: bytes) -> str:
     """Of encoded lists: xxh3_128 (hex)."""
     return xxh3_128(data).hexdigest()
-
-
-def keep_lists(path: Path, data: bytes) -> None:
-    """Keep encoded lists in a file, durable and whole or not there."""
-    with replacing(path) as file:
-        file.write(data)

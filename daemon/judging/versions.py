@@ -110,7 +110,13 @@ class JudgeDesk:
 
     def scores(self, config: Config, version: Candidate, zero: Candidate) -> VersionScores:
         """Of a version, against version 0 of its folder. Raises NotFinite, UserError."""
-        judge, panel, at_zero = self._ready(config, zero)
+        objects = zero.objects
+        known = objects.map_id, zero.manifest.state_hash, repr((config.validate, config.serving))
+        if self._made is None or self._made[0] != known:
+            judge = judge_of(config, objects, open_judgments(config))
+            panel = judge.panel(self._lists)
+            self._made = known, judge, panel, judge.look(zero.scorer, panel)
+        judge, panel, at_zero = self._made[1:]
         found = at_zero if version.number == 0 else judge.look(version.scorer, panel)
         samples = samples_of(panel, found, at_zero, is_zero=version.number == 0)
         own = dict(found.measures) | dict(version.measures)
@@ -120,15 +126,6 @@ class JudgeDesk:
             if preference.queries > 1:
                 own |= {PREFERENCE: preference.mean, PREFERENCE_ERROR: preference.error}
         return VersionScores(own, samples)
-
-    def _ready(self, config: Config, zero: Candidate) -> tuple[Judge, Panel, Scored]:
-        objects = zero.objects
-        known = objects.map_id, zero.manifest.state_hash, repr((config.validate, config.serving))
-        if self._made is None or self._made[0] != known:
-            judge = judge_of(config, objects, open_judgments(config))
-            panel = judge.panel(self._lists)
-            self._made = known, judge, panel, judge.look(zero.scorer, panel)
-        return self._made[1:]
 
 
 @lru_cache(maxsize=1)

@@ -36,8 +36,7 @@ from daemon.memory.watch import watch_memory
 from daemon.runtime.leaving import learner_is_running
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime
 from daemon.runtime.watchdog import end_all
-from daemon.telemetry.merging import MergeMetrics
-from daemon.telemetry.metrics import add_place
+from daemon.telemetry.metrics import MergeMetrics, add_place
 from daemon.topics.retention import retain_steps
 from daemon.versions.contents import RECORDS, counted, written_ms
 from daemon.versions.shards import (

@@ -131,20 +131,23 @@ def _arrays(base: Version, order: Sequence[Brought], summed: bool) -> Arrays:
             state = algebra.rebased(state, learner_arrays(one.held), first)
         states.append(state)
     learned = algebra.states(first, states, [one.updates for one in order], summed)
-    all_arrays = [one.version.arrays for one in order]
-    window = united_ids(
-        config.dedupe_window,
-        window_arrays(base.arrays),
-        [window_arrays(one) for one in all_arrays],
-        [one.brings(*known_in(one.version.manifest)) for one in order],
-    )
-    caps = united_steps(
-        caps_of(manifest),
-        caps_arrays(base.arrays),
-        [caps_arrays(one) for one in all_arrays],
-        [one.brings(*APPLIED, REJECTED) for one in order],
-    )
-    return pack(learned, window, map_arrays(base.arrays), caps)
+    known = [one.brings(*known_in(one.version.manifest)) for one in order]
+    let_in = [one.brings(*APPLIED, REJECTED) for one in order]
+    return united(base, learned, [one.version.arrays for one in order], known, let_in)
+
+
+def united(
+    base: Version, learned: Arrays, brought: Sequence[Arrays], known: Sequence[int], let_in: Sequence[int]
+) -> Arrays:
+    """The arrays of a version that follows `base`: what was learned, and the ids and caps of all.
+
+    brought: of each learner. known, let_in: how many ids and steps each has more than `base`.
+    """
+    config, caps = learner_config_of(base.manifest), caps_of(base.manifest)
+    ids = [window_arrays(one) for one in brought]
+    window = united_ids(config.dedupe_window, window_arrays(base.arrays), ids, known)
+    steps = united_steps(caps, caps_arrays(base.arrays), [caps_arrays(one) for one in brought], let_in)
+    return pack(learned, window, map_arrays(base.arrays), steps)
 
 
 def take_over(state: LearnState, merged: Version, counted_arrays: Arrays, config: LearnerConfig) -> None:

@@ -29,7 +29,14 @@ def own_groups(root: Path, controller: str) -> Iterator[ControlGroup]:
 
     root: the folder that holds `proc` and what is mounted; another one than `/` for copies of these files.
     """
-    own = _paths(root, controller)
+    own = {}
+    for line in lines_of(root / "proc/self/cgroup"):
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" and not controllers:
+            own[V2] = path
+        elif controller in controllers.split(","):
+            own[V1] = path
     for kind, mount, top in _mounts(root, controller):
         if kind in own:
             within = root / mount.lstrip("/")
@@ -38,18 +45,6 @@ def own_groups(root: Path, controller: str) -> Iterator[ControlGroup]:
                 if not files.is_relative_to(within):
                     break
                 yield ControlGroup(kind, files, f"/{files.relative_to(within)}" if files != within else "/")
-
-
-def _paths(root: Path, controller: str) -> dict[str, str]:
-    found = {}
-    for line in lines_of(root / "proc/self/cgroup"):
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if number == "0" and not controllers:
-            found[V2] = path
-        elif controller in controllers.split(","):
-            found[V1] = path
-    return found
 
 
 def _mounts(root: Path, controller: str) -> Iterator[tuple[str, str, str]]:

@@ -244,10 +244,6 @@ def _npz(path: Path, rows: Block, told: VectorsDescription) -> None:
     write_new(path, lambda file: sparse.save_npz(file, rows.checked_csr()))
 
 
-def _as_safetensors(path: Path, rows: Block, told: VectorsDescription) -> None:
-    _safetensors(path, {"vectors": _dense(rows, path)}, told)
-
-
 def _safetensors(path: Path, arrays: Mapping[str, NDArray[Any]], told: FormDescription) -> None:
     from safetensors.numpy import save
 
@@ -297,5 +293,5 @@ WRITERS: Mapping[str, Callable[[Path, Block, VectorsDescription], None]] = {
     ".npy": lambda path, rows, told: _npy(path, _dense(rows, path)),
     ".npz": _npz,
     ".parquet": _parquet,
-    ".safetensors": _as_safetensors,
+    ".safetensors": lambda path, rows, told: _safetensors(path, {"vectors": _dense(rows, path)}, told),
 }

@@ -128,7 +128,9 @@ class RatingsFile:
     def _writing(self) -> Iterator[int]:
         with self._lock:
             if not self._path.exists():
-                self._make()
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640))
+                sync(self._path.parent)  # so that its name lasts
             with self._opened(os.O_RDWR | os.O_APPEND, fcntl.LOCK_EX) as descriptor:
                 self._catch_up(descriptor)
                 yield descriptor
@@ -141,12 +143,6 @@ class RatingsFile:
             yield descriptor
         finally:
             os.close(descriptor)  # which gives the lock back
-
-    def _make(self) -> None:
-        """An empty file whose name lasts; its folder is made, too."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640))
-        sync(self._path.parent)
 
     def _forget(self) -> None:
         self._known, self._read, self._lines, self._inode = KnownRatings(), 0, 0, None

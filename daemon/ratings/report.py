@@ -1,4 +1,5 @@
-"""What ratings say: precision of both systems with its error, by rater, and how far the raters agree. Pure.
+"""What ratings say: precision of both systems with its error, by rater, and how far the raters agree; ratings
+as TREC qrels, which `validate.judgments = "qrels:..."` reads. Pure.
 
 As in the human evaluation of OASIS (Chechik et al., JMLR 11, 2010, section 5.2.3), precision at k is the
 share of the first k places whose object the rater marked relevant, averaged over queries and raters, and the
@@ -14,13 +15,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daemon.exits import EX_DATAERR, UserError
 from daemon.ratings.study import LIST, RatedSystem, Rating, same_rater
 
 DRAWS = 2_000
@@ -238,3 +240,32 @@ def _mean_spread(values: Floats, groups: Sequence[str]) -> float | None:
         by_group[group].append(value)
     found = [float(np.std(one, ddof=1)) for one in by_group.values() if len(one) > 1]
     return math.fsum(found) / len(found) if found else None
+
+
+MAJORITY = 0.5
+"""The share of raters that makes an object relevant: half of them are enough."""
+
+
+def relevant_by_share(ratings: Sequence[Rating], share: float = MAJORITY) -> Mapping[str, Mapping[str, bool]]:
+    """Per query, each object that was rated for it, and whether at least `share` of its raters, in (0, 1],
+    marked it relevant. Both in the order of their ids."""
+    marks: dict[str, dict[str, list[bool]]] = {}
+    for rating in ratings:
+        for one in rating.results:
+            marks.setdefault(rating.query, {}).setdefault(one.id, []).append(one.relevant)
+    return {
+        query: {one: sum(given) >= share * len(given) for one, given in sorted(marks[query].items())}
+        for query in sorted(marks)
+    }
+
+
+def qrels(ratings: Sequence[Rating], share: float = MAJORITY) -> Iterator[str]:
+    """The lines `query 0 object 1` (or 0) without their ends. UserError for an id that has a space in it:
+    such a line would be read as another one."""
+    for query, objects in relevant_by_share(ratings, share).items():
+        for one, relevant in objects.items():
+            broken = next((part for part in (query, one) if part.split() != [part]), None)
+            if broken is not None:
+                message = f"the id {broken[:80]!r} holds white space, which a qrels file cannot say"
+                raise UserError(message, "give your objects ids without spaces", EX_DATAERR)
+            yield f"{query} 0 {one} {int(relevant)}"

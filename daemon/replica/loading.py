@@ -268,18 +268,15 @@ def _kept_form(source: VersionSource, state: LoadedState, buffers: BufferArrays)
         found = versions.attached(number, DERIVED, lambda spec: _form_destination(spec, buffers))
         if found is None:
             return None
-        return _with_power(source.forms.read(found[0], state.learner, source.space.own), meta)
+        form = source.forms.read(found[0], state.learner, source.space.own)
+        learned = learned_of(form)
+        if not isinstance(learned, ServingForm) or learned.matrix is None:
+            return form
+        # it knows again what its eigenvalues were raised to, so it is carried on
+        power = meta.get("settings", {}).get("power") if learned.normalised else 1.0
+        return with_learned(form, replace(learned, power=power))
     except (CheckpointError, LearnerError, ValueError):
         return None
-
-
-def _with_power(form: ServedForm, meta: Mapping[str, Any]) -> ServedForm:
-    """The form that was read, which knows again what its eigenvalues were raised to: so it is carried on."""
-    learned = learned_of(form)
-    if not isinstance(learned, ServingForm) or learned.matrix is None:
-        return form
-    power = meta.get("settings", {}).get("power") if learned.normalised else 1.0
-    return with_learned(form, replace(learned, power=power))
 
 
 def _form_destination(spec: ArraySpec, buffers: BufferArrays) -> NDArray[Any]:

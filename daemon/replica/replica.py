@@ -162,7 +162,9 @@ class Follower(BackgroundThread):
                 self._turn()
             except Exception:
                 log.exception("following failed; what is served still answers", alias=self._alias)
-                self._recover()
+                self._writer.spoil()  # nothing is known of the idle side, nor how far the steps were taken
+                if self._stepper is not None and self._served is not None:
+                    self._fall_back(replace(self._stepper.abandon(), reload=self._served.number))
                 self._stopping.wait(AFTER_BUG_S)
         if self._stepper is not None:
             self._stepper.listener.close()
@@ -216,19 +218,6 @@ class Follower(BackgroundThread):
         if entries is not self._entries:
             self._entries, self._moves = entries, [one for one in entries if one.kind in MOVES]
         self._refusals.keep(set(versions))
-        replaced = self._look_at_folder(versions, now)
-        seen = StoreListing(versions, self._moves, self._refusals.barred(now))
-        decision = choose(self._alias, seen, None) if replaced else self._decide(seen, now)
-        self._stands_behind(replaced or self._is_behind(decision, versions))
-        if isinstance(decision, Load):
-            self._load(decision, now)
-        else:
-            self._keep(decision)
-
-    def _look_at_folder(self, versions: Sequence[int], now: float) -> bool:
-        """Whether the version that answers is another one by now in the folder; tells once where it is not
-        there at all, though nothing newer is. The loaded version keeps answering until there is a newer one.
-        """
         folder = self._folder
         before = folder.how
         folder.look(versions, now)
@@ -237,7 +226,14 @@ class Follower(BackgroundThread):
             message = f"{LOSS_MESSAGES[folder.how]}. The loaded version keeps answering"
             log.error(message, alias=self._alias, answers=folder.mine.name, newest=newest)
         self._board.folder(folder.how, folder.losses)
-        return folder.is_replaced
+        replaced = folder.is_replaced
+        seen = StoreListing(versions, self._moves, self._refusals.barred(now))
+        decision = choose(self._alias, seen, None) if replaced else self._decide(seen, now)
+        self._stands_behind(replaced or self._is_behind(decision, versions))
+        if isinstance(decision, Load):
+            self._load(decision, now)
+        else:
+            self._keep(decision)
 
     def _is_behind(self, decision: Keep | Load, versions: Sequence[int]) -> bool:
         if self._served is None:
@@ -328,12 +324,6 @@ class Follower(BackgroundThread):
         self._board.fell_back(lost.reason)
         log.warning("the step log is left", alias=self._alias, reason=lost.reason, why=REASONS[lost.reason])
         self._reload, self._look_at = lost.reload, 0.0
-
-    def _recover(self) -> None:
-        """After a failure midway nothing is known of the idle side, nor how far the steps were taken."""
-        self._writer.spoil()
-        if self._stepper is not None and self._served is not None:
-            self._fall_back(replace(self._stepper.abandon(), reload=self._served.number))
 
     def _doubt(self, error: CheckpointError) -> None:
         log.warning("a verdict cannot be read", alias=self._alias, why=str(error))

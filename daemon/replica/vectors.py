@@ -20,7 +20,7 @@ from scipy import sparse
 
 from daemon.replica.view import ModelId, View
 from daemon.versions.forms import KeyedForm
-from learners.block import Block, DenseBlock, Float32s, SparseBlock, as_block
+from learners.block import Block, DenseBlock, Float32s, as_block
 from learners.forms.carried import CarriedForm
 from learners.forms.embedding import Embedding, GivenForm, Root, given_form, root_of
 from learners.forms.quadratic import DiagonalForm, FoldingForm, by_distance, inverse_roots
@@ -107,7 +107,10 @@ class VectorMaker:
                 model, form = view.model, copy.deepcopy(view.form)  # readers must not keep a model for long
             with self._making:
                 if not self._known(model)[0]:
-                    self._keep(model, root_of(form))
+                    with self._lock:
+                        self._roots[model] = root_of(form)
+                        while len(self._roots) > ROOTS:
+                            self._roots.popitem(last=False)
         raise NoVectorsError("busy", "the model changed while it was prepared", "ask again shortly")
 
     def _owners(self, view: View) -> View:
@@ -174,12 +177,6 @@ class VectorMaker:
             self._roots.move_to_end(model)
             return True, self._roots[model]
 
-    def _keep(self, model: ModelId, root: Root | None) -> None:
-        with self._lock:
-            self._roots[model] = root
-            while len(self._roots) > ROOTS:
-                self._roots.popitem(last=False)
-
 
 def _embedded(view: View, mapped: Block, root: Root | None, wanted: WantedVector) -> MadeVectors:
     embedding = Embedding(view.search, root)
@@ -207,11 +204,6 @@ def _refuse(view: View) -> None:
             "this name follows the learner step by step, and vectors are exported of versions",
             "ask a name that stands for versions, such as stable, or for the mode folded",
         )
-
-
-def as_arrays(rows: Block) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]] | sparse.csr_array:
-    """Give rows to a user's own program: float32 [n, dim], or scipy's CSR."""
-    return rows.checked_csr() if isinstance(rows, SparseBlock) else rows.values
 
 
 def as_numbers(rows: Block) -> Iterator[list[float] | dict[str, list[Any]]]:

@@ -16,13 +16,13 @@ from daemon.versions.contents import learner_specs
 from learners.block import Block, Float32s, against, without_sense
 from learners.forms.quadratic import (
     FoldingForm,
+    IdentityForm,
     Pieces,
     ServedForm,
     apply_terms,
     by_distance,
     folds,
     has_terms,
-    search_form,
     terms_of,
     whole,
 )
@@ -168,7 +168,8 @@ class View:
 
     def __post_init__(self) -> None:
         """Ask the form once what every request needs to know of it."""
-        search = search_form(self.form)
+        # without folding, items are searched by the cosine of the vectors
+        search = self.form if folds(self.form) else IdentityForm(self.form.dim, normalised=True)
         known = {
             "search": search,
             "rescored": not folds(self.form),

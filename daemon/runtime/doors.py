@@ -90,11 +90,6 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_REQUIRED
         context.options |= ssl.OP_NO_TICKET  # a certificate is looked at by every handshake
         context.num_tickets = 0
-    _load(context, files)
-    return context
-
-
-def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
     _read(
         lambda: context.load_cert_chain(files.certificate, files.key or None, _no_password),
         files.certificate,
@@ -102,6 +97,7 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
     )
     if files.client_ca:
         _read(lambda: context.load_verify_locations(files.client_ca), files.client_ca)
+    return context
 
 
 def _no_password() -> str:

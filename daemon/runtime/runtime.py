@@ -60,7 +60,9 @@ class Signals:
             self._terminal = os.isatty(_STDERR)
             for number in _STOPPING:
                 self._previous[number] = signal.signal(number, self._on_stop)
-            self._previous[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._on_checkpoint)
+            self._previous[signal.SIGUSR1] = signal.signal(
+                signal.SIGUSR1, lambda _number, _frame: self.request_checkpoint()
+            )
             self._previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._on_hangup)
             with suppress(RuntimeError, ValueError, AttributeError):  # standard error has no descriptor
                 faulthandler.register(signal.SIGUSR2, all_threads=True)
@@ -137,9 +139,6 @@ class Signals:
         if self._stop:
             os._exit(128 + number)
         self.request_stop()
-
-    def _on_checkpoint(self, number: int, frame: FrameType | None) -> None:
-        self.request_checkpoint()
 
     def _on_hangup(self, number: int, frame: FrameType | None) -> None:
         if self._terminal and not os.isatty(_STDERR):

@@ -45,13 +45,11 @@ class AskedCatalog(Protocol):
 
     def held(self, ids: Sequence[str]) -> Sequence[bool]:
         """Whether the catalog has each of these objects now."""
-        ...
 
     def vectors(
         self, alias: str, queries: Sequence[Query], wanted: Literal["folded", "embedded", "own"]
     ) -> VectorAnswers:
         """Make them by one model of the alias. Raises QueryError when it has none."""
-        ...
 
 
 class IndexSearch:

@@ -60,20 +60,16 @@ class ListMaker(Protocol):
 
     def coin(self) -> bool:
         """Either, each as likely."""
-        ...
 
     def slot(self, places: int) -> int:
         """One of so many places, each as likely."""
-        ...
 
     def draw(self, query: Query, left_out: Sequence[str]) -> Drawn | None:
         """An object that the query's filters allow and that is not left out, each as likely; None where
         there is none. May take a while."""
-        ...
 
     def sign(self, query: Query, made: MadeList) -> str:
         """The list's signed id. Raises ValueError for a list too long for one."""
-        ...
 
 
 def team_draft(

@@ -16,22 +16,18 @@ class AnsweringModel(Protocol):
     @property
     def version(self) -> int:
         """The newest version at or before the model's state."""
-        ...
 
     @property
     def total(self) -> int:
         """Records applied since version 0."""
-        ...
 
     @property
     def line(self) -> str:
         """The line of history that these numbers are of, "" where it is not known."""
-        ...
 
     @property
     def watermark(self) -> int | None:
         """Newest event time learned, Unix milliseconds; None before any event."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
-import structlog
-
 from daemon.runtime.watchdog import BackgroundThread
 from daemon.serve.http import HttpServer
 
@@ -22,7 +20,6 @@ MOST_BYTES = 4096
 State = Literal["starting", "ready", "not_ready", "draining"]
 """How a process stands, in the messages to its parent: {"state": STATE}. Back comes {"accept": [NUMBER,
 ...]}."""
-log = structlog.get_logger("tripletd.serve")
 
 
 @dataclass(frozen=True, slots=True)

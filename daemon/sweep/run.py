@@ -22,12 +22,13 @@ from daemon.backfill.sources import units_to_learn
 from daemon.catalogs import FOLDER, learner_catalog
 from daemon.config.schema import Config
 from daemon.exits import EX_DATAERR, EX_UNAVAILABLE, UserError
-from daemon.judging.lists import digest_of, encode_lists, keep_lists, lists_of_history
+from daemon.judging.lists import digest_of, encode_lists, lists_of_history
 from daemon.sweep.grid import SPLIT
 from daemon.sweep.learning import GroupTask, do_group, share_catalogs
 from daemon.sweep.results import LISTS, ResultsFile, SettingResult, SweepBasis, refuse_other
 from daemon.sweep.settings import Trial, grouped, in_folder
 from daemon.work_pool import Workers, done_by
+from streams.durable import replacing
 
 TOGETHER = 8
 """Settings that a worker learns side by side: of reading, which they share, an eighth is left to each."""
@@ -114,7 +115,8 @@ def _basis(
             EX_UNAVAILABLE,
         )
     data = encode_lists(lists)
-    keep_lists(lists_file, data)
+    with replacing(lists_file) as file:
+        file.write(data)
     basis = SweepBasis(recipe, tuple(units), judged, len(lists), digest_of(data))
     results.begin(basis)
     return basis

@@ -127,13 +127,10 @@ def look_at(wanted: Wanted, config: Config) -> TopicLook:
     fixed_by = ("cli",) if address.scheme == "kafka" else ("cli", "env", "file")
     was_asked = config.origin_of("stream.partitions") in fixed_by and wanted.as_configured
     if was_asked and has != asked:
-        found.differences.insert(0, _other_partitions(has, asked))
+        why = f"fixed once the topic is there; set stream.partitions = {has}, or use another topic"
+        other = SettingDifference("partitions", str(has), str(asked), why, unsafe=True, can_alter=False)
+        found.differences.insert(0, other)
     return replace(found, remedy=altering(address.path, address.topic, found.differences))
-
-
-def _other_partitions(found: int, wanted: int) -> SettingDifference:
-    why = f"fixed once the topic is there; set stream.partitions = {found}, or use another topic"
-    return SettingDifference("partitions", str(found), str(wanted), why, unsafe=True, can_alter=False)
 
 
 def _embedded(address: Address) -> TopicLook:

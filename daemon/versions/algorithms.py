@@ -50,12 +50,12 @@ from learners.hedge import HedgeConfig
 from learners.keyed import CLOCK, KEY_ARRAYS, Keyed, KeyedConfig
 from learners.lego_pairs import LegoPairs, LegoPairsConfig
 from learners.loreta import Loreta, LoretaConfig
-from learners.loreta_merge import OF_A_CORRECTION, correction_goes_on, corrections
 from learners.maps import FittedSpaceMap
 from learners.maps.base import OwnRanking, first_diagonal
 from learners.merge import Arrays, MergeRule, State, StateMerge
 from learners.merge_keys import KeyedMerge
 from learners.merge_rules import (
+    OF_A_CORRECTION,
     OF_A_DIAGONAL,
     OF_A_MATRIX,
     OF_A_SOFTMAX,
@@ -65,6 +65,8 @@ from learners.merge_rules import (
     all_shrunk_goes_on,
     averaged_goes_on,
     averaged_sums,
+    correction_goes_on,
+    corrections,
     last_violated,
     of_maps,
     settle,
@@ -167,14 +169,9 @@ ONE_MODEL = KeysConfig.model_validate({})
 """One model for all events."""
 
 
-def keys_in(settings: Mapping[str, Any]) -> KeysConfig:
-    """The keys among the learner's settings of a manifest. ValueError for what is no record."""
-    return KeysConfig.model_validate(settings.get(KEYS, {}))
-
-
 def keys_of(manifest: Manifest) -> KeysConfig:
-    """The [keys] of a version, as `keys_in`."""
-    return keys_in(manifest.learner.get("config", {}))
+    """The [keys] of a version. ValueError for what is no record."""
+    return KeysConfig.model_validate(manifest.learner.get("config", {}).get(KEYS, {}))
 
 
 def by_key(one: Algorithm, keys: KeysConfig) -> Algorithm:

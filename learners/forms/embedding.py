@@ -139,7 +139,10 @@ class Embedding:
         rows = as_block(objects, self.form.dim, "objects")
         if self.root is None:
             return self._apart(rows, rows, (-self._own(rows), np.ones(len(rows), np.float32)))
-        return self._lengthened(self.root.turned(self.root.scaled(rows)))
+        made = _copied(self.root.turned(self.root.scaled(rows)))
+        if self.form.normalised:
+            to_unit(made)
+        return made
 
     def queries(self, objects: Any) -> Block:
         """The vectors to query an index with. Raises BlockError as `as_block`."""
@@ -185,15 +188,15 @@ class Embedding:
     def _own(self, rows: Block) -> Float32s:
         return self.form.self_scores(rows)
 
-    def _lengthened(self, rows: Block) -> Block:
-        made = _copied(rows)
-        if self.form.normalised:
-            to_unit(made)
-        return made
-
     def _apart(self, rows: Block, objects: Block, beside: tuple[Float32s, Float32s]) -> Block:
         if self.form.normalised:
-            return _times_rows(rows, inverse_roots(self._own(objects)))
+            by = inverse_roots(self._own(objects))
+            made = _copied(rows)
+            if isinstance(made, DenseBlock):
+                np.multiply(made.values, by[:, None], out=made.values)
+            else:
+                np.multiply(made.values, np.repeat(by, np.diff(made.indptr)), out=made.values)
+            return made
         return _with_columns(rows, np.column_stack(beside)) if by_distance(self.form) else _copied(rows)
 
 
@@ -266,15 +269,6 @@ def _copied(rows: Block) -> Block:
         return DenseBlock(rows.values.copy())
     part = rows.entries
     return SparseBlock(rows.indptr - part.start, rows.indices[part], rows.values[part].copy(), rows.dim)
-
-
-def _times_rows(rows: Block, by: Float32s) -> Block:
-    made = _copied(rows)
-    if isinstance(made, DenseBlock):
-        np.multiply(made.values, by[:, None], out=made.values)
-    else:
-        np.multiply(made.values, np.repeat(by, np.diff(made.indptr)), out=made.values)
-    return made
 
 
 def _with_columns(rows: Block, columns: NDArray[np.float32]) -> Block:

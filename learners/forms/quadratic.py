@@ -361,8 +361,3 @@ class IdentityForm:
     def scores(self, queries: Any, items: Any) -> Float32s:
         """Scores of all pairs, float32 [queries, items]."""
         return score_pairs(self, queries, items)
-
-
-def search_form(form: ServedForm) -> FoldingForm:
-    """What items are searched by for a form: itself where it folds, else the cosine of the vectors."""
-    return form if folds(form) else IdentityForm(form.dim, normalised=True)

@@ -1,40 +1,29 @@
 """Maps: fixed or fitted, frozen transformations of views into one feature space."""
 
-from learners.maps.approximations import NystroemMap, RffMap
-from learners.maps.base import CosineMap, IdentityMap, UnitMap, ViewConfig, ViewMap
-from learners.maps.histograms import HikeMap, SharesMap, SqrtMap
-from learners.maps.order import OrderMap
-from learners.maps.queries import PairFit, QueryMap
-from learners.maps.scaling import PcaMap, PreconditionMap, ProjectionMap, StandardiseMap, TfidfMap, WhitenMap
-from learners.maps.separable import AddKpcaMap, PcaLapMap, RpLapMap
-from learners.maps.space import KINDS, ChainMap, FittedSpaceMap, KernelsMap, SpaceMap
-
-__all__ = [
-    "KINDS",
-    "AddKpcaMap",
-    "ChainMap",
-    "CosineMap",
-    "FittedSpaceMap",
-    "HikeMap",
-    "IdentityMap",
-    "KernelsMap",
-    "NystroemMap",
-    "OrderMap",
-    "PairFit",
-    "PcaLapMap",
-    "PcaMap",
-    "PreconditionMap",
-    "ProjectionMap",
-    "QueryMap",
-    "RffMap",
-    "RpLapMap",
-    "SharesMap",
-    "SpaceMap",
-    "SqrtMap",
-    "StandardiseMap",
-    "TfidfMap",
-    "UnitMap",
-    "ViewConfig",
-    "ViewMap",
-    "WhitenMap",
-]
+from learners.maps.approximations import NystroemMap as NystroemMap
+from learners.maps.approximations import RffMap as RffMap
+from learners.maps.base import CosineMap as CosineMap
+from learners.maps.base import IdentityMap as IdentityMap
+from learners.maps.base import UnitMap as UnitMap
+from learners.maps.base import ViewConfig as ViewConfig
+from learners.maps.base import ViewMap as ViewMap
+from learners.maps.histograms import HikeMap as HikeMap
+from learners.maps.histograms import SharesMap as SharesMap
+from learners.maps.histograms import SqrtMap as SqrtMap
+from learners.maps.order import OrderMap as OrderMap
+from learners.maps.queries import PairFit as PairFit
+from learners.maps.queries import QueryMap as QueryMap
+from learners.maps.scaling import PcaMap as PcaMap
+from learners.maps.scaling import PreconditionMap as PreconditionMap
+from learners.maps.scaling import ProjectionMap as ProjectionMap
+from learners.maps.scaling import StandardiseMap as StandardiseMap
+from learners.maps.scaling import TfidfMap as TfidfMap
+from learners.maps.scaling import WhitenMap as WhitenMap
+from learners.maps.separable import AddKpcaMap as AddKpcaMap
+from learners.maps.separable import PcaLapMap as PcaLapMap
+from learners.maps.separable import RpLapMap as RpLapMap
+from learners.maps.space import KINDS as KINDS
+from learners.maps.space import ChainMap as ChainMap
+from learners.maps.space import FittedSpaceMap as FittedSpaceMap
+from learners.maps.space import KernelsMap as KernelsMap
+from learners.maps.space import SpaceMap as SpaceMap

@@ -12,7 +12,6 @@ Near is by the cosine of the vectors as they were given, of several views by the
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
 from hashlib import blake2b
 
 import numpy as np
@@ -53,17 +52,14 @@ class HeldOutKinds:
         """The name of the query's kind; None for a query that is not held out so."""
         features = query.features()
         if features is not None:
-            return self._of_features(features)
+            for name, (centre, least) in zip(self.names, self._kinds, strict=True):
+                near = float(np.mean([_cosine(features.get(view), one) for view, one in centre.items()]))
+                if near > 0 and near >= least:
+                    return name
+            return None
         row = None if query.id is None else self._catalog.row_of(query.id)
         kind = NO_KIND if row is None else int(self.rows[row])
         return None if kind == NO_KIND else self.names[kind]
-
-    def _of_features(self, features: Mapping[str, Vector]) -> str | None:
-        for name, (centre, least) in zip(self.names, self._kinds, strict=True):
-            near = float(np.mean([_cosine(features.get(view), one) for view, one in centre.items()]))
-            if near > 0 and near >= least:
-                return name
-        return None
 
 
 def _least(near: Float64Array, inside: int) -> float:

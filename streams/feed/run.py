@@ -86,7 +86,6 @@ class Outlet(Protocol):
 
     def write(self, training: list[OutRecord], holdout: list[OutRecord]) -> None:
         """Write both; durable when it returns."""
-        ...
 
 
 class SinkOutlet:

@@ -35,15 +35,12 @@ class Candidates(Protocol):
 
     def __len__(self) -> int:
         """How many there are now."""
-        ...
 
     def at(self, index: int) -> ObjectRef:
         """The candidate at this place."""
-        ...
 
     def see(self, shown: Sequence[ObjectRef | str]) -> None:
         """Take in the objects of one impression, or their ids."""
-        ...
 
 
 class CatalogCandidates:

@@ -1,6 +1,4 @@
-"""Topics of a Kafka cluster: creating with safe settings, finding, removing, and what the cluster says of
-them.
-"""
+"""Topics of a Kafka cluster: creating with safe settings, finding, and what the cluster says of them."""
 
 from __future__ import annotations
 
@@ -10,7 +8,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import AuthorizationError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
@@ -83,25 +80,6 @@ def find_topic(address: Address) -> TopicIdentity:
     """The topic of that name; raises TopicMissing naming the command that creates it."""
     with closing(Admin(address)) as admin:
         return admin.identity()
-
-
-def delete_topic(address: Address) -> None:
-    """Remove a topic and all its records; raises TopicMissing when there is none."""
-    limit = address.settings.timeout_s
-
-    def delete(client: KafkaAdminClient) -> None:
-        client.delete_topics([address.topic], timeout_ms=milliseconds(limit))
-
-    with closing(Admin(address)) as admin:
-        admin.identity()
-        admin.call(delete)
-        deadline = time.monotonic() + limit
-        while True:
-            try:
-                admin.identity()
-            except TopicMissing:
-                return
-            _pause(deadline, f"{address}: the topic is still there; ask again a little later")
 
 
 def _create(admin: Admin, address: Address, partitions: int, limits: TopicLimits) -> bool:

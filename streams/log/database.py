@@ -247,17 +247,6 @@ def find_topic(connection: sqlite3.Connection, path: str, topic: str) -> TopicRo
     raise TopicMissing(f"{path} has no topic {topic!r}; it has {', '.join(names) or 'none yet'}")
 
 
-def delete_topic(path: str, topic: str) -> None:
-    """Remove a topic and all its records; a later topic of the same name has another identity."""
-    with closing(open_log(path, durable=True)) as connection:
-        row = find_topic(connection, path, topic)
-        with errors_of(path), transaction(connection, write=True):
-            for partition in range(row.identity.partitions):
-                connection.execute(f"DROP TABLE {row.table(partition)}")
-            connection.execute("DELETE FROM partitions WHERE topic = ?", (row.number,))
-            connection.execute("DELETE FROM topics WHERE number = ?", (row.number,))
-
-
 def first_at_least(
     connection: sqlite3.Connection, table: str, column: str, least: int, offsets: range
 ) -> int:
@@ -457,8 +446,7 @@ def _first_kept(
 ) -> tuple[int, int] | None:
     """The partition's start and the first offset that stays; None without the topic."""
     found = connection.execute(
-        "SELECT start, next, total FROM partitions WHERE topic = ? AND partition = ?",
-        (row.number, partition),
+        "SELECT start, next, total FROM partitions WHERE topic = ? AND partition = ?", (row.number, partition)
     ).fetchone()
     if found is None:
         return None

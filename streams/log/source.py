@@ -166,7 +166,13 @@ class LogSource(OpenLog):
             " WHERE offset >= ? ORDER BY offset LIMIT ?"
         )
         with closing(self._connection.execute(statement, (position, max_records))) as cursor:
-            rows = _fetch(cursor)
+            rows: list[tuple[Any, ...]] = []
+            held = 0
+            for row in cursor:
+                rows.append(row)
+                held += len(row[2] or b"")
+                if held >= MAX_POLL_BYTES:
+                    break
         if not rows:
             return None
         if rows[0][0] != position and self.bounds()[partition][0] > position:
@@ -205,18 +211,6 @@ class LogSource(OpenLog):
             (first, ts_ms),
         ).fetchone()
         return end if row is None else int(row[0])
-
-
-def _fetch(cursor: Any) -> list[tuple[Any, ...]]:
-    rows: list[tuple[Any, ...]] = []
-    held = 0
-    for row in cursor:
-        rows.append(row)
-        if row[2] is not None:
-            held += len(row[2])
-            if held >= MAX_POLL_BYTES:
-                break
-    return rows
 
 
 def _headers(packed: bytes | None) -> Headers:

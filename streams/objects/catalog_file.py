@@ -7,6 +7,7 @@ page cache.
 from __future__ import annotations
 
 import json
+import math
 import mmap
 import os
 import struct
@@ -84,22 +85,22 @@ def write_arrays(out: IO[bytes], arrays: Arrays) -> None:
     data = sha256()
     for name in order:
         data.update(np.ascontiguousarray(arrays[name]).data)
-    entries: dict[str, Any] = {"__metadata__": {"data": data.hexdigest()}}
-    at = 0
-    for name in order:
-        array = arrays[name]
-        entries[name] = {
-            "dtype": _CODES[array.dtype],
-            "shape": list(array.shape),
-            "data_offsets": [at, at + array.nbytes],
-        }
-        at += array.nbytes
-    out.write(_packed_header(entries))
+    forms = ((name, arrays[name].dtype, arrays[name].shape) for name in order)
+    out.write(_packed_header({"data": data.hexdigest()}, forms))
     for name in order:
         out.write(np.ascontiguousarray(arrays[name]).data)
 
 
-def _packed_header(entries: Mapping[str, Any]) -> bytes:
+def _packed_header(
+    metadata: Mapping[str, str], arrays: Iterable[tuple[str, np.dtype[Any], Sequence[int]]]
+) -> bytes:
+    """arrays: name, type and shape of each, in the order in which their bytes follow."""
+    entries: dict[str, Any] = {"__metadata__": metadata}
+    at = 0
+    for name, kind, shape in arrays:
+        end = at + kind.itemsize * math.prod(shape)
+        entries[name] = {"dtype": _CODES[kind], "shape": list(shape), "data_offsets": [at, end]}
+        at = end
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % _ALIGNED)
     return struct.pack("<Q", len(text)) + text
@@ -347,20 +348,12 @@ class CatalogWriter:
         out.write(self._header(order, metadata | {"data": data.hexdigest()}))
 
     def _header(self, order: list[str], metadata: Mapping[str, str]) -> bytes:
-        entries: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
-        at = 0
+        forms = []
         for name in order:
-            spool = self._spools[name]
-            length = spool.nbytes // spool.kind.itemsize
+            kind, length = self._spools[name].kind, self._spools[name].nbytes
             dense = self._dense.get(name.removeprefix("view.")) if name.startswith("view.") else None
-            shape = [self.rows, dense] if dense is not None else [length]
-            entries[name] = {
-                "dtype": _CODES[spool.kind],
-                "shape": shape,
-                "data_offsets": [at, at + spool.nbytes],
-            }
-            at += spool.nbytes
-        return _packed_header(entries)
+            forms.append((name, kind, [length // kind.itemsize] if dense is None else [self.rows, dense]))
+        return _packed_header(dict(sorted(metadata.items())), forms)
 
     def _id_pieces(self) -> Iterable[bytes]:
         data = b"".join(self._spools["ids"].chunks()) if self.rows else b""

@@ -47,7 +47,14 @@ class TableReader:
             texts = [self._id, *self._texts.values(), *self._tags]
             self._table = given or Table(path, texts, words_are_null=False, numbers=numbers)
         if not columns.id and not is_texts(self._table.kind(self._id)):
-            self._check_id()
+            from pyarrow import types
+
+            kind = self._table.kind(self._id)
+            if not types.is_integer(kind):
+                raise CatalogError(
+                    f"{self._path}, column {self._id!r}: is of type {kind}, neither text nor whole numbers; "
+                    "name another with catalog.columns.id"
+                )
 
     def rows(self) -> int | None:
         """How many rows there are; None for CSV."""
@@ -128,16 +135,6 @@ class TableReader:
         for column in (*texts.values(), *tags):
             table.kind(column)
         return texts, tags
-
-    def _check_id(self) -> None:
-        from pyarrow import types
-
-        kind = self._table.kind(self._id)
-        if not types.is_integer(kind):
-            raise CatalogError(
-                f"{self._path}, column {self._id!r}: is of type {kind}, neither text nor whole numbers; "
-                "name another with catalog.columns.id"
-            )
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -281,7 +281,7 @@ class Joiner:
         if part.part == 0:
             self._forget()
         first = self._parts[0] if self._parts else part
-        if part.part != len(self._parts) or not _together(first, part):
+        if part.part != len(self._parts) or first != replace(part, part=first.part, data=first.data):
             raise BadSegment(BAD_PARTS, f"part {part.part} of {part.parts} after {len(self._parts)} parts")
         self._parts.append(part)
         self._size += len(part.data)
@@ -295,7 +295,3 @@ class Joiner:
 
     def _forget(self) -> None:
         self._parts, self._size = [], 0
-
-
-def _together(first: SegmentPart, part: SegmentPart) -> bool:
-    return first == replace(part, part=first.part, data=first.data)

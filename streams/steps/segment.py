@@ -257,7 +257,10 @@ def unpack(layout: PayloadLayout, payload: bytes) -> Unpacked:
     timestamps = cursor.take(layout.events, "<i8")
     numbers = cursor.take(layout.steps, layout.scalar) if layout.scalar else None
     if numbers is not None:
-        _check_numbers(numbers, layout.scalar)
+        if layout.scalar == TAU and not (np.isfinite(numbers).all() and (numbers > 0).all()):
+            raise BadSegment(BAD_VECTORS, "a step size is not a finite number above 0")
+        if layout.scalar == WEIGHT and not (np.isfinite(numbers).all() and (numbers >= 0).all()):
+            raise BadSegment(BAD_VECTORS, "a weight is not a finite number of at least 0")
     if len(timestamps) and not (timestamps.min() >= 0 and timestamps.max() < 2**53):
         raise BadSegment(OUT_OF_RANGE, "an event time is not within 0 .. 2^53 - 1 milliseconds")
     keyed = _take_keyed(cursor, layout.steps) if layout.keyed else None
@@ -289,13 +292,6 @@ def _parts(body: Taken) -> tuple[str, npt.NDArray[Any] | None, tuple[Column, ...
         return TAU, body.tau, (body.query, body.error)
     scalar = "" if body.weights is None else WEIGHT
     return scalar, body.weights, (body.query, body.clicked, body.skipped)
-
-
-def _check_numbers(numbers: npt.NDArray[Any], scalar: str) -> None:
-    if scalar == TAU and not (np.isfinite(numbers).all() and (numbers > 0).all()):
-        raise BadSegment(BAD_VECTORS, "a step size is not a finite number above 0")
-    if scalar == WEIGHT and not (np.isfinite(numbers).all() and (numbers >= 0).all()):
-        raise BadSegment(BAD_VECTORS, "a weight is not a finite number of at least 0")
 
 
 class _Cursor:

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daemon.look.live import Distribution, ServeStatus
-from streams.open import create_topic, create_topics, open_source
+from streams.open import create_topic, open_source
 from streams.partitions import TopicLimits
 from streams.source import Address, parse_address
 from streams.steps.codec import Joiner
@@ -48,6 +48,7 @@ from tests.benchmarks.load import Asked, Load, beside, summary
 from tests.benchmarks.places import Kind, Place, busiest, cores_of, environment, pin, ran
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.missing import KafkaMissing
+from tests.harness.topics import create_topics
 
 RATE = 2_000.0
 ASKED_RATE = 50.0

@@ -18,7 +18,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.net import manager
 from kafka.net.transport import KafkaTCPTransport
 
-from streams.open import create_topics, open_source
+from streams.open import open_source
 from streams.partitions import TopicLimits
 from streams.source import Address, Client, KafkaSettings, parse_address
 from tests.benchmarks.harness import Figure, ratio_figure
@@ -26,6 +26,7 @@ from tests.benchmarks.triplets import random_triplets
 from tests.benchmarks.whole_path import DISTINCT, EVENTS, FOLDER, bare_kernel, whole_path, write_events
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.missing import KafkaMissing
+from tests.harness.topics import create_topics
 
 POLL = 4096
 CLIENTS: tuple[Client, ...] = ("kafka-python", "confluent")

@@ -11,7 +11,6 @@ import statistics
 import sys
 from functools import partial
 
-from streams.open import create_topics
 from streams.partitions import TopicLimits
 from streams.source import Address, parse_address
 from tests.benchmarks.harness import Figure, paired_ratio
@@ -20,6 +19,7 @@ from tests.benchmarks.soml_speed import LARGE, NON_ZEROS, SHARED, overlapping_tr
 from tests.benchmarks.whole_path import DISTINCT, FOLDER, whole_path, write_events
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.missing import KafkaMissing
+from tests.harness.topics import create_topics
 
 LEARNER = 'algorithm = "soml-da"'
 REPEATS = 5

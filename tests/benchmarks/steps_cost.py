@@ -28,12 +28,13 @@ from daemon.learn.steplog.publisher import Inbox, StepPublisher, open_steps
 from daemon.learn.steplog.segments import AppliedBatch, Captured, Durable
 from daemon.telemetry.metrics import StepLogMetrics
 from learners import Oasis, OasisConfig, TripletBatch
-from streams.open import delete_topic, ensure_topic, open_sink
+from streams.open import ensure_topic, open_sink
 from streams.source import OutRecord, parse_address
 from streams.steps.segment import BREAK_REASONS, ChainPosition
 from tests.benchmarks import whole_path
 from tests.benchmarks.harness import Figure, ratio_figure
 from tests.benchmarks.triplets import DIM, NON_ZEROS, random_triplets
+from tests.harness.topics import delete_topic
 
 FOLDER = Path("bench-run") / "steps-cost"
 BATCH = 1_000

@@ -15,8 +15,9 @@ from daemon.learn.resume.origin import LearnOptions
 from daemon.learn.start import run
 from daemon.topics.retention import retain_after_feed, retain_topics
 from daemon.versions.storage import open_for_reading
-from streams.open import delete_topic, ensure_topic, open_sink, open_source
+from streams.open import ensure_topic, open_sink, open_source
 from streams.source import Address, OutRecord, parse_address
+from tests.harness.topics import delete_topic
 
 CAUGHT_UP = LearnOptions(exit_when_caught_up=True)
 VECTOR = [1.0, 2.0]

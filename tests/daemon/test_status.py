@@ -27,8 +27,9 @@ from daemon.telemetry import Health, LearnMetrics, serve_http
 from daemon.telemetry.metrics import add_place
 from daemon.versions.verdict import Stopped
 from streams import source
-from streams.open import delete_topic, ensure_topic, open_sink, retain
+from streams.open import ensure_topic, open_sink, retain
 from streams.source import OutRecord, parse_address
+from tests.harness.topics import delete_topic
 
 
 @pytest.fixture(autouse=True)

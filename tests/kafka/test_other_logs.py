@@ -13,8 +13,7 @@ import pytest
 
 from daemon.exits import EX_DATAERR, EX_OK
 from streams.errors import LogMismatch, OffsetAhead
-from streams.kafka.topics import delete_topic
-from streams.open import create_topics, open_sink
+from streams.open import open_sink
 from streams.partitions import TopicLimits
 from streams.source import KafkaSettings, OutRecord
 from tests.harness.kafka.cluster import Cluster
@@ -33,6 +32,7 @@ from tests.harness.kill.forks import Forks
 from tests.harness.kill.learners import Learner, wait_until
 from tests.harness.kill.site import Site, make_site
 from tests.harness.signals import freeze
+from tests.harness.topics import create_topics, delete_topic
 
 pytestmark = ONE_AT_A_TIME
 

@@ -10,7 +10,7 @@ from learners.errors import ConfigError
 from learners.forms.serving import ServingForm
 from learners.keyed import Keyed, KeyedConfig
 from learners.loreta import Loreta, LoretaConfig
-from learners.loreta_merge import correction_goes_on, corrections
+from learners.merge_rules import correction_goes_on, corrections
 from learners.oasis import Oasis
 
 DIM = 24

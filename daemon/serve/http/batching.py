@@ -37,7 +37,6 @@ class Searching(Protocol):
 
         `between` is called before each scan of the items; what it raises ends the search.
         """
-        ...
 
 
 AnswersOrError = Answers | Exception

@@ -35,15 +35,12 @@ class MakingVectors(Protocol):
         self, alias: str, vectors: Sequence[Float32s]
     ) -> tuple[AnsweringModel, Sequence[Float32s]] | None:
         """Given vectors of queries folded, where that takes no longer than to hand it to a thread."""
-        ...
 
     def vectors(self, alias: str, queries: Sequence[Query], wanted: WantedVector) -> VectorAnswers:
         """Make them by one model of the alias. Raises QueryError when it has none."""
-        ...
 
     def scores(self, alias: str, query: Query, documents: Sequence[Query]) -> ScoreAnswers:
         """Score documents by one model of the alias. Raises QueryError when it has none, or for the query."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,9 +244,6 @@ class BatchRequest(Request):
     alias: AliasName | None = Field(None, description="which model answers; the first followed if left out")
 
 
-FOLDED, EMBEDDED = "folded", "embedded"
-
-
 class FoldRequest(Request):
     """Body of POST /v1/fold: what to ask an index of your own with."""
 

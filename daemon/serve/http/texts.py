@@ -53,7 +53,6 @@ class TextEmbedder(Protocol):
 
     def another_size(self, message: str) -> Problem:
         """The error of vectors whose size nobody asked for, and which fit no model here."""
-        ...
 
 
 class UpstreamTexts:
@@ -178,7 +177,6 @@ class TokenisedTexts(Protocol):
 
     def batches(self) -> Sequence[Sequence[int]]:
         """The texts in pieces that one run of the model takes, by their places."""
-        ...
 
 
 class EmbeddingModel(Protocol):
@@ -189,11 +187,9 @@ class EmbeddingModel(Protocol):
 
     def tokens(self, texts: Sequence[str], side: Side) -> Any:
         """`TokenisedTexts` of texts of a side."""
-        ...
 
     def embed(self, tokens: Any, rows: Sequence[int]) -> npt.NDArray[np.float32]:
         """The vectors of one of its batches, float32 [rows, dim]."""
-        ...
 
 
 class LocalTexts:

@@ -77,11 +77,9 @@ class Spool(Protocol):
     def append(self, records: Sequence[SpoolRecord]) -> None:
         """Keep all of them: when it returns they are durable. Raises OSError, SpoolFull, StreamError or
         UserError; then some may be there, and writing them again does no harm, for their ids stay."""
-        ...
 
     def close(self) -> None:
         """Let go of files and sockets."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,11 +217,9 @@ class PieceJoin(Protocol):
 
     def shown(self, said: Said, piece: Piece) -> None:
         """A piece of an impression."""
-        ...
 
     def click(self, join: Hashable, place: str, clicked: str, ts: int, keys: Keys = None) -> None:
         """A click that came by itself; keys: whose impressions it may belong to."""
-        ...
 
 
 class JoinWindow:

@@ -57,25 +57,21 @@ class ConsumerClient(Protocol):
 
     def assign(self, positions: Mapping[int, int]) -> None:
         """Read these partitions from these next offsets; what was fetched before is forgotten."""
-        ...
 
     def poll(self, max_records: int, timeout_s: float) -> list[Fetched]:
         """Up to `max_records` next records of any assigned partitions; empty after `timeout_s`.
 
         Raises CorruptBatch, OutOfRange, Overfull, StreamRefused (no permission) or StreamUnavailable.
         """
-        ...
 
     def positions(self) -> dict[int, int]:
         """Per assigned partition: the next offset to be polled.
 
         Gaps that hold no record are passed too, by polls that find nothing if not before.
         """
-        ...
 
     def close(self) -> None:
         """Release threads and sockets within a bounded time; may be called twice."""
-        ...
 
 
 class ProducerClient(Protocol):
@@ -87,11 +83,9 @@ class ProducerClient(Protocol):
         Raises StreamUnavailable when it is in doubt whether all were written, RecordRefused for a record the
         broker will not take, StreamRefused without permission. The client is of no use after an exception.
         """
-        ...
 
     def close(self) -> None:
         """Release threads and sockets within a bounded time; may be called twice."""
-        ...
 
 
 def make_consumer(address: Address, identity: TopicIdentity) -> ConsumerClient:

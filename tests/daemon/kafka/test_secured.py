@@ -10,12 +10,12 @@ import pytest
 
 from daemon.cli import main
 from daemon.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE
-from streams.open import create_topics
 from streams.partitions import TopicLimits
 from streams.source import parse_address
 from tests.harness.kafka.control import fresh_topic
 from tests.harness.kafka.fixtures import ONE_AT_A_TIME
 from tests.harness.kafka.secured import MECHANISM, PASSWORD, USER, Secured
+from tests.harness.topics import create_topics
 
 pytestmark = ONE_AT_A_TIME
 

@@ -6,11 +6,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from daemon.exits import EX_OK
-from streams.open import delete_topic
 from streams.steps.segment import RankOneSteps
 from tests.daemon.kafka.shop import Shop
 from tests.daemon.learn.steplog.following import bodies, followed, segments, values_of
 from tests.harness.kafka.control import create_topic
+from tests.harness.topics import delete_topic
 
 pytestmark = pytest.mark.usefixtures("steps_are_waited_for")
 

@@ -11,12 +11,13 @@ from daemon.exits import EX_OK
 from daemon.learn import reader
 from daemon.learn.replay.replay import replay
 from daemon.learn.resume.origin import LearnOptions
-from streams.open import MemorySource, create_topics, open_source
+from streams.open import MemorySource, open_source
 from streams.partitions import TopicLimits
 from streams.source import Address, RecordBatch
 from tests.daemon.learn.conftest import Site, make_events
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import fresh_topic
+from tests.harness.topics import create_topics
 
 LEAVE = LearnOptions(exit_when_caught_up=True)
 BROKEN = range(12, 17)

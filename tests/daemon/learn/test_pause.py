@@ -17,8 +17,9 @@ from daemon.exits import EX_DATAERR, EX_OK, UserError
 from daemon.learn.loop import LOOK_EVERY_S, Halts, PoisonGate
 from daemon.learn.observe import halt_reason
 from daemon.learn.resume.origin import LearnOptions
-from streams.open import delete_topic, open_source
+from streams.open import open_source
 from tests.daemon.learn.conftest import Site, make_events
+from tests.harness.topics import delete_topic
 
 POISON = b"\xc1 not an event"
 SMALL = {"stream__pause_poison_window": 100, "stream__poll_records": 10, "checkpoints__every_events": 10}

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from daemon.exits import EX_DATAERR, UserError
-from daemon.ratings.judgments import qrels
 from daemon.ratings.report import (
     agreement_of,
     average_precision,
     estimates,
     fleiss_kappa,
     precision_at,
+    qrels,
     report_of,
 )
 from daemon.ratings.study import LIST

@@ -6,6 +6,7 @@ from daemon.replica import replica as follower
 from daemon.replica import step_applier as listener
 from streams.log import database
 from streams.open import MemorySink, memory_path
+from tests.harness.topics import delete_of_log
 from tests.harness.waiting import until
 
 from .watching import W_of, goes_on, lost
@@ -56,7 +57,7 @@ def test_a_topic_that_was_made_anew_is_left_and_the_next_version_is_loaded_at_on
     replica = started()
     world.learn(20)
     serves(replica, "0+20")
-    database.delete_topic(memory_path(world.topic), "steps")
+    delete_of_log(memory_path(world.topic), "steps")
     database.ensure_topic(memory_path(world.topic), "steps", 1)
     world.sink = MemorySink(world.topic, "steps")
     lost(replica, "log")

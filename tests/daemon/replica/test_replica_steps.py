@@ -10,10 +10,10 @@ import pytest
 from daemon.replica import replica as follower
 from daemon.replica.settings import Hooks
 from learners.psd import project_psd
-from streams.log import database
 from streams.open import memory_path
 from streams.source import OutRecord
 from streams.steps.segment import RankOneSteps
+from tests.harness.topics import delete_of_log
 from tests.harness.waiting import until
 
 from .watching import W_of, formed_at, in_two
@@ -116,7 +116,7 @@ def test_a_learner_that_keeps_W_symmetric_is_followed_bit_for_bit(started_of):
 
 
 def test_a_log_that_is_not_there_yet_is_opened_when_it_comes(world):
-    database.delete_topic(memory_path(world.topic), "steps")
+    delete_of_log(memory_path(world.topic), "steps")
     replica = world.replica()
     replica.start()
     try:

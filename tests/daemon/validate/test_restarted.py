@@ -8,10 +8,11 @@ from daemon.telemetry import Health
 from daemon.telemetry.server import status_of
 from streams.codec import encode_event
 from streams.event import Event
-from streams.open import delete_topic, open_sink
+from streams.open import open_sink
 from streams.source import OutRecord
 from tests.daemon.validate.helpers import kinds, never, turn
 from tests.harness.gauges import state_gauges
+from tests.harness.topics import delete_topic
 
 ANSWERED = "tripletd_better"
 

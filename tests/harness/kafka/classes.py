@@ -23,10 +23,11 @@ def archive() -> Path:
 
 def make() -> None:
     """Run a broker, let it create, write and read a topic, and keep the classes that it has loaded."""
-    from streams.open import create_topics, open_sink, open_source
+    from streams.open import open_sink, open_source
     from streams.partitions import TopicLimits
     from streams.source import OutRecord, parse_address
     from tests.harness.kafka.cluster import Cluster
+    from tests.harness.topics import create_topics
 
     made = archive().with_suffix(".part")
     made.unlink(missing_ok=True)

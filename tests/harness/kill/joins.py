@@ -29,7 +29,7 @@ from streams.feed.follow.join import EventTimeJoin
 from streams.feed.follow.topics import FollowedTopic
 from streams.kafka.source import KafkaSink
 from streams.log.source import LogSink
-from streams.open import create_topics, ensure_topic, open_sink, open_source
+from streams.open import ensure_topic, open_sink, open_source
 from streams.partitions import TopicLimits
 from streams.source import Address, OutRecord, parse_address
 from tests.harness.kill.deaths import points
@@ -37,6 +37,7 @@ from tests.harness.kill.forks import Forks
 from tests.harness.kill.points import KILLED, Fuse
 from tests.harness.kill.seams import Seams
 from tests.harness.kill.tally import Tally
+from tests.harness.topics import create_topics
 
 LISTS = 40
 """Impressions that come between two starts."""

@@ -17,9 +17,10 @@ from checkpoints.manifest import Manifest
 from checkpoints.object_store import ObjectStore
 from checkpoints.store import BlobStore
 from checkpoints.versions import VersionStore
-from streams.open import create_topics, open_source
+from streams.open import open_source
 from streams.partitions import TopicLimits
 from streams.source import Address, parse_address
+from tests.harness.topics import create_topics
 
 DIM = 60
 DENSE_VIEW = f'kind = "dense"\ndim = {DIM}\nmap = "standardise"'

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from streams.errors import TopicMissing
-from streams.open import delete_topic, ensure_topic, open_sink, open_source, retain
+from streams.open import ensure_topic, open_sink, open_source, retain
 from streams.source import Address, KafkaSettings, Sink, Source, TopicIdentity, parse_address
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import delete_records, set_topic
+from tests.harness.topics import delete_topic
 
 EMBEDDED = ("memory", "log")
 CLIENTS = {"kafka": "kafka-python", "confluent": "confluent"}

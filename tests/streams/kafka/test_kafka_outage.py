@@ -14,9 +14,10 @@ from streams.kafka import admin as watch
 from streams.kafka.admin import Admin
 from streams.kafka.source import KafkaSink, KafkaSource
 from streams.kafka.topics import find_topic
-from streams.open import delete_topic, ensure_topic
+from streams.open import ensure_topic
 from streams.source import Address, KafkaSettings, OutRecord
 from tests.harness.kafka.fixtures import OWN_NODE
+from tests.harness.topics import delete_topic
 from tests.harness.waiting import until
 from tests.streams.kafka.conftest import ENOUGH_S, PATIENCE_S, drain, leave, sockets, within
 

@@ -14,10 +14,11 @@ from streams.errors import LogMismatch, OffsetAhead, OffsetExpired, StreamError,
 from streams.kafka import admin as watch
 from streams.kafka.clients import python as python_client
 from streams.kafka.clients.python import PythonConsumer
-from streams.open import delete_topic, ensure_topic
+from streams.open import ensure_topic
 from streams.source import OutRecord
 from tests.harness.kafka.control import delete_records
 from tests.harness.kafka.transactions import until_ended
+from tests.harness.topics import delete_topic
 from tests.streams.kafka.conftest import PATIENCE_S, drain, poll_in_vain
 
 

@@ -9,10 +9,11 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from streams.errors import LogMismatch, RecordRefused, TopicMissing
 from streams.kafka.topics import safe_settings
-from streams.open import create_topics, delete_topic, prepare_topic
+from streams.open import prepare_topic
 from streams.partitions import TopicLimits
 from streams.source import OutRecord
 from tests.harness.kafka.control import create_topic, set_topic
+from tests.harness.topics import create_topics, delete_topic
 from tests.streams.kafka.conftest import PATIENCE_S, drain
 from tests.streams.kafka.segments import batches
 

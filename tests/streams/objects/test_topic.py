@@ -18,9 +18,10 @@ from streams.items import unpack_display
 from streams.objects import from_topic
 from streams.objects.columns import ObjectColumns
 from streams.objects.from_topic import TopicPlace, current, id_of
-from streams.open import delete_topic, ensure_topic, open_sink
+from streams.open import ensure_topic, open_sink
 from streams.source import Address, OutRecord, parse_address
 from tests.harness.kafka.control import fresh_topic
+from tests.harness.topics import delete_topic
 
 DIM = 3
 SPACE = SpaceSpec("shop", (ViewSpec("x", "dense", DIM),))

@@ -16,12 +16,13 @@ from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE, UserError
 from daemon.learn.compatible import find_gaps
 from daemon.learn.replay.replay import replay
 from daemon.learn.resume.origin import LearnOptions
-from streams.open import create_topics, delete_topic, open_source, retain
+from streams.open import open_source, retain
 from streams.partitions import TopicLimits
 from tests.daemon.learn.altered import alter_manifest
 from tests.daemon.learn.conftest import Site, make_events
 from tests.harness.kafka.control import delete_records, fresh_topic
 from tests.harness.kafka.transactions import until_ended
+from tests.harness.topics import create_topics, delete_topic
 
 LEAVE = LearnOptions(exit_when_caught_up=True)
 

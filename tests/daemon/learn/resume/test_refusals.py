@@ -23,10 +23,11 @@ from streams.catalog import Catalog
 from streams.codec import encode_event
 from streams.errors import LogMismatch
 from streams.event import DenseColumn, Event, ObjectRef, SpaceSpec, ViewSpec
-from streams.open import MemorySource, delete_topic, open_source, retain
+from streams.open import MemorySource, open_source, retain
 from streams.source import UNKNOWN
 from tests.daemon.learn.conftest import DIM, Site, make_events
 from tests.harness.catalog_files import save_catalog
+from tests.harness.topics import delete_topic
 
 
 @pytest.mark.parametrize(

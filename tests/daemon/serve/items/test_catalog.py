@@ -20,12 +20,13 @@ from daemon.serve.items.index import ItemIndex, Sizes
 from daemon.serve.items.snapshot import resolve
 from daemon.serve.query import Query, QueryError
 from streams.errors import TopicMissing
-from streams.open import create_topic, delete_topic, ensure_topic, open_sink, open_source
+from streams.open import create_topic, ensure_topic, open_sink, open_source
 from streams.partitions import TopicLimits
 from streams.poison import parse_dead_letter
 from streams.source import Address, OutRecord, parse_address
 from tests.daemon.serve.items.objects import DENSE, contents, dense, identity, put, remove
 from tests.harness.kafka.control import create_topic as create_kafka_topic
+from tests.harness.topics import delete_topic
 from tests.harness.waiting import until
 
 CATALOG = """\

@@ -18,11 +18,12 @@ from streams.errors import TopicMissing
 from streams.event import DenseColumn
 from streams.items import ItemRemove, item_record
 from streams.log import source
-from streams.open import delete_topic, open_sink, open_source
+from streams.open import open_sink, open_source
 from streams.source import Address, OutRecord
 from tests.daemon.serve.items.objects import DENSE, contents, identity
 from tests.daemon.serve.items.test_catalog import numbers
 from tests.harness.catalog_files import save_catalog
+from tests.harness.topics import delete_topic
 from tests.harness.waiting import until
 
 CONFIG = """

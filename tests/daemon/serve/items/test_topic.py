@@ -14,8 +14,9 @@ from structlog.testing import capture_logs
 from daemon.serve.items import topic as topic_module
 from daemon.serve.items.topic import ItemTopic
 from streams.errors import StreamUnavailable
-from streams.open import delete_topic, ensure_topic, open_sink, open_source, retain
+from streams.open import ensure_topic, open_sink, open_source, retain
 from streams.source import Address, HeldBack, OutRecord
+from tests.harness.topics import delete_topic
 
 
 class Failing:

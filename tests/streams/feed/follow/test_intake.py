@@ -12,8 +12,9 @@ import pytest
 from streams.errors import StreamUnavailable
 from streams.feed.follow import topics
 from streams.feed.follow.intake import AGAIN_SECONDS, Intake
-from streams.open import delete_topic, ensure_topic, open_sink, open_source, retain
+from streams.open import ensure_topic, open_sink, open_source, retain
 from streams.source import OutRecord, Source, parse_address
+from tests.harness.topics import delete_topic
 
 LATENESS = 100
 
