@@ -167,6 +167,8 @@ def _loop(
     clock, watch = time.monotonic, runtime.watchdog.watch
     progress, arrays = origin.progress, origin.state.arrays
     cadence = Cadence(config.checkpoints.every, config.checkpoints.every_events)
+    fence = Fence(inputs.versions, origin.epoch)
+    fence.check_if_readable()  # frozen since it claimed: the note is of the learner that took over
     in_hand = InHand.of(inputs.place, "learn", ALARM_TIMES * config.stream.stuck_after)
     in_hand.open(inputs.identity.topic_id, progress.next_offsets())
     stack.callback(in_hand.close)
@@ -182,7 +184,6 @@ def _loop(
         in_hand=in_hand,
     )
     steps = step_publisher(config, inputs.address, origin, metrics, clock)
-    fence = Fence(inputs.versions, origin.epoch)
     place = PlaceWatch(fence, lock, origin.base)
     pulse = watch("the housekeeping thread")
     merges = None
