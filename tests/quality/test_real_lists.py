@@ -338,6 +338,9 @@ def test_tables_say_what_answers_and_change_nothing_else_of_the_page():
     lines = list(section(result))
     names = [line.split(" | ")[1] for line in lines if line.startswith("| ")]
     assert names == ["ranking", YOURS, OURS, NEWEST, "other"]
+    (head,) = (line for line in lines if line.startswith("| lists learned"))
+    assert "by labels" in head
+    assert "new queries" not in head, "an empty column"
     assert f"- After 400 lists: {YOURS} is served; the newest is version 3: power 1." in lines
     result.rows[2] = replace(result.rows[2], answering="version 3: power 1")
     assert "- After 400 lists: version 3: power 1 is the newest, and served." in list(section(result))

@@ -1,8 +1,8 @@
 """The product itself on lists: `tripletd feed`, `learn` and `validate` with default settings, in a folder.
 
-Versions are written after the numbers of lists of `tests.quality.bench.product`, and each is judged before the
-next lists are fed. A STOP of the validator is lifted by `tripletd resume`. What answers is opened by the
-product's own code, in the form that `validate` chose.
+Versions are written after the numbers of lists of `tests.quality.bench.product`, each judged before the next
+lists are fed. A STOP of the validator is lifted by `tripletd resume`. What answers is opened by the product's
+own code, in the form that `validate` chose.
 """
 
 from __future__ import annotations

@@ -27,12 +27,7 @@ def section(result: RealResult) -> Iterator[str]:
     lists = f"{result.learned:,} lists are learned, {result.judged:,} judge"
     yield f"{result.objects:,} objects; {lists}; the median length is {result.median}. {_new_queries(result)}"
     yield ""
-    yield f"| {' | '.join(COLUMNS)} |"
-    yield f"|{'---|' * len(COLUMNS)}"
-    (yours,) = (row for row in result.rows if row.name == YOURS)
-    yield _line(yours, yours)
-    for count in sorted({row.lists for row in result.rows if row.lists}):
-        yield from (_line(row, yours) for row in _ordered(result.rows, count))
+    yield from _table(result.rows)
     yield ""
     for row in result.rows:
         if row.name == OURS:
@@ -50,28 +45,30 @@ def _new_queries(result: RealResult) -> str:
     return f"{result.unseen:,} of those that judge are of new queries, which are in no learned list."
 
 
+def _table(rows: Sequence[RankingRow]) -> Iterator[str]:
+    """Without columns that are empty: not every set has labels and new queries."""
+    (yours,) = (row for row in rows if row.name == YOURS)
+    ordered = [row for count in sorted({row.lists for row in rows}) for row in _ordered(rows, count)]
+    columns = zip(COLUMNS, *(_values(row, yours) for row in ordered), strict=True)
+    head, *lines = zip(*(column for column in columns if any(column[1:])), strict=True)
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    yield from (f"| {' | '.join(line)} |" for line in lines)
+
+
 def _ordered(rows: Sequence[RankingRow], count: int) -> list[RankingRow]:
     """Those after so many lists, ours first."""
     after = [row for row in rows if row.lists == count]
     return sorted(after, key=lambda row: row.name not in (OURS, NEWEST))
 
 
-def _line(row: RankingRow, yours: RankingRow) -> str:
+def _values(row: RankingRow, yours: RankingRow) -> tuple[str, ...]:
     gain = "" if row is yours else f"{row.auc - yours.auc:+.3f} ± {row.error:.3f}"
     unseen = "" if row.unseen is None else f"{row.unseen:.3f}"
     labels = "" if row.by_labels is None else "{:.3f} / {:.3f}".format(*row.by_labels)
-    lists = f"{row.lists:,}" if row.lists else ""
-    values = (
-        lists,
-        row.name,
-        f"{row.auc:.3f}",
-        gain,
-        f"{row.balanced:.3f}",
-        f"{row.mrr:.3f}",
-        unseen,
-        labels,
-    )
-    return f"| {' | '.join(values)} |"
+    after = f"{row.lists:,}" if row.lists else ""
+    auc, balanced, mrr = (f"{value:.3f}" for value in (row.auc, row.balanced, row.mrr))
+    return after, row.name, auc, gain, balanced, mrr, unseen, labels
 
 
 def _answering(served: str, newest: str) -> str:
