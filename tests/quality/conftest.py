@@ -9,6 +9,6 @@ import pytest
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One group for the photos, one for the texts."""
     for item in items:
-        if item.path.parent.name == "quality" and item.path.stem != "test_bench":
+        if item.path.parent.name == "quality" and item.path.stem not in ("test_bench", "test_real_lists"):
             name = "texts" if "texts" in item.name else "photos"
             item.add_marker(pytest.mark.xdist_group(f"clicks on {name}"))
