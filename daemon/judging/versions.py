@@ -25,7 +25,7 @@ from daemon.validate.comparing import Scored, told_by_order
 from daemon.validate.evaluator import Candidate, CandidateCache, CandidateRejected
 from daemon.validate.inputs import judge_of, open_judgments
 from daemon.validate.judge import Judge
-from daemon.validate.measures import Preference
+from daemon.validate.preferences import Preference
 from daemon.validate.scorer import NotFinite, Panel
 from daemon.versions.storage import open_store
 from streams.catalog import Catalog

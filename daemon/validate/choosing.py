@@ -28,8 +28,9 @@ import numpy as np
 
 from daemon.validate.comparing import told_by_order
 from daemon.validate.judge import Judge
-from daemon.validate.measures import NO_PREFERENCE, Float, Mask, Preference, by_cluster, differences
+from daemon.validate.preferences import NO_PREFERENCE, Preference, by_cluster, differences
 from daemon.validate.scorer import Scorer
+from daemon.validate.shown import Float, Mask
 from daemon.versions.forms import FIRST, OFFERED, PLAIN, RAW, FormChoice
 from daemon.versions.restore import FormByChoice
 from learners.block import Block

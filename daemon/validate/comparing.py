@@ -2,7 +2,7 @@
 together, by the order of the rest. Pure, on NumPy arrays.
 
 **Who made a list is not asked by its order.** What made a list has its objects in order, so that all it
-knows is taken for an effect of the rank and subtracted (`daemon.validate.measures.differences`). Any other
+knows is taken for an effect of the rank and subtracted (`daemon.validate.preferences.differences`). Any other
 ranking that knows something of its own is then ahead, the worse one too. So no bet is placed by order on
 lists that are nearer to a version than to what it is compared with: nothing could speak for the version
 there. The other way round bets are placed. Against the version they count all the more, and for it they say
@@ -26,11 +26,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from daemon.validate.evidence import Comparison, Positions
-from daemon.validate.measures import (
-    Float,
-    Mask,
-    Scores,
-    ShownLists,
+from daemon.validate.preferences import (
     State,
     by_cluster,
     differences,
@@ -39,6 +35,7 @@ from daemon.validate.measures import (
     standing_higher,
 )
 from daemon.validate.scorer import Panel
+from daemon.validate.shown import Float, Mask, Scores, ShownLists
 
 Measures: TypeAlias = dict[str, float]
 

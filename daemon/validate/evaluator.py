@@ -40,8 +40,9 @@ from daemon.validate.evidence import (
 )
 from daemon.validate.holdout import Holdout, Window
 from daemon.validate.judge import Judge
-from daemon.validate.measures import Float, Preference, State
+from daemon.validate.preferences import Preference, State
 from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
+from daemon.validate.shown import Float
 from daemon.versions.algorithms import map_of
 from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
 from daemon.versions.forms import FormChoice, KeyedForm

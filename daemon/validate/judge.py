@@ -32,8 +32,9 @@ from daemon.validate import measures
 from daemon.validate.comparing import Measures, Scored
 from daemon.validate.decide import CLICKS_MEASURE, HOP_WEIGHT
 from daemon.validate.judgments import BoundJudgments
-from daemon.validate.measures import TOP, Float, Mask, PositionBalance, Rows, Scores, ShownLists
+from daemon.validate.measures import TOP, PositionBalance
 from daemon.validate.scorer import MappedObjects, Panel, Scorer, draws, make_panel, stable_order
+from daemon.validate.shown import Float, Mask, Rows, Scores, ShownLists
 from learners.block import Float32s
 from learners.measures import average_precision, macro_over, mean_over, precision_at_k, ranks_of
 from streams.event import Impression, ObjectRef

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daemon.catalogs import as_blocks, map_catalog, overlay
-from daemon.validate.measures import Mask, Rows, ShownLists, shown_lists
+from daemon.validate.shown import Mask, Rows, ShownLists, shown_lists
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, against, dense_rows
 from learners.forms.quadratic import (
     IdentityForm,

@@ -28,8 +28,9 @@ from daemon.validate.evaluator import Candidate
 from daemon.validate.holdout import read_whole
 from daemon.validate.inputs import open_inputs
 from daemon.validate.judge import Judge
-from daemon.validate.measures import Float, Preference, by_cluster
+from daemon.validate.preferences import Preference, by_cluster
 from daemon.validate.scorer import Panel
+from daemon.validate.shown import Float
 from daemon.versions.algorithms import map_of
 from daemon.versions.restore import serving_form
 from learners.block import Block

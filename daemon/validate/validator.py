@@ -36,9 +36,9 @@ from daemon.validate.evidence import EvidenceRule, Weighed
 from daemon.validate.holdout import HeldImpression, Window
 from daemon.validate.inputs import ValidatorInputs
 from daemon.validate.ledger import fold, keep_entry, refused_entry, resume_entry, trial_entry, verdict_entry
-from daemon.validate.measures import Float
 from daemon.validate.reporting import report
 from daemon.validate.scorer import NotFinite
+from daemon.validate.shown import Float
 from daemon.versions.restore import ChoosesForms, queries_of
 from daemon.versions.verdict import HIGHER, JudgedGain, Stopped
 from streams.errors import StreamError

@@ -18,7 +18,7 @@ from daemon.demo.pack_files import load_pack
 from daemon.demo.users import position_biased
 from daemon.serve.interleave import FIRST, SECOND, Place, team_draft
 from daemon.serve.query import ScoredId
-from daemon.validate.measures import second_over_first
+from daemon.validate.preferences import second_over_first
 from streams.event import Draft
 
 LISTS, SEEDS, K = 600, 3, 10

@@ -12,7 +12,7 @@ import pytest
 
 from daemon.cli import main
 from daemon.exits import EX_OK
-from daemon.validate.measures import outcomes
+from daemon.validate.preferences import outcomes
 from streams.codec import decode_impression
 from streams.open import open_source
 from streams.source import parse_address

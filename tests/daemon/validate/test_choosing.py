@@ -21,7 +21,7 @@ from daemon.validate.choosing import (
 from daemon.validate.evaluator import Evaluator
 from daemon.validate.evidence import STAKES, log_capital
 from daemon.validate.holdout import HeldImpression, Window
-from daemon.validate.measures import ERRORS, NO_PREFERENCE, Preference, differences
+from daemon.validate.preferences import ERRORS, NO_PREFERENCE, Preference, differences
 from daemon.versions.forms import FIRST, OFFERED, RAW, FormChoice
 from learners.block import DenseBlock
 from learners.forms.serving import FAMILIAR, BackoffForm, ServingForm, usual_ratio

@@ -12,7 +12,7 @@ from daemon.demo.pack_files import load_pack
 from daemon.demo.users import position_biased
 from daemon.serve.interleave import Place, team_draft, with_explored
 from daemon.serve.query import ScoredId
-from daemon.validate.measures import outcomes, second_over_first
+from daemon.validate.preferences import outcomes, second_over_first
 from streams.event import EITHER, FIRST, SECOND, Draft, DraftModel, Impression, ObjectRef
 
 STABLE, LATEST = DraftModel("stable", 3, 100), DraftModel("latest", 9, 900)

@@ -17,8 +17,9 @@ from daemon.serve.query import ScoredId
 from daemon.validate import comparing
 from daemon.validate.comparing import Scored, are_nearer, compare, told_by_order
 from daemon.validate.evidence import Conclusion, EvidenceRule, Standing, Weighed, weigh
-from daemon.validate.measures import in_shown_order, shown_lists
+from daemon.validate.preferences import in_shown_order
 from daemon.validate.scorer import make_panel
+from daemon.validate.shown import shown_lists
 from streams.event import Draft, DraftModel, Impression, ObjectRef
 from tests.daemon.validate.helpers import judge_of
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, ndcg_score, roc_auc_score
 
-from daemon.validate import measures
+from daemon.validate import measures, shown
 
 
 def slow_order(scores):
@@ -126,4 +126,4 @@ def test_weighted_auc_agrees_with_the_slow_oracle_under_ties(values, data):
 
 
 def test_propensity_weights_are_clipped():
-    assert measures.propensity_weights(np.array([1.0, 0.5, 0.001])).tolist() == [1.0, 2.0, 10.0]
+    assert shown.propensity_weights(np.array([1.0, 0.5, 0.001])).tolist() == [1.0, 2.0, 10.0]

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from daemon.validate.evidence import STAKES, PairedTest, log_capital
-from daemon.validate.measures import by_cluster, differences, propensity_weights
+from daemon.validate.preferences import by_cluster, differences, in_shown_order, standing_higher
 from daemon.validate.scorer import ShownLists
+from daemon.validate.shown import propensity_weights
 
 ALPHA = 0.05
 
@@ -48,14 +49,78 @@ def test_rankings_that_agree_differ_nowhere():
     assert np.all(differences(own, np.exp(own), lists) == 0)
 
 
-def test_it_goes_in_parts(monkeypatch):
+def slow_above(scores, first, second):
+    return 1.0 if scores[first] > scores[second] else 0.5 if scores[first] == scores[second] else 0.0
+
+
+def slow_apart(own, other, first, second):
+    return slow_above(own, first, second) - slow_above(other, first, second)
+
+
+def slow_pairs(lists):
+    """Of each list the pairs of places that are clicked and not, each with its weight, list after list."""
+    length = lists.valid.shape[1]
+    seen = np.zeros((length, length))
+    for valid, clicked in zip(lists.valid, lists.clicked, strict=True):
+        pairs = [
+            (hit, miss)
+            for hit in range(length)
+            for miss in range(length)
+            if clicked[hit] and valid[miss] and not clicked[miss]
+        ]
+        both = {pair: seen[pair] + seen[pair[::-1]] for pair in pairs}
+        yield [(*p, seen[p[::-1]] / both[p] / len(pairs) if both[p] else 0.0) for p in pairs]
+        for pair in pairs:
+            seen[pair] += 1 / len(pairs)
+
+
+def slow_usual(own, other, lists, like):
+    """How much the rankings differ on average at two places, over all lists that are counted."""
+    length = lists.valid.shape[1]
+    usual = np.zeros((length, length))
+    for first in range(length):
+        for second in range(length):
+            apart = [
+                slow_apart(own[n], other[n], first, second)
+                for n in np.flatnonzero(like & lists.valid[:, first] & lists.valid[:, second])
+            ]
+            usual[first, second] = np.mean(apart) if apart else 0.0
+    return usual
+
+
+@pytest.mark.parametrize("part", [1, 40, 1 << 20])
+@pytest.mark.parametrize("ties", [False, True])
+def test_agrees_with_a_slow_loop_in_any_parts(monkeypatch, part, ties):
+    monkeypatch.setattr("daemon.validate.shown.PART_PAIRS", part)
     rng = np.random.default_rng(1)
-    own, other = rng.standard_normal((2, 90, 5))
-    valid = np.arange(5) < rng.integers(2, 6, 90)[:, None]
-    lists = lists_of(valid & (rng.random((90, 5)) < 0.4), valid)
-    whole = differences(own, other, lists)
-    monkeypatch.setattr("daemon.validate.measures.PART_PAIRS", 7 * 25)
-    assert differences(own, other, lists) == pytest.approx(whole)
+    own, other = rng.integers(0, 3 if ties else 10**6, (2, 90, 5)).astype(np.float32)
+    valid = np.arange(5) < rng.integers(0, 6, 90)[:, None]
+    lists, like = lists_of(valid & (rng.random((90, 5)) < 0.4), valid), rng.random(90) < 0.6
+    weighted = list(slow_pairs(lists))
+    for known in (None, like):
+        usual = slow_usual(own, other, lists, np.ones(90, bool) if known is None else known)
+        wanted = [
+            sum(
+                w * (slow_above(own[n], h, m) - slow_above(other[n], h, m) - usual[h, m]) for h, m, w in pairs
+            )
+            for n, pairs in enumerate(weighted)
+        ]
+        found = differences(own, other, lists, known)
+        np.testing.assert_allclose(found, np.clip(2 * np.array(wanted), -1, 1), atol=1e-12)
+    gained = [
+        [w * slow_apart(own[n], other[n], h, m) for h, m, w in pairs] for n, pairs in enumerate(weighted)
+    ]
+    won, told = standing_higher(own, other, lists)
+    np.testing.assert_allclose(told, [sum(map(abs, one)) for one in gained], atol=1e-12)
+    np.testing.assert_allclose(won, [0.5 + 0.5 * np.sign(round(sum(one), 12)) for one in gained])
+    right = [
+        slow_above(own[n], upper, lower)
+        for n in range(90)
+        for upper in range(5)
+        for lower in range(upper + 1, 5)
+        if valid[n, lower]
+    ]
+    assert in_shown_order(own, lists) == pytest.approx(np.mean(right))
 
 
 def rank_clicks(rng, count, length):

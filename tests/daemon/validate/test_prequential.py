@@ -15,8 +15,9 @@ from daemon.validate.evaluator import LEAST_TRAINED
 from daemon.validate.evidence import Bettor, Standing
 from daemon.validate.holdout import HeldImpression, Holdout, Window
 from daemon.validate.ledger import fold
-from daemon.validate.measures import differences, shown_lists
+from daemon.validate.preferences import differences
 from daemon.validate.scorer import MappedObjects, make_panel
+from daemon.validate.shown import shown_lists
 from streams.codec import encode_impression
 from streams.event import Impression, ObjectRef
 from streams.open import ensure_topic, open_sink, open_source

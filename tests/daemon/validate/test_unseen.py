@@ -11,7 +11,7 @@ from daemon.look.overview import read_all, summary
 from daemon.validate.choosing import UnseenKinds, to_measures
 from daemon.validate.evaluator import Candidate, Evaluator
 from daemon.validate.holdout import HeldImpression, Window
-from daemon.validate.measures import NO_PREFERENCE, Preference
+from daemon.validate.preferences import NO_PREFERENCE, Preference
 from daemon.validate.scorer import NotFinite, Scorer
 from learners.forms.serving import ServingForm
 from streams.codec import encode_impression

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from daemon.validate.choosing import BY_JUDGMENTS, FAR, MOST_JUDGED, Compared, choose, choose_by_judgments
-from daemon.validate.measures import Preference, by_cluster, differences
+from daemon.validate.preferences import Preference, by_cluster, differences
 from daemon.versions.forms import FIRST, OFFERED
 from learners.forms.quadratic import FoldingForm, inverse_roots
 from learners.forms.serving import BACKOFF, FAMILIAR, BackoffForm, ServingForm, usual_ratio

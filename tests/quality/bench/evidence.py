@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from daemon.validate.evidence import NOTHING_SEEN
-from daemon.validate.measures import ShownLists, by_cluster, differences
+from daemon.validate.preferences import by_cluster, differences
+from daemon.validate.shown import ShownLists
 from tests.quality.bench.backoff import Giving, Learned, scores_of
 from tests.quality.bench.forms import own_scores
 from tests.quality.bench.judged import ALPHA, HORIZON, of_lists, shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from daemon.validate.measures import ShownLists
+from daemon.validate.shown import ShownLists
 from tests.quality.bench.retrieval import Scores
 from tests.quality.bench.sets import Floats, Ints
 

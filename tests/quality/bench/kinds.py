@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from daemon.validate.measures import Preference, by_cluster, differences
+from daemon.validate.preferences import Preference, by_cluster, differences
 from streams.catalog import Catalog
 from streams.event import DenseColumn, SpaceSpec, ViewSpec
 from streams.feed.kinds import HeldOutKinds

@@ -27,7 +27,7 @@ from daemon.validate.evidence import (
     Standing,
     weigh,
 )
-from daemon.validate.measures import by_cluster, differences, in_shown_order
+from daemon.validate.preferences import by_cluster, differences, in_shown_order
 from tests.quality.bench.backoff import Learned, scores_of
 from tests.quality.bench.evidence import SERVED, Held
 from tests.quality.bench.forms import own_scores

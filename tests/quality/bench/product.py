@@ -20,7 +20,8 @@ from daemon.config.schema import ValidateConfig
 from daemon.validate.choosing import FAR, LEAST_LISTS, Compared, choose
 from daemon.validate.comparing import told_by_order
 from daemon.validate.evidence import Comparison, Conclusion, EvidenceRule, Standing, weigh
-from daemon.validate.measures import Float, Preference, by_cluster, differences
+from daemon.validate.preferences import Preference, by_cluster, differences
+from daemon.validate.shown import Float
 from daemon.versions.forms import FIRST, OFFERED, FormChoice
 from tests.quality.bench.forms import own_scores
 from tests.quality.bench.geometry import mapped

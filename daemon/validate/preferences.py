@@ -1,0 +1,218 @@
+"""Which of two rankings users prefer, list by list, from their clicks. Pure.
+
+Clicks depend on the rank, too (`differences`). A list tells
+something at each pair of its ranks of which one object was clicked and the other was not. Let `F` be 1 where
+one ranking puts the upper object above the lower and the other does not, -1 the other way round, and 0 where
+both agree. The upper object is clicked more often whatever it is, so that
+
+- a click on the upper one counts by the share of the clicks on the lower one at these two ranks in the lists
+  before, and the other way round: then both directions count alike,
+- from `F` its mean at these two ranks over all lists is subtracted: what differs between the rankings at a
+  rank whatever is clicked there.
+
+So the difference of a list is what users did more often than the ranks alone would have them do, times where
+the two rankings differ more than they usually do there. **Unbiased where clicks depend on the rank alone:**
+its mean is 0 for any two rankings, also where one of them made the lists, and an error in either of the two
+corrections is multiplied by the error of the other (a doubly robust residual; Robinson, Econometrica 1988).
+Its sign is that of the covariance of clicks with the places where rankings differ. It does not ask how much
+better the shown order is than chance, and knows nothing of what was not shown.
+
+Several clicks of one list share its weight of 1. Differences are doubled and cut to [-1, 1]: of lists of 10
+not one in 1,000 is cut.
+
+**An interleaved list needs less to be true** (`outcomes`). It tells the share of its credited clicks that one
+team got, less the other's: `(n_one - n_other) / (n_one + n_other)`, in [-1, 1], and 0 where neither got one.
+A click on an object of neither team credits nobody. Under a user without a preference between the two
+rankings the mean is 0 whatever the bias of places, because each team stands in either place of a round with
+the same probability (`daemon.serve.interleave`) and the outcome changes its sign with the teams: so these
+values are bets as they are. Lists of one query are alike: together they make one bet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from daemon.validate.shown import (
+    ClickedPairs,
+    Float,
+    Mask,
+    Scores,
+    ShownLists,
+    all_pairs,
+    by_length,
+    clicked_pairs,
+    signs,
+)
+from streams.event import FIRST, SECOND, Draft, Impression
+
+SCALE = 2.0
+
+
+def differences(own: Scores, other: Scores, lists: ShownLists, like: Mask | None = None) -> Float:
+    """How much more users prefer the order of `own` to that of `other` in each list, float64[n] in [-1, 1].
+
+    own, other: scores [n, L]; lists in the order in which they were shown, of the past first. like: bool[n],
+    the lists that say by how much the rankings usually differ, where others are not like those asked about;
+    None: all.
+    """
+    total, known = np.zeros((lists.valid.shape[1],) * 2), np.zeros((lists.valid.shape[1],) * 2)
+    counted = lists.valid if like is None else lists.valid & like[:, None]
+    for rows, length in by_length(counted):
+        valid = all_pairs(counted[rows, :length])
+        more = signs(own[rows, :length]) - signs(other[rows, :length])
+        total[:length, :length] += 0.5 * more.sum(axis=0, where=valid, dtype=np.int64)
+        known[:length, :length] += valid.sum(axis=0)
+    usual = total / np.maximum(known, 1.0)
+    out = np.zeros(len(lists.valid))
+    for pairs, weights in _balanced(lists):
+        apart = pairs.above(own) - pairs.above(other) - usual[pairs.clicked, pairs.other]
+        out[pairs.part] = pairs.summed(weights * apart)
+    return np.clip(SCALE * out, -1.0, 1.0)
+
+
+def standing_higher(own: Scores, other: Scores, lists: ShownLists) -> tuple[Float, Float]:
+    """Whether clicked objects stand higher under `own` than under `other` in each list, float64[n]: 1, 0, or
+    0.5 where as much speaks for either; and how much the list tells, float64[n], 0 where both order its
+    clicked and unclicked objects alike. Weighted as `differences`: where clicks depend on the rank alone, the
+    weighted mean is 0.5.
+    """
+    won, told = np.zeros(len(lists.valid)), np.zeros(len(lists.valid))
+    for pairs, weights in _balanced(lists):
+        gained = weights * (pairs.above(own) - pairs.above(other))
+        net, told[pairs.part] = pairs.summed(gained), pairs.summed(np.abs(gained))
+        won[pairs.part] = 0.5 + 0.5 * np.sign(np.where(np.abs(net) > 1e-12, net, 0.0))
+    return won, told
+
+
+def _balanced(lists: ShownLists) -> Iterator[tuple[ClickedPairs, Float]]:
+    """The pairs with their weights, float64[m], of 1 in each list together: by the share of the clicks on the
+    other one of the two places in the lists before.
+    """
+    seen = np.zeros((lists.valid.shape[1],) * 2)
+    for pairs in clicked_pairs(lists.clicked, lists.valid):
+        share = (1.0 / np.maximum(1.0, pairs.summed(np.ones(len(pairs.owner)))))[pairs.owner]
+        alike, turned = _before(pairs, share)
+        alike += seen[pairs.clicked, pairs.other]
+        turned += seen[pairs.other, pairs.clicked]
+        both = alike + turned
+        yield pairs, share * np.divide(turned, both, out=np.zeros_like(both), where=both > 0)
+        seen += pairs.by_ranks(share)
+
+
+def _before(pairs: ClickedPairs, share: Float) -> tuple[Float, Float]:
+    """At the two places of each pair, the shares of earlier pairs of the part with a click on the same place,
+    and with one on the other place. A list has two places in at most one pair."""
+    low, high = np.minimum(pairs.clicked, pairs.other), np.maximum(pairs.clicked, pairs.other)
+    places = low * pairs.length + high
+    order = np.argsort(places, kind="stable")
+    upper, given = (pairs.clicked < pairs.other)[order], share[order]
+    begins = np.flatnonzero(np.diff(places[order], prepend=-1))
+    of = np.repeat(begins, np.diff(begins, append=len(order)))
+
+    def earlier(values: Float) -> Float:
+        sums = np.concatenate([[0.0], np.cumsum(values)])
+        return np.asarray(sums[:-1] - sums[of])
+
+    clicks_above, clicks_below = earlier(np.where(upper, given, 0.0)), earlier(np.where(upper, 0.0, given))
+    alike, turned = np.empty(len(order)), np.empty(len(order))
+    alike[order] = np.where(upper, clicks_above, clicks_below)
+    turned[order] = np.where(upper, clicks_below, clicks_above)
+    return alike, turned
+
+
+def in_shown_order(scores: Scores, lists: ShownLists) -> float:
+    """Share of all pairs of the lists that a ranking has in the order that was shown, ties one half; 0.5
+    without a pair. scores [n, L].
+    """
+    right = count = 0.0
+    for rows, length in by_length(lists.valid):
+        upper = all_pairs(lists.valid[rows, :length]) & np.triu(np.ones((length, length), bool), 1)
+        count += float(upper.sum())
+        right += 0.5 * float(signs(scores[rows, :length]).sum(where=upper, dtype=np.int64))
+    return 0.5 + right / count if count else 0.5
+
+
+def by_cluster(values: Float, clusters: Sequence[Hashable]) -> list[float]:
+    """The mean over the lists of each cluster, in the order in which clusters come first; lists whose value
+    is NaN are left out.
+
+    Lists of one query are not independent: together they make one bet.
+    """
+    found: dict[Hashable, list[float]] = {}
+    for value, cluster in zip(values.tolist(), clusters, strict=True):
+        if not math.isnan(value):
+            found.setdefault(cluster, []).append(value)
+    return [sum(group) / len(group) for group in found.values()]
+
+
+State = tuple[int, int]
+"""What a model was: the newest version at or before it, and the records it had applied since version 0."""
+
+
+def outcomes(impressions: Sequence[Impression], reference: State, of: State | None = None) -> Float:
+    """What each list says of a later state against the reference, float64[n]: above 0 where users preferred
+    what was learned later, NaN where the list is not of these two.
+
+    of: the later state; any that had applied more records where it is None. Two models in one state can only
+    tie, so such a list says nothing.
+    """
+    found = np.full(len(impressions), np.nan)
+    for place, impression in enumerate(impressions):
+        draft = impression.draft
+        if draft is None or len(draft.models) != 2:
+            continue
+        first, second = ((one.version, one.records) for one in draft.models)
+        if reference not in (first, second):
+            continue
+        later = second if first == reference else first
+        if later == of if of is not None else later[1] > reference[1]:
+            sign = 1 if later is second else -1
+            found[place] = sign * second_over_first(draft, impression.clicked)
+    return found
+
+
+def second_over_first(draft: Draft, clicked: Iterable[int]) -> float:
+    """The outcome of a list for the second of its models."""
+    credit = Counter(draft.teams[rank] for rank in clicked)
+    both = credit[FIRST] + credit[SECOND]
+    return (credit[SECOND] - credit[FIRST]) / both if both else 0.0
+
+
+ERRORS = 1.0
+"""By how many standard errors a preference has to differ from 0 to count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """How much users prefer one ranking to another: mean difference of queries and its standard error."""
+
+    mean: float
+    error: float
+    queries: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Preference:
+        """Of differences in [-1, 1], one for each query; an infinite error for fewer than two."""
+        count = len(values)
+        if count < 2:
+            return cls(0.0, math.inf, count)
+        found = np.asarray(values, np.float64)
+        return cls(float(found.mean()), float(found.std(ddof=1) / math.sqrt(count)), count)
+
+    @property
+    def is_above(self) -> bool:
+        """Whether it counts as a preference for the first."""
+        return self.mean > ERRORS * self.error
+
+    @property
+    def is_below(self) -> bool:
+        """Whether it counts as one for the second."""
+        return self.mean < -ERRORS * self.error
+
+
+NO_PREFERENCE = Preference(0.0, math.inf, 0)

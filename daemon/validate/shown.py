@@ -1,0 +1,151 @@
+"""Shown lists as NumPy arrays, and the pairs of their objects. Pure.
+
+A list tells something by pairs: of an object that was clicked and one that was not, or of any two. Lists of a
+window differ in length, and the longest may be many times the median, so that pairs are made for lists of
+about one length together, or for clicked objects alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streams.event import Impression
+
+Float: TypeAlias = NDArray[np.float64]
+Scores: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
+Rows: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
+
+MAX_PROPENSITY_WEIGHT = 10.0
+"""Clip of 1/propensity: below .1 the variance of a weighted click outgrows what it corrects."""
+
+
+def propensity_weights(propensity: Float) -> Float:
+    """`min(1/p, 10)` per shown object; propensity float64 in (0, 1] -> float64 of the same shape."""
+    return np.minimum(1.0 / propensity, MAX_PROPENSITY_WEIGHT)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLists:
+    """n shown lists padded to the longest, L: `valid`, `clicked` bool[n, L], `weights` float64[n, L]
+    (1/propensity, clipped; 1 where none was logged).
+    """
+
+    valid: Mask
+    clicked: Mask
+    weights: Float
+
+    @property
+    def shown_order(self) -> Rows:
+        """Ranks of the order the user saw, int64[n, L]."""
+        count, length = self.valid.shape
+        return np.tile(np.arange(1, length + 1, dtype=np.int64), (count, 1))
+
+    def in_order(self, places: Rows) -> ShownLists:
+        """Where list i is put at places[i], int64[n]."""
+        return self.at(np.argsort(places))
+
+    def at(self, where: Mask | Rows | slice) -> ShownLists:
+        """Those at `where`: bool[n], their numbers, or a slice, which is not copied."""
+        return ShownLists(self.valid[where], self.clicked[where], self.weights[where])
+
+
+def shown_lists(impressions: Sequence[Impression]) -> ShownLists:
+    """Pad impressions to arrays."""
+    length = max((len(impression.shown) for impression in impressions), default=1)
+    shape = (len(impressions), length)
+    lengths = np.array([len(impression.shown) for impression in impressions], np.int64)
+    valid = np.arange(length) < lengths[:, None]
+    clicked, weights = np.zeros(shape, bool), np.ones(shape)
+    for row, impression in enumerate(impressions):
+        clicked[row, list(impression.clicked)] = True
+        if impression.propensity is not None:
+            weights[row, : lengths[row]] = propensity_weights(np.asarray(impression.propensity, np.float64))
+    return ShownLists(valid, clicked, weights)
+
+
+PART_PAIRS = 1 << 20
+"""Pairs of ranks that are looked at together: at most some 8 MB for each of a few arrays, but for longer
+lists."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClickedPairs:
+    """All pairs of a clicked and an unclicked object in consecutive lists, in the order of the lists. Of each
+    pair: owner, the list, counted from the first of `part`; clicked and other, the two places from 0 on, all
+    int64[m]; length: L.
+    """
+
+    part: slice
+    owner: Rows
+    clicked: Rows
+    other: Rows
+    length: int
+
+    def scores(self, scores: Scores) -> tuple[Scores, Scores]:
+        """Those of the clicked and of the other objects; scores [n, L] of all lists."""
+        ours = scores[self.part]
+        return ours[self.owner, self.clicked], ours[self.owner, self.other]
+
+    def above(self, scores: Scores) -> Float:
+        """Whether the clicked object is scored above the other, ties one half; float64[m]."""
+        own, other = self.scores(scores)
+        return np.asarray((own > other) + 0.5 * (own == other))
+
+    def summed(self, values: Float) -> Float:
+        """The sum of each list of the part."""
+        return np.asarray(np.bincount(self.owner, values, self.part.stop - self.part.start), np.float64)
+
+    def by_ranks(self, values: Float) -> Float:
+        """The sum at each pair of places (clicked, other), float64[L, L]."""
+        size = self.length * self.length
+        sums = np.bincount(self.clicked * self.length + self.other, values, size)
+        return np.asarray(sums.reshape(self.length, -1), np.float64)
+
+
+def clicked_pairs(clicked: Mask, valid: Mask) -> Iterator[ClickedPairs]:
+    """The pairs of all lists, part by part; clicked and valid bool[n, L]."""
+    count, length = valid.shape
+    clicks, free = clicked.sum(axis=1), (valid & ~clicked).sum(axis=1)
+    reached = np.cumsum(clicks * free)
+    begin = 0
+    while begin < count:
+        before = reached[begin - 1] if begin else 0
+        end = max(begin + 1, int(np.searchsorted(reached, before + PART_PAIRS, side="right")))
+        part = slice(begin, end)
+        rows, ranks = np.nonzero(clicked[part])
+        _, others = np.nonzero((valid & ~clicked)[part])
+        per = free[part][rows]
+        first = np.cumsum(free[part]) - free[part]  # of each list in `others`
+        which = np.repeat(np.arange(len(rows)), per)
+        within = np.arange(len(which)) - np.repeat(np.cumsum(per) - per, per)
+        yield ClickedPairs(part, rows[which], ranks[which], others[first[rows[which]] + within], length)
+        begin = end
+
+
+def by_length(valid: Mask) -> Iterator[tuple[Rows, int]]:
+    """Lists of about one length together: their rows, and the length of the longest. Empty lists may be among
+    them, where there is another; valid bool[n, L], False from some place on."""
+    lengths = valid.sum(axis=1)
+    order = np.argsort(lengths, kind="stable")
+    end = len(order)
+    while end and (length := int(lengths[order[end - 1]])):
+        begin = max(0, end - max(1, PART_PAIRS // (length * length)))
+        yield order[begin:end], length
+        end = begin
+
+
+def signs(scores: Scores) -> NDArray[np.int8]:
+    """1 where the object at the first place is scored above that at the second, -1 below; int8[n, L, L]."""
+    first, second = scores[:, :, None], scores[:, None, :]
+    return np.asarray((first > second).view(np.int8) - (first < second).view(np.int8))
+
+
+def all_pairs(valid: Mask) -> Mask:
+    """All pairs of places that hold objects, bool[n, L, L]; valid bool[n, L]."""
+    return np.asarray(valid[:, :, None] & valid[:, None, :])
