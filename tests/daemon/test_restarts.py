@@ -55,13 +55,15 @@ def gauges(role: Role) -> dict[str, float]:
 
 
 def settled(role: Role) -> dict[str, float]:
-    """Its gauges, once they are the same twice and it is ready, or says that it is parked."""
+    """Its gauges, once they are the same twice and it is ready, or says that it is parked and how far its log
+    goes, which it asks meanwhile."""
     seen: list[dict[str, float]] = []
 
     def still() -> bool:
         seen.append(gauges(role))
         _, why = role.get("/readyz")
-        at_rest = why == "ready\n" or "parked" in why or "ok" in why
+        parked = "parked" in why and any(name.startswith("tripletd_lag_events") for name in seen[-1])
+        at_rest = why == "ready\n" or parked or "ok" in why
         return at_rest and len(seen) > 1 and seen[-1] == seen[-2]
 
     until(still, lambda: (role.said(), role.get("/readyz"), seen[-2:]))

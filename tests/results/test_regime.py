@@ -96,5 +96,5 @@ def test_kernels_are_compared_on_seeds_that_all_rows_have(
             cell = Cell(dict.fromkeys(system.rows, row), edition=system.edition)
             cell.write(path_of("fashion", system.name, seed))
     text = list(equal._kernel_table())
-    assert "| row | fashion (2 seeds) |" in text
+    assert "| row | fashion (splits: 2) |" in text
     assert f"| {equal.FEW} | 0.150 ± 0.071 |" in text
