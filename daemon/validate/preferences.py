@@ -1,9 +1,9 @@
 """Which of two rankings users prefer, list by list, from their clicks. Pure.
 
-Clicks depend on the rank, too (`differences`). A list tells
-something at each pair of its ranks of which one object was clicked and the other was not. Let `F` be 1 where
-one ranking puts the upper object above the lower and the other does not, -1 the other way round, and 0 where
-both agree. The upper object is clicked more often whatever it is, so that
+Clicks depend on the rank, too (`differences`). A list tells something at each pair of its ranks of which one
+object was clicked and the other was not. Let `F` be 1 where one ranking puts the upper object above the lower
+and the other does not, -1 the other way round, and 0 where both agree. The upper object is clicked more often
+whatever it is, so that
 
 - a click on the upper one counts by the share of the clicks on the lower one at these two ranks in the lists
   before, and the other way round: then both directions count alike,
