@@ -405,7 +405,7 @@ class SpaceConfig(Section):
             return data
         named, weights = data.get("similarity", "auto") != "auto", data.get("view_weights", "auto")
         if not named and weights == "effective":
-            return data  # which is said of whitened views
+            return data  # whose views are whitened: only these have an effective dimension
         other = any(_OTHER_RANKING & view.keys() for view in views.values()) or weights != "auto"
         dense = [name for name, view in views.items() if view.get("kind", "dense") == "dense"]
         wide = sum(_dim(views[name]) for name in dense) > MOST_PRECONDITIONED

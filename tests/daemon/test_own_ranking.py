@@ -257,6 +257,19 @@ def test_a_folder_goes_on_with_the_map_it_was_made_with(
     assert main(["learn", "--exit-when-caught-up", "--config", str(place.file)]) == EX_CONFIG
 
 
+def test_so_does_one_with_a_whitened_view_beside_another_map(tmp_path: Path) -> None:
+    place = Place(tmp_path, "", {"text": 1.0, "shape": 2.5}, text='map = "standardise"')
+    named = place.file.read_text().replace("dim = 5\n", 'dim = 5\nmap = "whiten"\n')
+    plain = place.file.read_text()
+    place.file.write_text(named)
+    place.learn(5)
+    place.file.write_text(plain)
+    place.learn(5, seed=2)
+    newest = place.newest()
+    assert newest.number > 1
+    assert newest.learner["config"]["views"]["shape"]["map"] == "whiten"
+
+
 def test_a_wide_space_begins_as_the_users_ranking_and_loses_no_direction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
