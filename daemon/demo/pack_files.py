@@ -41,8 +41,10 @@ def require_pack() -> None:
             EX_UNAVAILABLE,
         )
     try:
-        import matplotlib  # noqa: F401
-        import PIL  # noqa: F401
+        # Pillow first: matplotlib imports it, and an import of matplotlib that fails
+        # half-way leaves submodules behind with which no later import works.
+        import PIL  # noqa: F401  # isort: skip
+        import matplotlib  # noqa: F401  # isort: skip
     except ImportError as error:
         raise not_installed("the demo", "demo", error) from None
 

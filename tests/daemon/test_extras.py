@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
@@ -48,6 +49,19 @@ def test_a_package_that_is_missing_is_one_sentence(
     project = PROJECT["project"]
     assert any(one.startswith(wanted) for one in project["optional-dependencies"][extra])
     assert not any(one.startswith(wanted) for one in project["dependencies"])
+
+
+def test_what_is_installed_later_works_in_the_same_process() -> None:
+    """matplotlib imports Pillow: a failed try must not leave half of matplotlib behind."""
+    code = (
+        "import sys\nfrom daemon.demo import pack_files\nfrom daemon.exits import UserError\n"
+        "sys.modules['PIL'] = None\n"
+        "try:\n    pack_files.require_pack()\nexcept UserError as error:\n    print(error.remedy)\n"
+        "del sys.modules['PIL']\npack_files.require_pack()\nimport matplotlib.pyplot\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == 'pip install "tripletd[demo]"\n'
 
 
 def test_without_the_source_the_demo_says_where_its_photos_are(
