@@ -1,9 +1,9 @@
 """How a version orders lists that are given to it, and whether it also searches the catalog.
 
 **Order.** Of the arms of a version (learners beside the main learner, on the same events), clicks choose the
-arm, and the share of the user's own ranking in its scores: q^T W p + own_share x own(q, p), with own the inner
-product of the vectors as they were given. Raw scores order given lists best, and lose in a catalog that no
-list has shown: the clicks of lists do not tell how an object that was never shown compares.
+arm, and the share of the user's own ranking in its scores: q^T W p + own_share x own(q, p), with own the
+inner product of the vectors as they were given. Raw scores order given lists best, and lose in a catalog that
+no list has shown: the clicks of lists do not tell how an object that was never shown compares.
 
 **Reach** is whether the version is shown to be better at searching, in its serving form. A version with order
 but not reach re-ranks the first `top` objects of the user's own ranking: as many as the lists have that its
@@ -39,8 +39,8 @@ OWN_GEOMETRY = "own"
 
 @dataclass(frozen=True, slots=True)
 class OrderChoice:
-    """arm: its name. own_share: share of the user's own ranking in the scores, > 0. top: how many objects of the
-    user's own ranking are re-ranked where the version does not search the catalog."""
+    """arm: its name. own_share: share of the user's own ranking in the scores, > 0. top: how many objects of
+    the user's own ranking are re-ranked where the version does not search the catalog."""
 
     arm: str
     own_share: float
