@@ -128,7 +128,7 @@ class PairedTest:
 
     @property
     def variance(self) -> float:
-        """Of the differences, with one of 1 more: never 0."""
+        """Of the differences, with one of 1 more in their squares; 0 where all are 1, or -1."""
         return (self.squares + 1.0) / (self.bets + 1.0) - self.mean**2
 
     def margin(self, horizon: int) -> float:
@@ -176,7 +176,8 @@ class PairedTest:
         """
         if self.mean * self.mean * self.bets * 4 <= self.variance or self.mean <= 0:
             return None
-        short, mean = -math.log(alpha) - self.above.log, self.mean / (SPREAD * math.sqrt(self.variance))
+        deviation = math.sqrt((self.squares + 1.0) / (self.bets + 1.0))  # as `standardized` has it
+        short, mean = -math.log(alpha) - self.above.log, self.mean / (SPREAD * deviation)
         stake = min(float(STAKES[-1]), mean * SPREAD**2)
         growth = stake * mean - stake * stake / SPREAD**2 / 2
         return max(0, math.ceil(short / growth))

@@ -95,19 +95,19 @@ class Duel:
 @dataclass(frozen=True, slots=True)
 class OrderBets:
     """What lists say that were not bet on before, differences in [-1, 1] in order of time, one per query.
-    own: of each candidate against the user's own ranking. lead: of each against the leader, if there is one.
-    top: objects that the lists have in the median."""
+    own: of each candidate of the version that is judged against the user's own ranking, also where no list
+    tells. lead: of each against the leader, if there is one. top: objects that the lists have in the median;
+    0 without any."""
 
     own: Mapping[ArmShare, Sequence[float]] = field(default_factory=dict)
     lead: Mapping[ArmShare, Sequence[float]] = field(default_factory=dict)
     top: int = 0
 
     def after(self, earlier: OrderBets) -> OrderBets:
-        """These after earlier ones."""
-        names = self.own.keys() | earlier.own.keys()
-        join = {name: [*earlier.own.get(name, ()), *self.own.get(name, ())] for name in names}
-        lead = {name: [*earlier.lead.get(name, ()), *self.lead.get(name, ())] for name in names}
-        return OrderBets(join, lead, self.top or earlier.top)
+        """These after earlier ones, of the candidates of these."""
+        own = {name: [*earlier.own.get(name, ()), *bets] for name, bets in self.own.items()}
+        lead = {name: [*earlier.lead.get(name, ()), *self.lead.get(name, ())] for name in own}
+        return OrderBets(own, lead, self.top or earlier.top)
 
 
 NO_BETS: Final = OrderBets()
@@ -117,7 +117,7 @@ NO_BETS: Final = OrderBets()
 class RaceStanding:
     """All that is known of the candidates. own: against the user's own ranking. lead: against the leader
     since it leads. leader: None while nobody is surely better than the user's own ranking. hold: bets against
-    the leader that begin again at 1 wherever they fall below (`Capital.restarting_bet`). falls: how often a
+    the leader that begin again at 1 wherever they fall below (`Capital.restarting_bets`). falls: how often a
     leader lost to the user's own ranking. top: see `OrderChoice`."""
 
     own: Mapping[ArmShare, Duel] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class RaceStanding:
             return now._led_by(max(ahead, key=lambda name: (own[name].lower, name))) if proven else now
         hold = self.hold.restarting_bets([-value for value in bets.own[now.leader]])
         if hold.log >= math.log(FALSE_ALARM_BETS):
-            return RaceStanding(falls=self.falls + 1, top=now.top)
+            return RaceStanding({name: Duel() for name in own}, falls=self.falls + 1, top=now.top)
         lead = {
             name: self.lead.get(name, Duel()).take(bets.lead.get(name, ()))
             for name in own
@@ -160,7 +160,8 @@ class RaceStanding:
         if self.leader is None:
             return ()
         each = alpha / 2**self.falls / max(1, len(self.own))
-        keep = {self.leader[0], *(name[0] for name, duel in self.lead.items() if not duel.is_below(each))}
+        worse = {name for name, duel in self.lead.items() if duel.is_below(each)}
+        keep = {self.leader[0], *(name[0] for name in self.own if name not in worse)}
         return tuple(sorted({name for name, _ in self.own} - keep))
 
     def _led_by(self, name: ArmShare) -> RaceStanding:

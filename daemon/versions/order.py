@@ -82,9 +82,9 @@ def answering(entries: Iterable[LedgerEntry], number: int) -> Answering:
     """
     newest, reach = (-1, -1, None), True
     for entry in entries:
-        if entry.version is None or entry.version > number or ORDER not in entry.measures:
+        if entry.version is None or entry.version > number:
             continue
-        if (entry.version, entry.n) > newest[:2]:
+        if ORDER in entry.measures and (entry.version, entry.n) > newest[:2]:
             newest = (entry.version, entry.n, entry.measures[ORDER])
         if entry.kind == "PROMOTE" and entry.alias == BEST and entry.version == number:
             reach = bool(entry.measures.get(REACH, True))

@@ -35,10 +35,10 @@ def told(mean, count, seed=0):
     return np.clip(found - found.mean() + mean, -1, 1).tolist()
 
 
-def seen(own, count=300, anchor=None, best=(), window=(), away=(), **more):
+def seen(own, count=300, anchor=None, best=(), window=(), **more):
     fresh = told(own, count)
     against = fresh if anchor is None else told(anchor, count, seed=1)
-    return Comparison(fresh, against, best, window, away, count, {0: count}, **more)
+    return Comparison(fresh, against, best, window, count, {0: count}, **more)
 
 
 def answer(standing, best, version, outcome, shown=None):
@@ -94,9 +94,8 @@ def test_what_is_missing_is_said():
 @pytest.mark.parametrize(
     ("guarded", "why"),
     [
-        ({"away": told(DOWN, 300)}, "two clicks away"),
         ({"window": told(DOWN, 300)}, "order of version 1"),
-        ({"barred": ("retrieval is worse",)}, "retrieval is worse"),
+        ({"fresh_lead": told(DOWN, 300)}, "what was best before, such as version 1"),
     ],
 )
 def test_a_guard_holds_back_what_clicks_in_the_list_prefer(guarded, why):
