@@ -12,7 +12,7 @@ list is bet on by all of them before it is learned from, each list once per ques
 - Does the leader still hold against the user's own ranking? Where it surely does not, nobody leads, and the
   next proof has half of the error left.
 
-The value of a bet is balanced per pair of ranks (`daemon.validate.preferences.differences`): where clicks
+The value of a bet is balanced per pair of ranks (`daemon.validate.preferences.balanced`): where clicks
 depend on places alone, its mean is 0 for every candidate. Capital remembers all bets; means and errors
 forget, since what learns gets better.
 """
@@ -26,7 +26,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from daemon.validate.betting import FALSE_ALARM_BETS, UNTOUCHED, Capital, capital_of, standardized
+from daemon.validate.betting import FALSE_ALARM_BETS, UNTOUCHED, Capital, Doubles, capital_of
 from daemon.versions.order import OrderChoice
 
 OWN_SHARES: Final = (1.0, 3.0, 10.0)
@@ -36,6 +36,20 @@ ERRORS = 1.0
 """Standard errors below the mean by which candidates are compared."""
 MEMORY = 1_000.0
 """Bets after which a difference weighs 1 / e in means and errors."""
+
+SPREAD: Final = 3.0
+"""Deviations at which a bet is cut. Differences of two rankings are small (.05 to .2): bets on them as they
+are would stake too little."""
+
+
+def standardized(values: Doubles, bets: float, squares: float) -> Doubles:
+    """Each difference over `SPREAD` deviations of those before it, cut to [-1, 1], float64 [n]: predictable,
+    and a mean of 0 stays 0 but for what is cut. bets, squares: how many came before, and the sum of their
+    squares."""
+    sums = np.cumsum(np.concatenate([[squares], values * values]))[:-1]
+    deviations = np.sqrt((sums + 1.0) / (bets + np.arange(len(values)) + 1.0))
+    return np.clip(values / (SPREAD * deviations), -1.0, 1.0)
+
 
 ArmShare = tuple[str, float]
 """The name of an arm, and the share of the user's own ranking."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import ville
 
-from daemon.validate.betting import SPREAD, STAKES, Capital, PairedTest, log_capital, standardized
+from daemon.validate.betting import STAKES, Capital, PairedTest
 
 HORIZON = 1_000
 
@@ -67,28 +67,6 @@ def test_capital_has_the_same_bits_however_bets_are_cut(seed):
         assert test == whole_test
     restarting = Capital().restarting_bets(told)
     assert restarting == Capital().restarting_bets(told[:77]).restarting_bets(told[77:])
-
-
-def test_what_a_bet_is_divided_by_came_before_it():
-    told = differences(0.0, 400, seed=10)
-    found = standardized(told, 7.0, 0.3)
-    for place in (0, 1, 250, 399):
-        deviation = math.sqrt((0.3 + sum(told[:place] ** 2) + 1) / (7 + place + 1))
-        assert found[place] == pytest.approx(np.clip(told[place] / (SPREAD * deviation), -1, 1))
-    other = told.copy()
-    other[250:] *= -0.5
-    assert np.array_equal(standardized(other, 7.0, 0.3)[:250], found[:250])
-
-
-def test_a_mean_of_0_is_seldom_taken_for_more_by_standardized_bets():
-    """Of skewed differences, of which single ones are far out."""
-    rng = np.random.default_rng(11)
-    highest = np.zeros(2_000)
-    for stream in range(len(highest)):
-        told = np.where(rng.random(600) < 0.1, 0.9, -0.1) * rng.uniform(0.1, 1)
-        logs = np.cumsum(np.log1p(standardized(told, 0, 0.0)[:, None] * STAKES), axis=0)
-        highest[stream] = log_capital(logs).max()
-    assert (highest >= -math.log(0.05)).mean() <= 0.05
 
 
 def test_lists_that_all_say_the_same_are_foreseen_too():

@@ -71,13 +71,13 @@ def test_several_versions_prove_together_what_none_can_alone():
 @pytest.mark.parametrize(("mean", "finding"), [(DOWN, "inferior"), (SAME, "equivalent")])
 def test_what_is_not_better_stays_where_it_is(mean, finding):
     standing, outcome = weigh(Standing(), RULE, 1, 0, seen(mean, 2_000))
-    assert outcome == Conclusion(finding)
+    assert outcome == Conclusion(finding, reach=False)
     assert answer(standing, 0, 1, outcome).answer == "no"
 
 
 def test_what_is_missing_is_said():
     standing, outcome = weigh(Standing(), RULE, 1, 0, seen(UP, 60))
-    assert outcome == Conclusion("not yet")
+    assert outcome == Conclusion("not yet", reach=False)
     missing = lists_missing(standing, RULE)
     assert 20 < missing < 300
     words = answer(standing, 0, 1, outcome, seen(UP, 60))
