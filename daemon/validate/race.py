@@ -47,7 +47,7 @@ def standardized(values: Doubles, bets: float, squares: float) -> Doubles:
     and a mean of 0 stays 0 but for what is cut. bets, squares: how many came before, and the sum of their
     squares."""
     sums = np.cumsum(np.concatenate([[squares], values * values]))[:-1]
-    deviations = np.sqrt((sums + 1.0) / (bets + np.arange(len(values)) + 1.0))
+    deviations = np.sqrt((sums + 0.25) / (bets + np.arange(len(values)) + 1.0))
     return np.clip(values / (SPREAD * deviations), -1.0, 1.0)
 
 
@@ -74,7 +74,7 @@ class Duel:
     @property
     def lower(self) -> float:
         """The mean less `ERRORS` standard errors of it."""
-        variance = (self.squares + 0.01) / (self.bets + 1.0)
+        variance = (self.squares + 0.0025) / (self.bets + 1.0)
         return self.mean - ERRORS * math.sqrt(variance / (self.bets + 1.0))
 
     def take(self, differences: Sequence[float]) -> Duel:
