@@ -1,5 +1,5 @@
 """The arms of the race for the order of given lists, with default settings: learners of all pairs of a list,
-and of the pairs above its clicks, in the geometry of the owner's ranking.
+and of the pairs above its clicks and drawn objects, in the geometry of the owner's ranking.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Arms:
         """From lists, query and objects int64 [h, 1 + LENGTH], and what was clicked, bool [h, LENGTH]."""
         rows: list[tuple[int, int, int]] = []
         below: list[bool] = []
+        random: list[bool] = []
         for (query, *objects), clicked in zip(lists.tolist(), clicks, strict=True):
             chosen, free = np.flatnonzero(clicked), np.flatnonzero(~clicked)
             pairs = np.array([(c, s) for c in chosen for s in free])
@@ -40,14 +41,16 @@ class Arms:
                 for c, s in side[self._rng.permutation(len(side))[:SIDE]]:
                     rows.append((query, objects[c], objects[s]))
                     below.append(bool(s > c))
+                    random.append(False)
             for c in chosen:
                 rows.append((query, objects[c], int(self._rng.integers(len(self._U)))))
                 below.append(False)
+                random.append(True)
         if not rows:
             return
-        triplets, under = np.array(rows).T, np.array(below)
+        triplets, under, drawn = np.array(rows).T, np.array(below), np.array(random)
         for name, learner in self._learners.items():
-            kept = triplets if name == "all" else triplets[:, ~under]
+            kept = triplets[:, ~drawn if name == "all" else ~under]
             learner.learn_many(TripletBatch(*(DenseBlock(self._U[one]) for one in kept)))
 
     def scores(self, candidate: ArmShare) -> Scores:
