@@ -326,3 +326,19 @@ def test_a_validator_with_judgments_records_what_they_chose(world, start):
     choice = inputs.candidates.open(1).choice
     assert choice is not None
     assert "judged queries" in choice.why
+
+
+def test_raw_scores_are_not_on_offer_and_read_where_an_earlier_release_chose_them():
+    raw = FormChoice(1.0, 0.0, raw=True, why="why")
+    assert not any(one.raw for one in BY_JUDGMENTS)
+    assert FormChoice.from_json(raw.to_json()) == raw
+    assert raw.to_json()["score"] == "raw"
+    for other in OFFERED:
+        assert "score" not in other.to_json(), "as releases before it write it"
+        assert FormChoice.from_json(other.to_json()) == other
+
+
+def test_where_raw_scores_were_chosen_the_first_form_is_the_one_in_use(world):
+    chooser, learned = chooser_of(world, LEAST_LISTS - 1), Learned()
+    found = chooser.choose(2, FormChoice(1.0, 0.0, raw=True), learned, OWN)
+    assert (found.power, found.own_share, found.raw) == (1.5, 0.3, False)

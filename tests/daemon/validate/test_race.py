@@ -264,7 +264,7 @@ def test_lists_that_are_nearer_to_a_candidate_are_not_bet_on(world):
     arms, given = scores_of(panel, np.random.default_rng(0))
     arms["all"] = np.tile(-100 * np.arange(given.shape[1], dtype=np.float32), (60, 1))
     found = order_bets(panel, arms, given, fresh, ("above", 1.0))
-    assert [len(found.own["all", share]) for share in OWN_SHARES] == [0, 0, 0]
+    assert [len(found.own["all", share]) for share in OWN_SHARES] == [0] * len(OWN_SHARES)
     assert found.lead["all", 1.0] == []
     assert len(found.own["above", 1.0]) > 30
     race = LED.take(found, ALPHA)
