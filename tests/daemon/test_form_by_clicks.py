@@ -36,7 +36,6 @@ from learners.forms.serving import BackoffForm, ServingForm
 from learners.maps.base import OwnRanking
 from tests.daemon.test_own_ranking import OBJECTS, Place, vectors_of
 
-
 RAW = FormChoice(1.0, 0.0, raw=True)
 """What earlier releases could choose, so that versions have it."""
 

@@ -215,7 +215,7 @@ VALIDATE = (
     _m("history.refused-stays", "if entry.measures.get(REFUSED):", "judged = [one for one in judged if one.version != entry.version]", "pass", HISTORY),
     _m("history.former", "def _judged(", "measures.get(decided_by)", "measures.get(rule.measure)", HISTORY),
     _m("history.resume", "elif entry.kind == \"RESUME\" and", "not is_pause(entry)", "True", "daemon/validate"),
-    _m("history.other-rule", "def _judged(version", "or measures.get(DECIDED_BY) != rule.measure", "", HISTORY),
+    _m("history.other-rule", "def _judged(version", "or FORMER.get(decided_by, decided_by) != rule.measure", "", HISTORY),
     _m("measures.hinge", "def shown_hinge(", "1.0 - own.astype(np.float64) + other", "1.0 + own.astype(np.float64) - other", MEASURES),
     _m("measures.auc-ties", "def auc_per_list(", "0.5 * (own == other)", "1.0 * (own == other)", MEASURES),
     _m("drift.falls-too", "def update(self, loss", "if self._recent > before else None", "", "daemon/validate/test_drift.py"),
