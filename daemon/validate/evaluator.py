@@ -292,6 +292,10 @@ class Evaluator:
     ) -> Comparison:
         """The same on the lists after the first and up to the second of these times, which were learned from
         after the first of the versions. Raises NotFinite.
+
+        What it has learned is ordered otherwise than what it has not, and tells nothing of how far the
+        rankings usually differ there: where clicks happened to lie in what was learned, all that came after
+        would seem to be preferred or not.
         """
         lists = [held.impression for held in window.trained()]
         panel = self._judge.panel(lists)
@@ -474,7 +478,8 @@ AnyEvaluator: TypeAlias = Evaluator | KeyedEvaluator
 
 
 LEAST_TRAINED = 50
-"""Lists that are learned from are bet on so many at a time, or more: another version is opened for it."""
+"""Lists that are learned from are bet on so many at a time, or more: by how much two rankings usually differ
+there, they alone say."""
 AGAIN_SHARE = 10
 """A version is judged again when this part of a window has come since: lists go on to tell."""
 

@@ -224,7 +224,7 @@ VALIDATE = (
     _m("window.share", "def share_of(", "-(-size // partitions)", "size // partitions", "daemon/validate"),
     _m("window.trained-take-room", "def add(self, held", "held.offset - self._passed[held.partition]", "held.offset", PREQUENTIAL),
     _m("prequential.has-learned", "def _with_trained(", "self._candidates.open(bettor.version)", "self._candidates.open(version.number)", PREQUENTIAL),
-    _m("prequential.again", "def compare_before(", "since_ms < one.ts <= until_ms", "one.ts <= until_ms", PREQUENTIAL),
+    _m("prequential.again", "def compare_before(", "times_ms[0] < one.ts <= times_ms[1]", "one.ts <= times_ms[1]", PREQUENTIAL),
     _m("prequential.few", "def _with_trained(", "len(came) < LEAST_TRAINED", "not came", PREQUENTIAL),
     _m("prequential.usual", "def compare_before(", "alike=False", "alike=True", PREQUENTIAL),
     _m("ending.patience", "def wait_for(self, missing", "waited >= PATIENCE_SECONDS", "waited >= 2 * PATIENCE_SECONDS", "daemon/validate/test_ending.py",
