@@ -1,8 +1,9 @@
 """Which arm orders given lists best, and whether it orders them better than the user's own ranking: a pure
 fold over bets.
 
-The candidates are the arms of a version with each of `OWN_SHARES` of the user's own ranking beside. Every
-list is bet on by all of them before it is learned from, each list once per question (`Duel`):
+The candidates are the arms of a version with each of `OWN_SHARES` of the user's own ranking beside, and its
+serving form (`FORM`): while that leads, lists are ordered by it. It cannot lead before a version is shown to
+search. Every list is bet on by all of them before it is learned from, each list once per question (`Duel`):
 
 - Is any of them better than the user's own ranking? Each bets on it, and the mean of their capitals is the
   capital against "none is": it reaches 1 / alpha with probability alpha at most while none is, over all looks
@@ -55,6 +56,8 @@ def standardized(values: Doubles, bets: float, squares: float) -> Doubles:
 
 ArmShare = tuple[str, float]
 """The name of an arm, and the share of the user's own ranking."""
+FORM: Final[ArmShare] = ("", 0.0)
+"""The candidate that is the serving form of a version, behind all arms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,18 +148,21 @@ class RaceStanding:
 
     @property
     def choice(self) -> OrderChoice | None:
-        """How lists are ordered; None: not shown to be better."""
-        return None if self.leader is None else OrderChoice(*self.leader, self.top)
+        """The arm that orders lists; None: none is shown to be better than the user's own ranking and the
+        serving form."""
+        return None if self.leader in (None, FORM) else OrderChoice(*self.leader, self.top)
 
-    def take(self, bets: OrderBets, alpha: float) -> RaceStanding:
-        """The standing after further bets; alpha: the error of all that this race ever says."""
+    def take(self, bets: OrderBets, alpha: float, reach: bool = False) -> RaceStanding:
+        """The standing after further bets; alpha: the error of all that this race ever says. reach: whether
+        versions search by their form, which leads only then: else arms have to order what is given."""
         own = {name: self.own.get(name, Duel()).take(values) for name, values in bets.own.items()}
         now = replace(self, own=own, top=bets.top or self.top)
-        if self.leader is not None and self.leader not in own:  # its arm is gone
+        running = own if reach else {name: duel for name, duel in own.items() if name != FORM}
+        if self.leader is not None and self.leader not in running:  # its arm is gone
             now = replace(now, leader=None, lead={}, hold=UNTOUCHED)
         if now.leader is None:
-            capital = log_mean([duel.above.log for duel in own.values()])
-            ahead = [name for name, duel in own.items() if duel.lower > 0]
+            capital = log_mean([duel.above.log for duel in running.values()])
+            ahead = [name for name, duel in running.items() if duel.lower > 0]
             proven = ahead and capital >= -math.log(alpha / 2**self.falls)
             return now._led_by(_first(ahead, own)) if proven else now
         hold = self.hold.restarting_bets([-value for value in bets.own[now.leader]])
@@ -168,7 +174,7 @@ class RaceStanding:
             if name != now.leader
         }
         now = replace(now, lead=lead, hold=hold)
-        better = [name for name, duel in lead.items() if duel.lower > 0 and own[name].lower > 0]
+        better = [name for name in lead if name in running and min(lead[name].lower, own[name].lower) > 0]
         return now._led_by(max(better, key=lambda name: (lead[name].lower, name))) if better else now
 
     def dropped(self, alpha: float) -> tuple[str, ...]:
@@ -177,7 +183,7 @@ class RaceStanding:
             return ()
         each = alpha / 2**self.falls / max(1, len(self.own))
         worse = {name for name, duel in self.lead.items() if duel.is_below(each)}
-        keep = {self.leader[0], *(name[0] for name in self.own if name not in worse)}
+        keep = {self.leader[0], FORM[0], *(name[0] for name in self.own if name not in worse)}
         return tuple(sorted({name for name, _ in self.own} - keep))
 
     def _led_by(self, name: ArmShare) -> RaceStanding:

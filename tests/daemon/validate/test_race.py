@@ -15,6 +15,7 @@ from daemon.validate.comparing import order_bets
 from daemon.validate.evidence import Comparison, EvidenceRule, Standing, weigh
 from daemon.validate.preferences import balanced, bets_of
 from daemon.validate.race import (
+    FORM,
     NO_BETS,
     NO_RACE,
     OWN_SHARES,
@@ -132,6 +133,34 @@ def test_arms_are_dropped_where_each_of_their_candidates_is_surely_worse_than_th
     assert same_arm.dropped(ALPHA) == ()
 
 
+def test_of_candidates_that_cannot_be_told_apart_the_first_arm_leads():
+    """With the share of it that has the largest lower bound."""
+    first, second = told(GAIN, 400), told(GAIN + 0.002, 400)
+    one, two, other = ("all", 1.0), ("all", 3.0), ("above", 1.0)
+    race = NO_RACE.take(OrderBets({one: told(GAIN - 0.02, 400), two: first, other: second}, {}, 40), ALPHA)
+    assert race.leader == two
+    race = NO_RACE.take(OrderBets({other: second, one: first, two: first}, {}, 40), ALPHA)
+    assert race.leader == other
+    far = NO_RACE.take(OrderBets({one: first, other: told(4 * GAIN, 400)}, {}, 40), ALPHA)
+    assert far.leader == other
+
+
+def test_the_form_leads_only_where_versions_search():
+    own = {ALL: told(GAIN, 400), FORM: told(4 * GAIN, 400)}
+    order = OrderBets(own, {FORM: told(2 * GAIN, 400)}, 40)
+    searching = NO_RACE.take(order, ALPHA, reach=True)
+    assert (searching.leader, searching.choice) == (FORM, None), "lists are ordered by the form"
+    ordering = NO_RACE.take(order, ALPHA)
+    assert ordering.leader == ALL
+    assert ordering.take(order, ALPHA).leader == ALL
+    assert ordering.take(order, ALPHA, reach=True).leader == FORM
+    assert searching.take(order, ALPHA).leader == ALL, "what searched has lost"
+    assert NO_RACE.take(replace(order, own={ALL: told(EVEN, 400), FORM: own[FORM]}), ALPHA).leader is None
+    assert RaceStanding.from_json(json.loads(json.dumps(searching.to_json()))) == searching
+    behind = OrderBets({ALL: told(GAIN, 900), FORM: told(LOSS, 900)}, {FORM: told(-2 * GAIN, 900)}, 40)
+    assert NO_RACE.take(behind, ALPHA).take(behind, ALPHA).dropped(ALPHA) == (), "it is no arm"
+
+
 def test_it_is_the_same_after_the_ledger():
     race = LED.take(bets(50, all=GAIN, above=EVEN, lead={"above": LOSS}), ALPHA)
     for one in (race, NO_RACE, replace(race, falls=2)):
@@ -226,11 +255,11 @@ def panel_of(world, lists):
 
 
 def scores_of(panel, rng):
-    """Of two arms and of a user's own ranking that did not make the lists."""
+    """Of two arms, of which one knows the clicks, and of a user's own ranking that did not make the lists."""
     shape = panel.lists.valid.shape
     clicked = panel.lists.in_order(panel.order).clicked
     given = rng.standard_normal(shape).astype(np.float32)
-    arms = {"all": given + clicked, "above": rng.standard_normal(shape)}
+    arms = {ALL: given + clicked, ABOVE: rng.standard_normal(shape)}
     return {name: one.astype(np.float32) for name, one in arms.items()}, given
 
 
@@ -238,19 +267,17 @@ def test_every_candidate_bets_on_what_is_new_once_per_query(world):
     lists = usable(world, 60)
     panel, fresh = panel_of(world, lists), np.arange(60) >= 25
     arms, given = scores_of(panel, np.random.default_rng(0))
-    found = order_bets(panel, arms, given, fresh, ("all", 3.0))
-    names = {(name, share) for name in arms for share in OWN_SHARES}
-    assert set(found.own) == names
-    assert set(found.lead) == names - {("all", 3.0)}
+    found = order_bets(panel, arms, given, fresh, ALL)
+    assert (list(found.own), list(found.lead)) == ([ALL, ABOVE], [ABOVE]), "in the order of the arms"
     ordered = panel.lists.in_order(panel.order)
     clusters = panel.in_time(panel.group).tolist()
-    for (name, share), values in found.own.items():
-        by_hand = balanced(arms[name] + np.float32(share) * given, given, ordered)
+    for name, values in found.own.items():
+        by_hand = balanced(arms[name], given, ordered)
         assert values == bets_of(np.where(fresh, by_hand, np.nan), clusters)
         assert len(values) == len({clusters[at] for at in range(25, 60)})
-    assert np.mean(found.own["all", 1.0]) > 0.05
-    against = arms["above"] + given, arms["all"] + np.float32(3) * given
-    assert found.lead["above", 1.0] == bets_of(np.where(fresh, balanced(*against, ordered), np.nan), clusters)
+    assert np.mean(found.own[ALL]) > 0.05
+    against = balanced(arms[ABOVE], arms[ALL], ordered)
+    assert found.lead[ABOVE] == bets_of(np.where(fresh, against, np.nan), clusters)
     lengths = [len(panel.impressions[at].shown) for at in np.argsort(panel.order)[25:]]
     assert found.top == int(np.median(lengths))
     assert order_bets(panel, arms, given, fresh, None).lead == {}
@@ -262,11 +289,10 @@ def test_lists_that_are_nearer_to_a_candidate_are_not_bet_on(world):
     lists = usable(world, 60)
     panel, fresh = panel_of(world, lists), np.ones(60, bool)
     arms, given = scores_of(panel, np.random.default_rng(0))
-    arms["all"] = np.tile(-100 * np.arange(given.shape[1], dtype=np.float32), (60, 1))
-    found = order_bets(panel, arms, given, fresh, ("above", 1.0))
-    assert [len(found.own["all", share]) for share in OWN_SHARES] == [0] * len(OWN_SHARES)
-    assert found.lead["all", 1.0] == []
-    assert len(found.own["above", 1.0]) > 30
+    arms[ALL] = np.tile(-100 * np.arange(given.shape[1], dtype=np.float32), (60, 1))
+    found = order_bets(panel, arms, given, fresh, ABOVE)
+    assert (found.own[ALL], found.lead[ALL]) == ([], [])
+    assert len(found.own[ABOVE]) > 30
     race = LED.take(found, ALPHA)
     assert race.leader == ALL, "its own lists say nothing against it"
 
@@ -282,8 +308,8 @@ def test_where_no_list_tells_every_candidate_is_named(world, why):
         ]
     panel = panel_of(world, lists)
     arms, given = scores_of(panel, np.random.default_rng(0))
-    found = order_bets(panel, arms, given, fresh, ("all", 3.0))
-    assert found.own == {(name, share): () for name in arms for share in OWN_SHARES}
+    found = order_bets(panel, arms, given, fresh, ALL)
+    assert found.own == {ALL: (), ABOVE: ()}
     assert found.top == 0
 
 
@@ -291,7 +317,7 @@ def test_a_list_alone_is_bet_on(world):
     panel = panel_of(world, usable(world, 1))
     arms, given = scores_of(panel, np.random.default_rng(0))
     found = order_bets(panel, arms, given, np.ones(1, bool), None)
-    assert set(map(tuple, found.own.values())) == {(0.0,)}, "nothing is known of its places yet"
+    assert list(map(tuple, found.own.values())) == [(0.0,)] * 2, "nothing is known of its places yet"
     assert NO_RACE.take(found, ALPHA).leader is None
 
 
@@ -314,6 +340,16 @@ def test_a_version_that_only_orders_lists_is_best_and_does_not_search():
     assert not outcome.decided, "nothing says that its arms have stopped learning"
     plain = weigh(Standing(), RULE, 1, 0, seen(LOSS, 300, bets(all=EVEN, above=EVEN)))[1]
     assert (plain.promoted, plain.decided) == (False, True)
+
+
+def test_a_form_that_orders_better_than_the_arms_takes_nothing_from_what_only_orders():
+    order = bets(200, all=GAIN, above=EVEN)
+    order = replace(order, own={**order.own, FORM: told(0.2, 200)}, lead={FORM: told(0.1, 200)})
+    standing, outcome = weigh(BY_ORDER, RULE, 2, 1, seen(EVEN, 20, order))
+    assert (outcome.promoted, outcome.fell, standing.race.leader) == (True, False, ALL)
+    standing, outcome = weigh(replace(BY_ORDER, anchor=1), RULE, 2, 1, seen(EVEN, 20, order))
+    assert (outcome.promoted, outcome.reach) == (True, True)
+    assert (standing.race.leader, standing.race.choice) == (FORM, None)
 
 
 def test_it_searches_as_soon_as_that_is_proven():
