@@ -79,11 +79,8 @@ class PositionWeights:
 
     @classmethod
     def of(cls, curve: ExaminationCurve, rule: str, cap: int) -> PositionWeights:
-        """Of the pairs that a rule of `RULES` makes, at most `cap` on each side of a list's clicks, 0: all.
-
-        Where a rule makes pairs on both sides, the mean is one over those above: the steps of a learner that
-        leaves out the others keep their usual size.
-        """
+        """Of the pairs that a rule of `RULES` makes, at most `cap` of a list on each side, 0: all."""
+        # of pairs on both sides the mean is one over those above: learners may leave out the others
         rule = "skip_above" if rule == "all_skipped" else rule
         seen: list[float] = []
         for one in curve.examination:
