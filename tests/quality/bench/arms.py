@@ -66,7 +66,7 @@ class Arms:
         clicked, asked = shown(clicks), lists[:, 0].tolist()
         given = of_lists(lambda rows: self._U[rows] @ self._U.T, lists)
         raw = {
-            name: of_lists(lambda rows, W=learner.W: self._U[rows] @ W @ self._U.T, lists)  # type: ignore[misc]
+            name: of_lists(lambda rows, W=learner.W: self._U[rows] @ W @ self._U.T, lists)
             for name, learner in self._learners.items()
         }
         scores = {
