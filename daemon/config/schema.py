@@ -534,7 +534,9 @@ class CheckpointsConfig(Section):
         description="folder of the versions and the ledger; or s3://BUCKET/PREFIX, gs://..., az://...",
     )
     every: Seconds = Field(30.0, description="time between versions; 0s by every_events alone")
-    every_events: int = Field(0, ge=0, description="also after this many events; 0 by time alone")
+    every_events: int = Field(
+        0, ge=0, description="also after this many events, exactly; learning waits for the disk then; 0: off"
+    )
     keep: int = Field(20, ge=2, description="newest versions kept; aliases and version 0 stay in addition")
     endpoint: str = Field(
         "",
