@@ -1,5 +1,5 @@
-"""A disk that takes for ever to make anything durable: with versions by the clock the steps go on, at their own
-pace, and with versions by count they wait.
+"""A disk that takes for ever to make anything durable: the steps go on, at their own pace, with versions by
+the clock, and wait with versions by count.
 """
 
 from __future__ import annotations
