@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
@@ -148,3 +149,63 @@ def test_every_held_out_list_is_bet_on_once(logs, mode):
     standing = [one.measures["evidence"]["standing"] for one in whole if "evidence" in one.measures][-1]
     left = LISTS // HELD_OUT - (standing["lists"] - standing["trained"])
     assert 0 <= left < LEAST, "but for the last few, which wait for more"
+
+
+def test_versions_that_are_gone_are_passed_over_counted_and_said(logs):
+    log = logs[1]
+    log.appear("pruned", 0, 1, 4, 5)
+    with ExitStack() as stack, capture_logs() as said:
+        inputs = open_inputs(stack, log.config("pruned", MODES["race"]), ValidateMetrics())
+        until_idle(Validator(inputs))
+        passed = inputs.metrics.registry.get_sample_value("tripletd_passed_over_versions_total")
+    assert passed == 2
+    lines = [line for line in said if line["event"] == "versions passed over"]
+    assert [(line["first"], line["last"], line["pruned"]) for line in lines] == [(2, 3, 2)]
+    judged = [entry for entry in log.said("pruned") if entry.kind == "KEEP"]
+    assert sorted({entry.version for entry in judged}) == [0, 1, 4, 5]
+    standing = judged[-1].measures["evidence"]["standing"]
+    through = judged[-1].measures["holdout_positions"]["0"]
+    assert standing["lists"] - standing["trained"] == -(-through // HELD_OUT)  # of those between, too
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_reading_waits_for_versions_and_memory_is_bounded(logs, monkeypatch, partitions):
+    monkeypatch.setattr(holdout, "POLL_RECORDS", 7)
+    log, settings = logs[partitions], MODES["full windows"]
+    log.appear(f"waiting{partitions}", 0)
+    with ExitStack() as stack:
+        inputs = open_inputs(stack, log.config(f"waiting{partitions}", settings), ValidateMetrics())
+        judge, held = Validator(inputs), inputs.holdout
+        most = 12 // partitions + 7
+        for number in log.numbers[1:]:
+            until_idle(judge)
+            assert number > 3 or not held.caught_up()
+            assert all(len(ahead) <= most for ahead in held._ahead.values())
+            assert judge.unfinished() is not None
+            log.appear(f"waiting{partitions}", number)
+        until_idle(judge)
+        assert held.caught_up()
+        assert judge.unfinished() is None
+
+
+def test_a_list_with_a_wrong_time_holds_nothing_up(world, start):
+    """Years ahead, or in another order than that of time: what stands after it is judged all the same."""
+    lists = usable(world, 60)
+    for place in (3, 20, 21):
+        lists[place] = replace(lists[place], ts=10**14)
+    lists[40], lists[44] = lists[44], lists[40]
+    world.send([encode_impression(one) for one in lists])
+    sink = open_sink(world.address)
+    sink.send([OutRecord(b"not learned yet")])
+    sink.close()
+    world.publish()
+    for count in (30, 50):
+        world.publish(watermark=lists[count].ts)
+    validator, _ = start(world, validate__judgments="", validate__window=100)
+    until_idle(validator)
+    judged = [entry for entry in world.ledger.entries() if entry.kind == "KEEP"]
+    assert [(one.version, one.measures["holdout_positions"]["0"]) for one in judged] == [
+        (0, 30),
+        (1, 30),
+        (2, 50),
+    ]
