@@ -1,7 +1,7 @@
 """What a version holds, by name: its arrays, its counters, and the control entry of an average.
 
 The learner's arrays are under their own names, the others have a prefix: `map.` is the frozen map, `dedupe.`
-the window of known event ids, `caps.` the window of steps by name.
+the window of known event ids, `caps.` the window of steps by name, `arms.` the learners beside the main one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ Arrays = dict[str, npt.NDArray[Any]]
 MAP_PREFIX = "map."
 WINDOW_PREFIX = "dedupe."
 CAPS_PREFIX = "caps."
-OTHERS = (MAP_PREFIX, WINDOW_PREFIX, CAPS_PREFIX)
+ARMS_PREFIX = "arms."
+"""Followed by the name of an arm and that of its array, as in `arms.all.W`."""
+OTHERS = (MAP_PREFIX, WINDOW_PREFIX, CAPS_PREFIX, ARMS_PREFIX)
 
 
 def pack(

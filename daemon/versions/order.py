@@ -1,0 +1,132 @@
+"""How a version orders lists that are given to it, and whether it also searches the catalog.
+
+**Order.** Of the arms of a version (learners beside the main learner, on the same events), clicks choose the
+arm, and the share of the user's own ranking in its scores: q^T W p + own_share x own(q, p), with own the
+inner product of the vectors as they were given. Raw scores order given lists best, and lose in a catalog that
+no list has shown: the clicks of lists do not tell how an object that was never shown compares.
+
+**Reach** is whether the version is shown to be better at searching, in its serving form. A version with order
+but not reach re-ranks the first `top` objects of the user's own ranking: as many as the lists have that its
+order was judged on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from checkpoints.entries import BEST, LedgerEntry
+from checkpoints.manifest import Manifest
+from checkpoints.versions import Version
+from daemon.versions.contents import ARMS_PREFIX
+from learners.block import Float32s
+from learners.errors import StateError
+from learners.forms.bilinear import BilinearForm
+from learners.maps.base import OwnRanking
+from learners.pending import matrix_in
+
+ORDER, REACH = "order", "reach"
+"""Keys of a ledger entry's measures: the `OrderChoice` of a version as JSON or None, and whether it searches
+the catalog."""
+ARMS = "arms"
+"""Key of the settings of arms among those of the learner in a manifest."""
+OWN_GEOMETRY = "own"
+"""Of an arm that learns from vectors scaled so that their inner product is the own ranking's score."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderChoice:
+    """arm: its name. own_share: share of the user's own ranking in the scores, > 0. top: how many objects of
+    the user's own ranking are re-ranked where the version does not search the catalog."""
+
+    arm: str
+    own_share: float
+    top: int
+
+    @property
+    def description(self) -> str:
+        """In words."""
+        return f"arm {self.arm} with {self.own_share:g} of your own ranking"
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in a ledger entry."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """The inverse. KeyError, TypeError or ValueError for anything else."""
+        choice = cls(str(value["arm"]), float(value["own_share"]), int(value["top"]))
+        if not (choice.own_share > 0 and choice.top > 0):
+            raise ValueError("own_share and top must be above 0")
+        return choice
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """How a version answers. order: of given lists, None: by its serving form. reach: whether it searches the
+    catalog by its serving form; otherwise it re-ranks the user's own ranking by `order`."""
+
+    order: OrderChoice | None = None
+    reach: bool = True
+
+
+def answering(entries: Iterable[LedgerEntry], number: int) -> Answering:
+    """How version `number` answers, by the ledger. Pure.
+
+    Its order is that of its newest judgment, or, where it has none yet, of the newest judged version before
+    it. A version that was never promoted searches the catalog: whoever asks for it by name wants to see what
+    was learned.
+    """
+    newest, reach = (-1, -1, None), True
+    for entry in entries:
+        if entry.version is None or entry.version > number or ORDER not in entry.measures:
+            continue
+        if (entry.version, entry.n) > newest[:2]:
+            newest = (entry.version, entry.n, entry.measures[ORDER])
+        if entry.kind == "PROMOTE" and entry.alias == BEST and entry.version == number:
+            reach = bool(entry.measures.get(REACH, True))
+    try:
+        choice = None if newest[2] is None else OrderChoice.from_json(newest[2])
+    except (KeyError, TypeError, ValueError):
+        choice = None
+    return Answering(choice, reach or choice is None)
+
+
+def arm_settings(manifest: Manifest) -> Mapping[str, Mapping[str, Any]]:
+    """The settings of a version's arms by name; empty where it has none."""
+    return {str(arm["name"]): arm for arm in manifest.learner.get("config", {}).get(ARMS, ())}
+
+
+def arm_matrices(version: Version, own: OwnRanking) -> dict[str, Float32s]:
+    """By name the matrix A of each arm, float32 [d, d], with q^T A p its raw score of mapped vectors.
+
+    Raises StateError for an arm whose arrays are missing or not finite.
+    """
+    roots = np.sqrt(own.metric)
+    matrices = {}
+    for name, settings in arm_settings(version.manifest).items():
+        prefix = f"{ARMS_PREFIX}{name}."
+        arrays = {
+            key.removeprefix(prefix): array for key, array in version.arrays.items() if key.startswith(prefix)
+        }
+        if "W" not in arrays:
+            raise StateError(f"the arm {name} has no array {prefix}W")
+        W = matrix_in(arrays)
+        if W.shape != (own.dim, own.dim) or not np.isfinite(W).all():
+            raise StateError(f"array {prefix}W is not finite, or not of {own.dim} dimensions")
+        scaled = settings.get("geometry") == OWN_GEOMETRY
+        matrices[name] = roots[:, None] * W * roots if scaled else np.array(W)
+    return matrices
+
+
+def order_form(version: Version, own: OwnRanking, choice: OrderChoice) -> BilinearForm:
+    """The scores by which a version orders lists. Raises StateError where it does not have the arm."""
+    matrices = arm_matrices(version, own)
+    if choice.arm not in matrices:
+        raise StateError(f"version {version.manifest.number} has no arm {choice.arm}")
+    matrix = matrices[choice.arm]
+    matrix.reshape(-1)[:: own.dim + 1] += np.float32(choice.own_share) * own.metric
+    return BilinearForm(matrix)
