@@ -75,7 +75,7 @@ def _partitions(address: Address, config: Config) -> int:
 def is_prequential(config: Config) -> bool:
     """Whether lists that are learned from are written for versions to be judged by: where clicks decide, for
     one model, by lists that are held out."""
-    by_clicks = not config.validate.judgments and not config.keys.slots
+    by_clicks = config.validate.decided_by == "race" and not config.keys.slots
     return config.feed.prequential and by_clicks and config.feed.holdout_share > 0
 
 

@@ -534,7 +534,9 @@ class CheckpointsConfig(Section):
         description="folder of the versions and the ledger; or s3://BUCKET/PREFIX, gs://..., az://...",
     )
     every: Seconds = Field(30.0, description="time between versions; 0s by every_events alone")
-    every_events: int = Field(0, ge=0, description="also after this many events; 0 by time alone")
+    every_events: int = Field(
+        0, ge=0, description="also after this many events, exactly; learning waits for the disk then; 0: off"
+    )
     keep: int = Field(20, ge=2, description="newest versions kept; aliases and version 0 stay in addition")
     endpoint: str = Field(
         "",
@@ -760,6 +762,14 @@ class ValidateConfig(Section):
     window: int = Field(2000, ge=1, description="newest holdout impressions kept")
     min_impressions: int = Field(0, ge=0, description="no verdict on fewer usable impressions; 0: 50")
     judgments: JudgmentsSetting = Field("", description="qrels:PATH or labels:PATH")
+    decide: Literal["auto", "race", "map_shown", "map_clicks", "map_full"] = Field(
+        "auto",
+        description="what makes a version best, and stops learning; auto: map_full with judgments, else race",
+    )
+    judge: Literal["every", "newest"] = Field(
+        "every",
+        description="versions judged: every one, in order; newest: what is there when validate is free",
+    )
     alpha: float = Field(
         0.05,
         gt=0,
@@ -776,6 +786,19 @@ class ValidateConfig(Section):
     min_versions: int = Field(3, ge=1, description="never stop before this many judged versions")
     on_stop: Literal["park", "exit"] = Field("park", description="what learn does on STOP")
     drift: Literal["adwin", "page_hinkley", "off"] = Field("adwin", description="detector on holdout loss")
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> ValidateConfig:
+        if self.decide == "map_full" and not self.judgments:
+            raise ValueError('decide = "map_full" needs judgments; set them, or decide by clicks: "race"')
+        return self
+
+    @property
+    def decided_by(self) -> Literal["race", "map_shown", "map_clicks", "map_full"]:
+        """What decides, `auto` resolved."""
+        if self.decide == "auto":
+            return "map_full" if self.judgments else "race"
+        return self.decide
 
     @property
     def least_impressions(self) -> int:

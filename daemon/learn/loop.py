@@ -122,7 +122,8 @@ class LearnLoop:
                     return EX_TEMPFAIL
                 self._advance(ready, done)  # 4
             with self.runtime.pulse.patient("capturing a version"):
-                self.publishing.tick(asked=signals.take_checkpoint_request() or is_new_line)  # 5, 6, 7
+                asked = signals.take_checkpoint_request() or is_new_line
+                self.publishing.tick(asked, self._wait_for_disk)  # 5, 6, 7
             self._adopt()
             all_learned = ready is None and until_caught_up and self.observer.readiness.caught_up()
             if all_learned:
@@ -157,6 +158,13 @@ class LearnLoop:
         if self.housekeeper.error is not None:
             raise self.housekeeper.error
         self.observer.lag()
+
+    def _wait_for_disk(self, seconds: float) -> bool:
+        """A version that is due by its count has waited so long for the one before; False at a stop."""
+        if self.housekeeper.error is not None:
+            raise self.housekeeper.error
+        self.observer.waits_for_disk(seconds)
+        return not self.runtime.signals.stopping
 
     def _next_batch(self, timeout_s: float) -> ReadyBatch | Growth | None:
         """What was read ahead, or None when nothing came in time.

@@ -118,6 +118,7 @@ class StreamReadiness:
         return sum(max(0, end - learned[p]) for p, (_, end) in seen.bounds.items() if p in learned)
 
 
+WAITING_FOR_DISK = "waiting for the disk: the version before the one that is due is still being written"
 DEAD_LINE_EVERY_S = 5.0
 NORM_EVERY_S, NORM_SHARE = 30.0, 0.002
 """How often the norm is shown at most, and the share of the time that it may take: reading 400 MB takes about
@@ -147,9 +148,15 @@ class Observer:
         self._reporter = ReadinessReporter(runtime.health, runtime.notifier, log, "learning")
         self._skipped = Counter(
             "tripletd_checkpoint_skipped",
-            "Versions due while the one before was still being written",
+            "Versions due by the clock while the one before was still being written",
             registry=self._metrics.registry,
         )
+        self._waited = Counter(
+            "tripletd_checkpoint_wait_seconds",
+            "Seconds learning waited for the disk, with a version due by checkpoints.every_events",
+            registry=self._metrics.registry,
+        )
+        self._waited_s: float | None = None  # of the wait at hand; None before the first
 
     def resumed(self, version: int, watermark: int | None) -> None:
         """Show where the run begins: a version, and the newest event time (ms) in it."""
@@ -238,6 +245,21 @@ class Observer:
         """A version was due too soon."""
         self._skipped.inc()
         log.info("version skipped: the one before is still being written")
+
+    def waits_for_disk(self, seconds: float) -> None:
+        """A version due by its count has waited so long for the one before: said once, and counted; not ready
+        after `STALL_SECONDS`.
+        """
+        if self._waited_s is None:
+            log.info(
+                "waiting for the disk: versions come faster than they are written (checkpoints.every_events)"
+            )
+        before = self._waited_s if self._waited_s is not None and self._waited_s <= seconds else 0.0
+        self._waited.inc(seconds - before)
+        self._waited_s = seconds
+        self.readiness.turned(busy=True)  # nothing is learned on purpose: no stall begins here
+        is_long = seconds > STALL_SECONDS
+        self._reporter.now(WAITING_FOR_DISK if is_long else self.readiness.trouble())
 
     def _say_dead(self, letters: list[DeadLetter]) -> None:
         """A line for the first and then at most one per `DEAD_LINE_EVERY_S`: each letter is in its topic."""

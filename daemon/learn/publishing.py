@@ -28,6 +28,8 @@ from daemon.learn.state import Progress, Snapshot
 from daemon.versions.contents import Arrays
 
 FINAL_ATTEMPTS = 3
+_LOOK_SECONDS = 0.1
+"""Between two looks at what is waited for: a writer, a lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +42,15 @@ class Cadence:
     def due(self, seconds_since: float, records: int, records_at_last: int, moved: bool) -> bool:
         """Whether a version is due: `records` counts since version 0, `records_at_last` at the last capture.
 
-        `moved`: something is applied that is in no version. By count, a version is due only exactly on a
-        multiple: one that was missed waits for the next. One that failed is due again by the clock.
+        `moved`: something is applied that is in no version. One that failed is due again by the clock.
         """
-        if self.every_events and records % self.every_events == 0 and records != records_at_last:
+        if self.due_by_count(records, records_at_last):
             return True
         return moved and bool(self.every_s) and seconds_since >= self.every_s
+
+    def due_by_count(self, records: int, records_at_last: int) -> bool:
+        """Whether `records` is a multiple of `every_events`, and the last capture was not there."""
+        return bool(self.every_events) and records % self.every_events == 0 and records != records_at_last
 
     def poll_limit(self, most: int, records_polled: int) -> int:
         """The most records of the next poll, so that a batch ends on every multiple of `every_events`."""
@@ -104,8 +109,8 @@ class Publishing:
     state's arrays now. describe: what a version records besides its arrays, for a snapshot and its parent's
     number. cadence: when versions are due. on_captured: the state of a version is taken; it may still fail to
     become durable. on_published: a version is durable. on_failed: one could not be written. on_skipped: one
-    was due while the one before was still being written. parent: number of the newest durable version, at
-    first of the one that the run began from. clock: monotonic, in seconds.
+    was due by the clock while the one before was still being written. parent: number of the newest durable
+    version, at first of the one that the run began from. clock: monotonic, in seconds.
     """
 
     publisher: AsyncPublisher
@@ -132,11 +137,22 @@ class Publishing:
         """Whether a version is being written."""
         return self._in_flight is not None
 
-    def tick(self, asked: bool) -> None:
-        """Once per turn of the loop, at an event boundary: take a result, capture when due or `asked`."""
+    def tick(self, asked: bool, waits: Callable[[float], bool] = lambda _: True) -> None:
+        """Once per turn of the loop, at an event boundary: take a result, capture when due or `asked`.
+
+        A version that is due by its count waits for the one before, so that none is left out however slow the
+        disk is. `waits(seconds)` is called again and again meanwhile; False, when learning is to end, ends
+        the wait, and `finish` writes the version.
+        """
         self._take(self.publisher.result())
         self._asked = (self._asked or asked) and self.progress.moved
-        records, since = self.progress.records, self.clock() - self._last_at
+        records, began = self.progress.records, self.clock()
+        if self.cadence.due_by_count(records, self._last_records):
+            while self.busy:
+                if not waits(self.clock() - began):
+                    return
+                self._take(self.publisher.drain(_LOOK_SECONDS))
+        since = self.clock() - self._last_at
         if self.cadence.due(since, records, self._last_records, self.progress.moved):
             self._last_at, self._last_records = self.clock(), records
             if not self._begin():
@@ -193,7 +209,6 @@ class Publishing:
 
 WAIT_SECONDS = 3.0
 """A stopped learner ends within two seconds: its successor waits a little longer than that."""
-_LOOK_SECONDS = 0.1
 
 log = structlog.get_logger("tripletd.learn")
 

@@ -380,7 +380,7 @@ class ValidateMetrics:
         }
         self._versions = gauge("tripletd_judged_version", "Version number, for the same", ["which"])
         self.judged = counter("tripletd_judged_versions", "Versions judged")
-        about = "Versions never judged: a newer one was there"
+        about = "Versions never judged: pruned before, on too few lists, or for a newer one (validate.judge)"
         self.passed_over = counter("tripletd_passed_over_versions", about)
         self.judge_seconds = Histogram(
             "tripletd_judge_seconds", "Seconds per judgment", buckets=_JUDGE_EDGES, registry=registry

@@ -75,6 +75,11 @@ CLICKS = DecisionRule(
     CLICKS_IMPRESSIONS,
 )
 """Of a model per key: the order of shown lists; objects that were not shown say whether search collapses."""
+MEANS = {
+    rule.measure: rule
+    for rule in (FULL_CATALOG, DecisionRule("map_shown", ()), DecisionRule("map_clicks", ()))
+}
+"""By validate.decide, the rules that compare means on one window; `race` is decided by evidence instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +256,9 @@ class JudgedHistory:
 
     `baseline` holds the versions judged only to be compared with (version 0, and the best version carried
     over a RESUME): they may be best, but patience does not count them. `stopped_at` holds the holdout
-    positions at which a STOP was given (empty when it was not given by the validator), None while learning
-    is not stopped. `standing`: of the evidence, where that decides.
+    positions at which a STOP was given (empty when it was not given by the validator), None while learning is
+    not stopped. `standing`: of the evidence, where that decides. `latest`: the newest version that was ever
+    judged or refused, -1: none; `read`: holdout positions at the last entry.
     """
 
     judged: tuple[Judged, ...] = ()
@@ -264,6 +270,8 @@ class JudgedHistory:
     trials: Trials = Trials()
     stop: Stopped | None = None
     reach: bool = True
+    latest: int = -1
+    read: Positions = field(default_factory=dict)
 
     @property
     def stopped(self) -> bool:
@@ -393,6 +401,18 @@ def next_to_judge(history: JudgedHistory, newest: int | None) -> int | None:
         if version not in history.seen:
             return version
     return None
+
+
+def to_judge_in_order(history: JudgedHistory, versions: Sequence[int]) -> tuple[int, ...]:
+    """Of the versions that there are, those to judge where each is: all after the latest judged; else the
+    newest, where nothing counts that was said of it: after a RESUME, or by another rule.
+    """
+    if history.stopped or not versions:
+        return ()
+    newest = max(versions)
+    return tuple(sorted(one for one in versions if one > history.latest)) or (
+        () if newest in history.seen else (newest,)
+    )
 
 
 @dataclass(frozen=True, slots=True)

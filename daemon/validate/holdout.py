@@ -9,17 +9,24 @@ whatever restarts, polls and rewinds lie between, as long as the log still holds
 of queries that are held out as a whole stand in it too, apart from the others: nothing but `Window.of_kinds`
 gives them. Lists that are learned from (`Impression.trained`) take no room from the others: as many of them
 are kept separately, found by looking back `spread` times as far, and only `Window.trained` gives them.
-Memory: at most `2 (size + partitions)` impressions. An impression that was written twice (a broker that did
-not answer was sent it again) counts once: it is known by its id, and where one model per key is learned by
-its key too, as different keys may use one id.
+Memory: at most `2 (size + partitions)` impressions, and as many read ahead. An impression that was written
+twice (a broker that did not answer was sent it again) counts once: it is known by its id, and where one model
+per key is learned by its key too, as different keys may use one id.
+
+Where every version is judged, lists enter the window as versions get there (`Holdout.take`): what is newer is
+read ahead, up to `most_ahead` records of a partition, and reading waits there. A record counts as read up to
+when one of the `most_ahead` records after it is as old as is asked for, so that lists in another order than
+that of their times, or one with a wrong time, hold nothing up. So where the window stands when a version is
+judged depends on the log and the version alone.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from daemon.dead_letters import send_durably
 from daemon.exits import EX_UNAVAILABLE, UserError
@@ -63,6 +70,36 @@ class HeldImpression:
     partition: int
     offset: int
     impression: Impression
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRecord:
+    """A record that was read; held: the usable impression in it, if it is one."""
+
+    offset: int
+    held: HeldImpression | None = None
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether it is a list that is learned from."""
+        return self.held is not None and self.held.impression.trained
+
+    def is_within(self, until_ms: int) -> bool:
+        """Whether it is a list from before that time, or one of that very time that is learned from: that may
+        be what a version learned last.
+        """
+        return self.held is not None and self.held.impression.ts < until_ms + self.is_trained
+
+
+@dataclass(slots=True)
+class TakenLists:
+    """What `Holdout.take` did. fresh: lists that have entered the window. settled: nothing that is read later
+    would change how far it got. full: there is more, but no room for it.
+    """
+
+    fresh: list[HeldImpression] = field(default_factory=list)
+    settled: bool = True
+    full: bool = False
 
 
 Identity = tuple[str, str | None]
@@ -124,6 +161,20 @@ class Window:
             if not self._ids[gone]:
                 del self._ids[gone]
 
+    def room(self, partition: int, ahead: Sequence[ReadRecord], since: int) -> int:
+        """How many of the next records may come before a list at `since` or after it would fall out."""
+        passed = self._passed[partition]
+        kept = ((place, held.offset) for place, held in self._held[partition] if held.offset >= since)
+        first = next(kept, None)
+        for count, record in enumerate(ahead):
+            passed += record.is_trained
+            after = record.offset + 1
+            if first and (first[0] < after - passed - self._share or first[1] < after - self._look_back):
+                return count
+            if first is None and record.held is not None and not record.is_trained:
+                first = record.offset - passed, record.offset
+        return len(ahead)
+
     def __len__(self) -> int:
         return len(self._ids)
 
@@ -167,10 +218,11 @@ STALL_SECONDS = 10.0
 class Holdout:
     """The holdout stream of one topic. dead: None where lists are only looked at.
 
-    Starts `size` records before the end, or before `upto` (an older window again). A dead letter may be
-    written again after a restart. keyed: an impression without a key can be judged by no model, and one is
-    known by its id and its key. spread: see `Window`. clock: monotonic, in seconds. in_hand: what the
-    process died with.
+    Starts `size` records before the end, or before `upto` (an older window again). stood: where the window
+    stood last, {} for nowhere yet: it begins there again, and what comes after it waits for `take`; None: all
+    that is read enters the window. A dead letter may be written again after a restart. keyed: an impression
+    without a key can be judged by no model, and one is known by its id and its key. spread: see `Window`.
+    clock: monotonic, in seconds. in_hand: what the process died with.
     """
 
     def __init__(
@@ -184,6 +236,7 @@ class Holdout:
         keyed: bool = False,
         spread: int = 1,
         upto: Mapping[int, int] | None = None,
+        stood: Mapping[int, int] | None = None,
         clock: Callable[[], float] = time.monotonic,
         in_hand: InHand | None = None,
     ) -> None:
@@ -199,12 +252,12 @@ class Holdout:
         self._clock, self.checked_at = clock, float("-inf")
         self.transactions = OpenTransactions()
         """What open transactions hold back, as it was asked for last."""
-        self.window = self._rewind()
+        self.window = self._rewind(stood)
         self._in_hand.open(source.identity().topic_id, self.window.positions)
 
     def poll(self, timeout_s: float, give_up: Callable[[float, Exception], bool]) -> list[HeldImpression]:
-        """Read one batch into the window; the usable impressions that came. Empty after `timeout_s` without
-        any.
+        """Read one batch into the window, or ahead of it; the usable impressions that came into it. Empty
+        after `timeout_s` without any.
 
         `give_up(seconds, error)` waits while the holdout or its dead-letter topic is unavailable; True ends
         the attempt, and what was not taken in is read again later. When retention overtook the position,
@@ -216,20 +269,58 @@ class Holdout:
         except StreamUnavailable as error:
             give_up(RETRY_SECONDS, error)
             return []
-        fresh: list[HeldImpression] = []
+        records: list[ReadRecord] = []
         letters: list[DeadLetter] = []
         left_out: Counter[str] = Counter()
         for piece, alone in [] if batch is None else self._in_hand.known.pieces(batch):
             with self._in_hand.hold(DECODE, piece, alone):
-                self._decode(piece, fresh, letters, left_out)
+                records += self._decode(piece, letters, left_out)
         if letters and self._dead is not None and not send_durably(self._dead, letters, give_up):
-            self._source.assign(self.window.positions)
+            self._assign()
             return []
         self._counts += left_out
-        fresh = [held for held in fresh if self.window.add(held)]
+        if batch is not None:
+            self._ahead[batch.partition] += records
         for partition, reached in self._source.reached().items():
-            self.window.move(partition, min(reached, self._upto[partition]) if self._upto else reached)
-        return fresh
+            self.reached[partition] = min(reached, self._upto[partition]) if self._upto else reached
+        return self._enter(self._stood)
+
+    def take(
+        self, until_ms: int | None, since: Mapping[int, int] | None, ends: Mapping[int, int] | None = None
+    ) -> TakenLists:
+        """Let what was read ahead enter the window, up to the last list of that time (None: all), but no more
+        than leaves every held-out list from `since` on in it (None: whatever falls out).
+
+        ends: up to where all there is has to be read for the result to be settled; by default nothing has.
+        """
+        taken = TakenLists()
+        for partition, ahead in self._ahead.items():
+            while True:
+                seen, room = list(islice(ahead, self.most_ahead)), self.most_ahead
+                if since is not None:
+                    room = self.window.room(partition, seen, since.get(partition, 0))
+                room = min(room, len(seen))
+                count = next((n for n in range(room, 0, -1) if _is_in(seen[n - 1], until_ms)), 0)
+                if not count:
+                    break
+                taken.fresh += self._move(partition, seen[count - 1].offset + 1)
+            is_whole = self.reached[partition] >= (0 if ends is None else ends.get(partition, 0))
+            if until_ms is None and not ahead:
+                self.window.move(partition, self.reached[partition])
+            is_full = room < len(seen)
+            taken.full |= is_full
+            taken.settled &= is_full or is_whole or (until_ms is not None and len(seen) == self.most_ahead)
+        return taken
+
+    @property
+    def lists(self) -> int:
+        """Held-out lists in the window and read ahead of it."""
+        ahead = (record for records in self._ahead.values() for record in records)
+        return len(self.window) + sum(one.held is not None and not one.is_trained for one in ahead)
+
+    def ends(self) -> dict[int, int]:
+        """Where the partitions end now. Raises StreamUnavailable."""
+        return {partition: end for partition, (_, end) in self._source.bounds().items()}
 
     def take_counts(self) -> Counter[str]:
         """Impressions left out since the last call, by reason: of poison, `no_click`, `all_clicked`."""
@@ -238,17 +329,16 @@ class Holdout:
 
     def caught_up(self) -> bool:
         """Every record in the topic now, or before `upto`, has been read. Raises StreamUnavailable."""
-        positions = self.window.positions
-        ends = self._upto or {partition: end for partition, (_, end) in self._source.bounds().items()}
-        return all(positions.get(partition, -1) >= end for partition, end in ends.items())
+        ends = self._upto or self.ends()
+        return all(self.reached.get(partition, -1) >= end for partition, end in ends.items())
 
     def held_back(self) -> list[tuple[int, HeldBack, float]]:
         """(partition, what a transaction holds back, for how many seconds that was seen), all else read."""
-        return list(self.transactions.reached(self.window.positions, self._clock()))
+        return list(self.transactions.reached(self.reached, self._clock()))
 
     def trouble(self) -> str | None:
         """Why nothing comes where somebody's transaction stays open; None before it has for a while."""
-        return self.transactions.trouble(self.topic, self.window.positions, self._clock(), STALL_SECONDS)
+        return self.transactions.trouble(self.topic, self.reached, self._clock(), STALL_SECONDS)
 
     def _look(self) -> None:
         now = self._clock()
@@ -257,24 +347,28 @@ class Holdout:
             self.transactions = self.transactions.next(self._source.held_back(), now)
 
     def _poll(self, timeout_s: float) -> RecordBatch | None:
+        full = {partition for partition, ahead in self._ahead.items() if len(ahead) >= self.most_ahead}
+        if full != self._waiting:
+            self._assign()
+        if full and len(full) == len(self._ahead):
+            return None
         try:
             batch = self._source.poll(POLL_RECORDS, timeout_s)
         except OffsetExpired:
-            self.window = self._rewind()
+            self._rewind_here()
             return None
         if self._upto is None and self._source.identity().partitions > len(self.window.positions):
             # A larger number of partitions have smaller shares of the window: it is read again, for all.
-            self.window = self._rewind()
+            self._rewind_here()
             return None
         return batch
 
     def _decode(
         self,
         batch: RecordBatch,
-        fresh: list[HeldImpression],
         letters: list[DeadLetter],
         left_out: Counter[str],
-    ) -> None:
+    ) -> Iterator[ReadRecord]:
         for offset, value in zip(batch.offsets, batch.values, strict=True):
             if self._upto is not None and offset >= self._upto[batch.partition]:
                 break
@@ -293,19 +387,61 @@ class Holdout:
                         self.topic, batch.partition, offset, error.reason, error.detail, value or batch.kept
                     )
                 )
+                yield ReadRecord(offset)
                 continue
             if is_usable(impression):
-                fresh.append(HeldImpression(batch.partition, offset, impression))
+                yield ReadRecord(offset, HeldImpression(batch.partition, offset, impression))
             else:
                 left_out[ALL_CLICKED if impression.clicked else NO_CLICK] += 1
+                yield ReadRecord(offset)
 
-    def _rewind(self) -> Window:
+    def _enter(self, positions: Mapping[int, int] | None) -> list[HeldImpression]:
+        """Let what was read up to these positions enter the window, or all."""
+        fresh: list[HeldImpression] = []
+        for partition, reached in self.reached.items():
+            wanted = reached if positions is None else min(reached, positions[partition])
+            fresh += self._move(partition, wanted)
+        return fresh
+
+    def _move(self, partition: int, position: int) -> list[HeldImpression]:
+        """Let what lies before a position enter the window; the held-out lists that were not there."""
+        fresh, ahead = list[HeldImpression](), self._ahead[partition]
+        while ahead and ahead[0].offset < position:
+            held = ahead.popleft().held
+            if held is not None and self.window.add(held):
+                fresh.append(held)
+        self.window.move(partition, position)
+        return fresh
+
+    def _assign(self) -> None:
+        """Read on from where was read to, but where so much was read ahead already."""
+        self._waiting = {one for one, ahead in self._ahead.items() if len(ahead) >= self.most_ahead}
+        self._source.assign({one: at for one, at in self.reached.items() if one not in self._waiting})
+
+    def _rewind_here(self) -> None:
+        self.window = self._rewind(None if self._stood is None else self.window.positions)
+
+    def _rewind(self, stood: Mapping[int, int] | None) -> Window:
         bounds = self._source.bounds()
         if self._upto is not None:
             bounds = {partition: (bounds[partition][0], end) for partition, end in self._upto.items()}
+        if stood is not None:
+            bounds = {
+                partition: (earliest, min(end, max(earliest, stood.get(partition, earliest))))
+                for partition, (earliest, end) in bounds.items()
+            }
+            stood = {partition: position for partition, (_, position) in bounds.items()}
+        self._stood = stood
         starts = rebuild_from(bounds, self._size, self._spread)
-        self._source.assign(starts)
+        self.most_ahead = max(POLL_RECORDS, share_of(self._size, len(starts)))
+        self._ahead: dict[int, deque[ReadRecord]] = {partition: deque() for partition in starts}
+        self.reached = dict(starts)
+        self._assign()
         return Window(self._size, starts, self._keyed, self._spread)
+
+
+def _is_in(record: ReadRecord, until_ms: int | None) -> bool:
+    return until_ms is None or record.is_within(until_ms)
 
 
 def read_whole(holdout: Holdout) -> list[Impression]:

@@ -16,11 +16,12 @@ from daemon.dead_letters import open_dead
 from daemon.exits import UserError
 from daemon.runtime.in_hand import InHand
 from daemon.telemetry import ValidateMetrics
-from daemon.validate.decide import CLICKS, FULL_CATALOG, DecisionRule
+from daemon.validate.decide import CLICKS, MEANS, DecisionRule
 from daemon.validate.evaluator import AnyEvaluator, CandidateCache, Evaluator, KeyedEvaluator
 from daemon.validate.holdout import Holdout
 from daemon.validate.judge import Judge, JudgedQueries
 from daemon.validate.judgments import Judgments, load_judgments
+from daemon.validate.ledger import stood_at
 from daemon.validate.scorer import MappedObjects
 from daemon.versions.storage import open_store
 from streams.event import ObjectRef
@@ -33,7 +34,7 @@ from streams.source import GrowingSource, Source
 @dataclass(frozen=True, slots=True)
 class ValidatorInputs:
     """What the validator works with. `training` is only asked for what comes after a version; `judgments` is
-    None without a file, and then `clicks` is the rule.
+    None without a file. `clicks`: the rule of a race.
     """
 
     config: Config
@@ -53,16 +54,15 @@ class ValidatorInputs:
 
     @property
     def rule(self) -> DecisionRule:
-        """Judgments decide where they are configured, else clicks under their guards; the margin of a model
-        per key was asked of each."""
-        if self.judgments is not None:
-            return FULL_CATALOG
+        """By validate.decide; the margin of a model per key was asked of each."""
+        if (means := MEANS.get(self.config.validate.decided_by)) is not None:
+            return means
         return self.clicks if self.per_key is None else replace(self.clicks, margin=0.0)
 
     @property
     def by_evidence(self) -> bool:
-        """Whether always-valid tests on clicks decide: one model for all, and no judgments."""
-        return self.judgments is None and self.per_key is None
+        """Whether always-valid tests on clicks decide: a race, and one model for all."""
+        return self.config.validate.decided_by == "race" and self.per_key is None
 
     def short_of_end(self, number: int) -> str | None:
         """Where the version stops before the last record of the training topic; None when it has them all."""
@@ -91,10 +91,15 @@ def open_inputs(
     metrics: ValidateMetrics,
     tell: Tell | None = None,
     in_hand: InHand | None = None,
+    *,
+    newest_lists: bool = False,
 ) -> ValidatorInputs:
     """Open everything; `stack` closes it. tell: hears how far objects are read; by default a log line.
-    in_hand: the note of `validate`, None for whoever else reads its lists. Raises UserError and the errors of
-    streams and checkpoints."""
+    in_hand: the note of `validate`, None for whoever else reads its lists. newest_lists: the window is that
+    of the end of the topic, whichever versions are judged. Raises UserError and the errors of streams and
+    checkpoints.
+    """
+    check_decision(config)
     space = config.space_spec()
     catalog = learner_catalog(config, tell)
     judgments, address = open_judgments(config), config.stream.to_address()
@@ -105,6 +110,7 @@ def open_inputs(
     for opened in (training, source, dead):
         stack.callback(opened.close)
     stored = open_store(config.checkpoints.path)
+    in_order = config.validate.judge == "every" and not newest_lists
     return ValidatorInputs(
         config=config,
         holdout=Holdout(
@@ -114,6 +120,7 @@ def open_inputs(
             size=config.validate.window,
             keyed=config.keys.slots > 0,
             spread=lists_per_held_out(config.feed),
+            stood=stood_at(stored.ledger.entries()) if in_order else None,
             in_hand=in_hand,
         ),
         training=training,
@@ -159,6 +166,21 @@ def judge_of(config: Config, objects: MappedObjects, judgments: Judgments | None
     most = config.validate.max_queries
     judged = None if judgments is None else judged_queries(config, objects, judgments, most)
     return Judge(objects, judged, most)
+
+
+def check_decision(config: Config) -> None:
+    """Raise UserError where validate.decide asks for what there is not."""
+    decide = config.validate.decide
+    if decide == "map_clicks" and not config.catalog.path:
+        raise UserError(
+            'validate.decide = "map_clicks" needs a catalog to rank',
+            'set catalog.path, or decide inside the shown lists: "map_shown" or "race"',
+        )
+    if decide in MEANS and config.keys.slots:
+        raise UserError(
+            f'validate.decide = "{decide}" is for one model, and [keys] learns one for each key',
+            'leave validate.decide at "auto": each key is judged by its own clicks',
+        )
 
 
 def open_judgments(config: Config) -> Judgments | None:

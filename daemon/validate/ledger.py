@@ -11,6 +11,7 @@ from typing import Any
 
 from checkpoints.entries import ANCHOR, LedgerEntry, is_pause, stop_in_force
 from daemon.validate.decide import (
+    MEANS,
     DecisionRule,
     Incumbent,
     Judged,
@@ -34,6 +35,7 @@ from daemon.versions.verdict import (
     Stopped,
     by_judgments,
     by_keys,
+    by_mean,
     short_name,
 )
 
@@ -103,7 +105,14 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
     stopped = None if stop is None else positions_of(stop.measures)
     why = None if stop is None or stop.by != VALIDATE else Stopped.from_json(stop.measures)
     known = (tuple(judged), baseline, frozenset(refused), promoted, stopped, standing)
-    return JudgedHistory(*known, trials, why, reach)
+    latest = max((one.version or 0 for one in ordered if one.kind == "KEEP"), default=-1)
+    return JudgedHistory(*known, trials, why, reach, latest, stood_at(ordered))
+
+
+def stood_at(entries: Iterable[LedgerEntry]) -> Positions:
+    """Where the holdout was read to when `validate` wrote last, entries ascending; {} where it has not."""
+    found = (positions_of(one.measures) for one in entries if one.by == VALIDATE)
+    return next(filter(None, reversed(list(found))), {})
 
 
 def positions_of(measures: Mapping[str, Any]) -> Positions:
@@ -186,7 +195,7 @@ def keep_entry(
     }
     if evidence is not None:
         measures[ORDER] = None if evidence.order is None else evidence.order.to_json()
-    answer = _answer(judged, keys, evidence, gains)
+    answer = _answer(judged, rule, keys, evidence, gains)
     if answer is not None:
         measures[ANSWER] = answer.to_json()
     reason = f"{short_name(rule.measure)} {judged.value:.4f}, version 0 {judged.reference:.4f}"
@@ -205,6 +214,7 @@ def keep_entry(
 
 def _answer(
     judged: Judged,
+    rule: DecisionRule,
     keys: Mapping[str, KeyVerdict] | None,
     evidence: Weighed | None,
     gains: Mapping[int, JudgedGain] | None,
@@ -216,7 +226,12 @@ def _answer(
         return by_keys(sum(one.learned for one in keys.values()), len(keys))
     served = judged.version if judged.beats else 0 if judged.best is None else judged.best.version
     gain = (gains or {}).get(served or judged.version)
-    return None if gain is None or not judged.version else by_judgments(served, gain)
+    if gain is not None and judged.version:
+        return by_judgments(served, gain)
+    if rule.measure not in MEANS or not judged.version:
+        return None
+    value = judged.value if judged.beats or judged.best is None else judged.best.value
+    return by_mean(short_name(rule.measure), served, value, judged.reference)
 
 
 def refused_entry(version: int, why: str, positions: Positions) -> dict[str, Any]:

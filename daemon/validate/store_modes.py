@@ -50,7 +50,7 @@ def judge_store(config: Config, versions: VersionStore, number: int, index: Vect
         )
         raise UserError(message, remedy, EX_USAGE)
     with ExitStack() as stack:
-        inputs = open_inputs(stack, config, ValidateMetrics())
+        inputs = open_inputs(stack, config, ValidateMetrics(), newest_lists=True)
         impressions = read_whole(inputs.holdout)
         if not impressions:
             raise UserError("there are no held-out lists", "see feed.holdout_share", EX_TEMPFAIL)

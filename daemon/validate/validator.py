@@ -1,5 +1,13 @@
-"""The validator's work: judge the newest version, write the verdicts, watch the best one for drift, report,
-know when it is done.
+"""The validator's work: judge versions, write the verdicts, watch the best one for drift, report, know when
+it is done.
+
+**Every version is judged, in order** (`validate.judge`), on lists that the log alone determines: version n
+when the holdout topic is read to where it ended when n was seen, or beyond, and on all lists from before the
+newest event time that n had learned, of which those that nobody has bet on are its own to bet on. Newer lists
+wait for the next version; all are for one that has learned the training topic to its end. Where more come
+between two versions than the window holds, a version is judged several times, so that none leaves the window
+before it was bet on. A version is passed over where it is gone (`checkpoints.keep`), or on too few lists. So
+neither the speed of the machine nor when this process runs changes a verdict.
 """
 
 from __future__ import annotations
@@ -15,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import structlog
 
 from checkpoints.entries import LedgerEntry
-from checkpoints.store import CheckpointError, WriteFailed, is_away
+from checkpoints.store import CheckpointError, Damaged, WriteFailed, is_away
 from checkpoints.versions import LOOK_EVERY_S, LOSS_MESSAGES, FolderWatch
 from daemon.exits import EX_DATAERR, UserError
 from daemon.validate.comparing import Measures
@@ -30,6 +38,7 @@ from daemon.validate.decide import (
     judge_by,
     next_to_judge,
     outstanding,
+    to_judge_in_order,
 )
 from daemon.validate.evaluator import AnyEvaluator, Candidate, CandidateRejected, Evaluator, Weigher
 from daemon.validate.evidence import EvidenceRule, Weighed
@@ -39,6 +48,7 @@ from daemon.validate.ledger import fold, keep_entry, refused_entry, resume_entry
 from daemon.validate.reporting import report
 from daemon.validate.scorer import NotFinite
 from daemon.validate.shown import Float
+from daemon.versions.contents import watermark_of
 from daemon.versions.restore import ChoosesForms, queries_of
 from daemon.versions.verdict import HIGHER, JudgedGain, Stopped
 from streams.errors import StreamError
@@ -176,6 +186,11 @@ class Validator:
         self._folded: tuple[list[LedgerEntry], JudgedHistory] | None = None
         self._completed: JudgedHistory | None = None
         self._known: int | None = None  # the newest version when last looked
+        self._in_order, self._taken = config.judge == "every", list[HeldImpression]()
+        self._ends: tuple[int, Positions] = -1, {}  # of the holdout, when that version was the newest
+        self._bounds: dict[int, tuple[float, int | None]] = {}
+        self._rests = self._gave_stop = False
+        self._done = -1  # up to which version nothing is to be judged, since the last judgement
 
     def read(
         self, timeout_s: float, give_up: Callable[[float, Exception], bool], turned: Callable[[], None]
@@ -184,19 +199,21 @@ class Validator:
 
         `turned` is called before each poll, which ends in time whatever the stream does.
         """
-        fresh: list[HeldImpression] = []
+        fresh, self._taken = self._taken, []
         before, newest = self._known, self._newest()
         if newest is not None and newest != before:  # queries of other models are read as it does
             self._inputs.holdout.queries = queries_of(self._inputs.versions)
+        holdout, metrics = self._inputs.holdout, self._inputs.metrics
         for turn in range(MAX_POLLS):
             turned()
-            stood = self._inputs.holdout.window.positions
-            fresh += self._inputs.holdout.poll(0.0 if turn else timeout_s, give_up)
-            if self._inputs.holdout.window.positions == stood:
+            stood = dict(holdout.reached)
+            fresh += holdout.poll(0.0 if turn else timeout_s, give_up)
+            if self._in_order and self._history().stopped:  # there is nothing to judge, and drift to watch
+                fresh += holdout.take(None, None).fresh
+            if holdout.reached == stood:
                 break
-        holdout, metrics = self._inputs.holdout, self._inputs.metrics
         metrics.window.set(len(holdout.window))
-        metrics.held_back.record(holdout.transactions, holdout.window.positions, holdout.checked_at)
+        metrics.held_back.record(holdout.transactions, holdout.reached, holdout.checked_at)
         metrics.record_skipped(holdout.take_counts())
         return fresh
 
@@ -204,6 +221,7 @@ class Validator:
         """Judge one version and write what follows; its number, None when there is nothing to judge, or no
         folder to write it to.
         """
+        self._rests = False
         if is_away(self._inputs.versions.store):
             return None
         try:
@@ -216,18 +234,22 @@ class Validator:
     def _judge_next(self) -> int | None:
         history = self._complete(self._history())
         newest = self._newest()
-        number = None if self._waiting_for(newest) else self._next(history, newest)
+        if self._in_order:
+            number = self._next_in_order(history)
+        else:
+            number = None if self._waiting_for(newest) else self._next(history, newest)
         if number is None:
             return None
         self._passed_over(history, number)
         began = time.perf_counter()
         entry = self._entry_for(number, best_version(history.judged), history)
-        if entry is None:
-            return None
+        if entry is None:  # the window cannot decide: maybe that of the next version can
+            return self._judge_next() if self._in_order else None
         if number not in self._inputs.versions.versions():  # it must not become best now
             why = "pruned while it was judged (checkpoints.keep)"
             entry = refused_entry(number, why, self._inputs.holdout.window.positions)
         self._inputs.ledger.append(entry)
+        self._done = -1
         self._inputs.metrics.judged.inc()
         self._inputs.metrics.judge_seconds.observe(time.perf_counter() - began)
         log.info("version judged", version=entry["version"], verdict=entry["reason"])
@@ -322,30 +344,41 @@ class Validator:
         if newest is None:
             return "no version yet"
         window = self._inputs.holdout.window
-        if len(window) < self._need:
-            return f"{len(window)} of {self._need} holdout impressions (validate.min_impressions)"
+        if (lists := self._inputs.holdout.lists) < self._need:
+            return f"{lists} of {self._need} holdout impressions (validate.min_impressions)"
         if window.positions != self._undecidable:
             return None
-        if self._inputs.judgments is not None:
+        if self._config.decided_by == "map_full":
             return "no holdout query has judgments (validate.judgments, feed.holdout_share)"
         if self._inputs.per_key is not None:
             need = f"{self._inputs.per_key} holdout impressions (validate.min_impressions, .window)"
             return f"no key has {need}, or none of those has clicks and skips at the same ranks"
-        return f"{self._rule.measure} needs clicks and skips at the same ranks"
+        why = (
+            "needs clicks and skips at the same ranks"
+            if self._by_evidence
+            else "cannot be had on these lists"
+        )
+        return f"{self._rule.measure} {why}"
 
     def unfinished(self) -> str | None:
         """What is still to come; None when nothing is: the holdout is read, and either a STOP is in force or
         the newest version stands at the end of the training topic and is judged, or cannot be for lack of
         impressions.
         """
-        if not self._inputs.holdout.caught_up():
-            return "the holdout is not read to its end"
-        history = self._history()
-        newest = self._newest()
-        if history.stopped:
+        history, newest, is_read = self._history(), self._newest(), self._inputs.holdout.caught_up()
+        if history.stopped and (is_read or self._gave_stop):
             return None
+        if not is_read and not self._in_order:
+            return "the holdout is not read to its end"
         if newest is None:
             return f"no version in {self._inputs.config.checkpoints.path}"
+        if self._in_order:
+            short = None if self._rests else f"version {newest} is not judged"
+            return (
+                short
+                or self._inputs.short_of_end(newest)
+                or (None if is_read else "the holdout is not read to its end")
+            )
         if self._waiting_for(newest) is None and self._next(history, newest) is not None:
             return f"version {newest} is not judged"
         return self._inputs.short_of_end(newest)
@@ -357,7 +390,7 @@ class Validator:
 
     def state(self) -> tuple[int | None, Positions]:
         """Newest version and holdout positions: while they stand, there is nothing new to judge."""
-        return self._newest(), self._inputs.holdout.window.positions
+        return self._newest(), dict(self._inputs.holdout.reached)
 
     def _history(self) -> JudgedHistory:
         """Rebuilt only when the ledger has changed."""
@@ -382,7 +415,7 @@ class Validator:
                 if end is None:  # given when it is known: what comes after it is counted
                     return history
                 stop = replace(Stopped.from_json(verdict.measures) or Stopped(0, 0), end=end)
-                verdict = replace(verdict, measures=stop.to_json())
+                verdict, self._gave_stop = replace(verdict, measures=stop.to_json()), True
             self._inputs.ledger.append(verdict_entry(verdict, positions))
             log.info(verdict.kind, version=verdict.version, reason=verdict.reason)
             history = self._history()
@@ -397,6 +430,72 @@ class Validator:
         if newest in history.refused or newest in history.baseline:
             return None
         return newest if self._weigher.is_worth_another(history.standing, self._need) else None
+
+    def _next_in_order(self, history: JudgedHistory) -> int | None:
+        """The version to judge now, with the window on its lists; None where there is none, or lists are
+        still to be read. One that was judged on a full window comes again where enough are left for it.
+        """
+        versions, holdout = self._inputs.versions.listing.poll(), self._inputs.holdout
+        pending = to_judge_in_order(history, versions)
+        last, standing = history.latest, history.standing
+        has_bet = self._by_evidence and last in history.seen - history.refused - history.baseline
+        again: tuple[int, ...] = (last,) if has_bet and last in versions and not history.stopped else ()
+        for number in (*again, *pending):
+            if number <= self._done:
+                continue
+            until_ms, ends = self._until(number), self._ends_for(number)
+            if ends is None:
+                return None
+            if number in again and until_ms is None and pending:
+                continue  # what is left is for those that have come since
+            taken = holdout.take(until_ms, standing.through if self._by_evidence else None, ends)
+            self._taken += taken.fresh
+            enough = len(holdout.window) >= self._need
+            if taken.full and not enough:  # a whole window of records holds too few lists
+                taken = holdout.take(until_ms, None, ends)
+                self._taken += taken.fresh
+                enough = len(holdout.window) >= self._need
+            if not taken.settled:
+                return None
+            if enough and holdout.window.positions != self._undecidable:
+                if unseen := history.baseline - history.seen:
+                    return min(unseen)
+                is_blocked = taken.full and until_ms is None
+                if number not in again or is_blocked or self._weigher.is_worth_another(standing, self._need):
+                    return number
+            if until_ms is not None:  # lists that enter the window from here on are for the next one
+                self._done = number
+        self._rests = True
+        return None
+
+    def _until(self, number: int) -> int | None:
+        """Lists of which time a version is judged on: from before what it has learned; None: all."""
+        known, now = self._bounds.get(number), time.monotonic()
+        if known is not None and (known[1] is not None or now < known[0] + LOOK_EVERY_S):
+            return known[1]
+        try:
+            manifest = self._inputs.versions.manifest(number)
+            mark = watermark_of(manifest)
+            until_ms = 0 if mark is None and number == 0 else mark
+            with suppress(StreamError):  # `learn` reports it
+                until_ms = until_ms if self._inputs.short_of_end(number) else None
+        except Damaged:  # it is refused when it is judged
+            until_ms = 0
+        self._bounds = {
+            **{one: at for one, at in self._bounds.items() if one >= number},
+            number: (now, until_ms),
+        }
+        return until_ms
+
+    def _ends_for(self, number: int) -> Positions | None:
+        """Where the holdout topic ended when the version was there; None while that is not known."""
+        if number > self._ends[0]:
+            try:
+                newest = self._newest() or 0
+                self._ends = newest, self._inputs.holdout.ends()
+            except StreamError:
+                return None
+        return self._ends[1]
 
     def _entry_for(self, number: int, best: int, history: JudgedHistory) -> dict[str, Any] | None:
         """The KEEP of a version, judged or refused, or that of the best so far where it can no longer be
@@ -420,7 +519,7 @@ class Validator:
             if number and isinstance(evaluator, Evaluator):
                 own = own | evaluator.unseen(candidate, zero, window)
             weighed = self._weigh(candidate, best, history) if self._by_evidence else None
-            if self._inputs.judgments is not None:
+            if self._config.decided_by == "map_full":
                 gains = self._gains(zero, *filter(None, (incumbent, candidate)))
         except (CandidateRejected, NotFinite) as error:
             return refused_entry(asked, str(error), window.positions)
@@ -456,13 +555,16 @@ class Validator:
         return self._weigher.weigh(evaluator, candidate, (zero, incumbent), history.standing)
 
     def _chooser(self, history: JudgedHistory) -> ChoosesForms | None:
-        """By judgments, else by the lists that earlier versions were bet on; None with a model per key."""
+        """By judgments where they decide, else by the lists that earlier versions were judged on; None with a
+        model per key.
+        """
         if self._inputs.per_key is not None:
             return None
         window = self._inputs.holdout.window
-        if self._inputs.judgments is not None:
+        if self._config.decided_by == "map_full":
             return self._own_evaluator().chooser_by_judgments(window)
-        return self._own_evaluator().chooser(window, history.standing.through)
+        before = history.standing.through if self._by_evidence else history.read
+        return self._own_evaluator().chooser(window, before)
 
     def _own_evaluator(self) -> Evaluator:
         evaluator = self._evaluator_now()
@@ -509,10 +611,8 @@ class Validator:
         return self._evaluator
 
     def _passed_over(self, history: JudgedHistory, number: int) -> None:
-        last = max(history.seen, default=0)
-        skipped = [n for n in self._inputs.versions.versions() if last < n < number]
+        skipped = range(max(0, history.latest) + 1, number)
         if skipped:
             self._inputs.metrics.passed_over.inc(len(skipped))
-            log.info(
-                "versions passed over for a newer one", first=skipped[0], last=skipped[-1], count=len(skipped)
-            )
+            gone = len(set(skipped).difference(self._inputs.versions.versions()))
+            log.info("versions passed over", first=skipped[0], last=skipped[-1], pruned=gone)

@@ -105,6 +105,14 @@ def by_judgments(served: int, gain: JudgedGain) -> PlainAnswer:
     return _say("not known yet", f"{numbers}; {span}")
 
 
+def by_mean(name: str, served: int, value: float, reference: float) -> PlainAnswer:
+    """By the mean of a measure. served: the best version, 0: none; value: its, else the newest one's."""
+    numbers = f"{name} {measure(value)} against {measure(reference)}"
+    if served:
+        return _say("yes", f"better than your ranking. {numbers}", f"version {served}")
+    return _say("not known yet", numbers)
+
+
 def by_keys(learned: int, judged: int) -> PlainAnswer:
     """learned: keys whose own model was shown to be better, of those judged."""
     if learned:

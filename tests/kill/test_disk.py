@@ -11,7 +11,7 @@ from tests.harness.kill.forks import Forks
 from tests.harness.kill.full_disk import full_disk
 from tests.harness.kill.power_loss import power_lost
 from tests.harness.kill.site import embedded
-from tests.harness.kill.slow_disk import slow_fsync
+from tests.harness.kill.slow_disk import slow_fsync, waits_for_fsync
 
 pytestmark = pytest.mark.kill
 
@@ -22,6 +22,10 @@ def test_failing_filesystem_calls(tmp_path: Path) -> None:
 
 def test_an_fsync_that_does_not_end(tmp_path: Path) -> None:
     slow_fsync(tmp_path, 2).check()
+
+
+def test_with_versions_by_count_learning_waits_for_an_fsync_and_leaves_none_out(tmp_path: Path) -> None:
+    waits_for_fsync(tmp_path).check()
 
 
 def test_a_full_disk(tmp_path: Path, forks: Forks) -> None:

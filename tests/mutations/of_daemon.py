@@ -32,6 +32,7 @@ BATCHING = "daemon/serve/http/test_batching.py"
 ADMIN = "daemon/serve/http/test_admin.py"
 SIMILAR = "daemon/serve/http/test_similar.py daemon/serve/http/test_refusals.py"
 DECIDE = "daemon/validate/test_decide.py"
+IN_ORDER = "daemon/validate/test_in_order.py"
 RULES = "daemon/validate/test_rules.py"
 HISTORY = "daemon/validate/test_history.py"
 MEASURES = "daemon/validate/test_measures.py"
@@ -60,6 +61,7 @@ LEARN = (
     _m("cadence.late", "def due(self", "seconds_since >= self.every_s", "seconds_since > self.every_s", CADENCE),
     _m("cadence.poll-limit", "def poll_limit(", "self.every_events - records_polled % self.every_events", "self.every_events", CADENCE + " daemon/learn/test_role.py"),
     _m("publishing.asked-forgotten", "def tick(self, asked", "(self._asked or asked) and", "asked and", PUBLISHING),
+    _m("publishing.by-count-left-out", "def tick(self, asked", "while self.busy:", "while False:", PUBLISHING),
     _m("publishing.two-in-flight", "def _begin(self) -> bool", "if self._in_flight is not None:", "if False:", PUBLISHING),
     _m("publishing.gives-up-early", "def finish(self) -> None", "attempts < FINAL_ATTEMPTS", "attempts < 0", PUBLISHING),
     _m("publishing.parent-stays", "def _take(self, result", "self.parent = result.manifest.number", "pass", PUBLISHING),
@@ -209,6 +211,11 @@ VALIDATE = (
     _m("decide.stopped", "def outstanding(", "history.stopped or", "", DECIDE),
     _m("decide.baseline-first", "def outstanding(", "or not history.baseline <= history.seen", "", DECIDE),
     _m("decide.judge-while-stopped", "def next_to_judge(", "or history.stopped", "", DECIDE),
+    _m("order.lists-unbet", "def take(", "if since is not None:", "if False:", IN_ORDER),
+    _m("order.before-all-is-read", "def take(", "is_full or is_whole or (", "True or (", IN_ORDER),
+    _m("order.lists-of-the-next", "def _next_in_order(", "if number <= self._done:", "if False:", IN_ORDER),
+    _m("order.until", "def is_within(", "self.held.impression.ts < until_ms + self.is_trained", "True", IN_ORDER),
+    _m("order.not-bounded", "def _poll(self, timeout_s", "if full != self._waiting:", "if False:", "daemon/validate/test_holdout.py"),
     _m("rules.margin", "def eligible(", "self.gain >= self.margin", "self.gain > -1", RULES + " " + DECIDE),
     _m("rules.lead", "def beats(", "self.lead >= self.best.min_delta", "True", RULES + " " + DECIDE),
     _m("rules.guard", "def fallen(", "base - guard.tolerance", "base + guard.tolerance", RULES + " " + DECIDE),

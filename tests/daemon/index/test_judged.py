@@ -120,7 +120,7 @@ def test_a_store_of_exported_vectors_is_judged_against_your_own_ranking_of_the_c
 def test_a_ranking_that_users_like_less_does_not_hold(tmp_path: Path, postgres: Postgres) -> None:
     place = Judged(tmp_path, postgres)
     with ExitStack() as stack:
-        inputs = open_inputs(stack, load_config(place.file), ValidateMetrics())
+        inputs = open_inputs(stack, load_config(place.file), ValidateMetrics(), newest_lists=True)
         while not inputs.holdout.caught_up():
             inputs.holdout.poll(0.2, lambda seconds, error: True)
         inputs.candidates.open(0)

@@ -130,18 +130,74 @@ def test_a_request_without_news_writes_nothing() -> None:
     assert bench.versions.versions() == [0]
 
 
-def test_a_version_due_while_one_is_written_is_skipped_and_a_request_waits() -> None:
-    bench = Bench()
+def test_a_version_due_by_the_clock_while_one_is_written_is_skipped_and_a_request_waits() -> None:
+    bench = Bench(every_events=0)
     bench.store.gate.clear()
     bench.apply(10)
-    bench.publishing.tick(asked=False)
+    bench.publishing.tick(asked=True)
     bench.apply(10)
+    bench.now = 31.0
     bench.publishing.tick(asked=True)
     assert bench.heard.skips == 1
     assert bench.described == 1, "nothing is prepared for a version that cannot begin"
     bench.store.gate.set()
     bench.settle()
     bench.settle()
+    assert bench.schedules() == [(), ((0, 0, 10),), ((0, 10, 20),)]
+
+
+def test_a_version_due_by_its_count_waits_for_the_one_before() -> None:
+    bench, waited = Bench(), list[float]()
+
+    def waits(seconds: float) -> bool:
+        waited.append(seconds)
+        bench.now += 20.0
+        if len(waited) == 3:
+            bench.store.gate.set()
+        return True
+
+    bench.store.gate.clear()
+    for _ in range(3):
+        bench.apply(10)
+        bench.publishing.tick(False, waits)
+    bench.settle()
+    assert waited[:3] == [0.0, 20.0, 40.0]
+    assert bench.heard.skips == 0
+    assert bench.schedules() == [(), ((0, 0, 10),), ((0, 10, 20),), ((0, 20, 30),)]
+
+
+def test_a_disk_that_fails_while_a_version_waits_for_it_is_reported_and_not_waited_for() -> None:
+    bench = Bench()
+    bench.store.gate.clear()
+    bench.apply(10)
+    bench.publishing.tick(asked=False)
+    bench.apply(10)
+
+    def fails(_: float) -> bool:
+        bench.store.full = True
+        bench.store.gate.set()
+        return True
+
+    bench.publishing.tick(False, fails)
+    bench.settle()
+    assert (bench.heard.failures, bench.versions.versions()) == (2, [0])
+    bench.store.full = False
+    bench.apply(10)
+    bench.publishing.tick(asked=False)
+    bench.settle()
+    assert bench.schedules() == [(), ((0, 0, 10), (0, 10, 20), (0, 20, 30))]
+
+
+def test_a_stop_ends_the_wait_and_the_version_is_written_at_the_end() -> None:
+    bench = Bench()
+    bench.store.gate.clear()
+    bench.apply(10)
+    bench.publishing.tick(asked=False)
+    bench.apply(10)
+    bench.publishing.tick(False, lambda _: False)
+    assert (bench.publishing.busy, bench.heard.skips) == (True, 0)
+    bench.store.gate.set()
+    bench.publishing.finish()
     assert bench.schedules() == [(), ((0, 0, 10),), ((0, 10, 20),)]
 
 

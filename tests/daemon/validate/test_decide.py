@@ -20,6 +20,7 @@ from daemon.validate.decide import (
     outstanding,
     patience_of,
     stopped_by,
+    to_judge_in_order,
 )
 
 RULE = StopRule(events=3, min_versions=4)
@@ -221,6 +222,22 @@ def test_version_0_is_promoted_first_and_again_when_the_best_falls_below_it():
 )
 def test_next_to_judge(history, newest, wanted):
     assert next_to_judge(history, newest) == wanted
+
+
+@pytest.mark.parametrize(
+    ("history", "versions", "wanted"),
+    [
+        (JudgedHistory(), [], ()),
+        (JudgedHistory(), [0, 3, 2], (0, 2, 3)),
+        (JudgedHistory(judged=run(0.1, 0.2), latest=2), [0, 2, 3, 4], (3, 4)),
+        (JudgedHistory(judged=run(0.1, 0.2), latest=2), [0, 1, 2], ()),
+        (JudgedHistory(refused=frozenset({3}), latest=3), [0, 1, 3], ()),
+        (JudgedHistory(latest=4), [0, 3, 4], (4,)),  # after a RESUME, or by another rule than before
+        (JudgedHistory(stopped_at={}), [0, 1], ()),
+    ],
+)
+def test_to_judge_in_order(history, versions, wanted):
+    assert to_judge_in_order(history, versions) == wanted
 
 
 def test_a_gain_below_the_margin_is_not_best():

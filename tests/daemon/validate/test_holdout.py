@@ -12,7 +12,8 @@ from streams.errors import StreamUnavailable
 from streams.event import Impression, ObjectRef
 from streams.open import ensure_topic, open_sink, open_source, retain
 from streams.poison import parse_dead_letter
-from streams.source import HeldBack, RecordBatch
+from streams.source import HeldBack, OutRecord, RecordBatch
+from tests.daemon.validate.helpers import usable
 
 
 def never(seconds, error):
@@ -336,3 +337,31 @@ def test_a_record_at_which_the_process_died_twice_is_left_out(world, monkeypatch
     batch = letters.poll(10, 0.0)
     (letter,) = [parse_dead_letter(*one) for one in zip(batch.values, batch.headers, strict=True)]
     assert (letter.reason, letter.offset, letter.value) == ("suspect", 11, fatal)
+
+
+def test_reading_waits_in_a_partition_with_much_ahead_and_goes_on_in_the_others(make_world, monkeypatch):
+    monkeypatch.setattr(holdout_module, "POLL_RECORDS", 7)
+    world = make_world(partitions=2)
+    ensure_topic(world.address.dead, 1)
+    source, dead = open_source(world.address.holdout), open_sink(world.address.dead)
+    holdout = Holdout(source, dead, space=world.space, catalog=world.catalog, size=10, stood={})
+
+    def write(partition, count):
+        sink = open_sink(world.address.holdout)
+        lists = usable(world, count)
+        sink.send([OutRecord(encode_impression(one), partition=partition) for one in lists])
+        sink.close()
+        for _ in range(2 * count):
+            assert holdout.poll(0.0, never) == []
+
+    write(0, 60)
+    write(1, 4)
+    assert 7 <= holdout.reached[0] < 60
+    assert holdout.reached[1] == 4
+    taken = holdout.take(None, {}, holdout.ends())  # as many as there is room for
+    assert (taken.full, len(taken.fresh)) == (True, 5 + 4)
+    assert holdout.window.positions == {0: 5, 1: 4}
+    while not (holdout.caught_up() and holdout.take(None, None, holdout.ends()).settled):
+        holdout.poll(0.0, never)
+        holdout.take(None, None)
+    assert holdout.window.positions == {0: 60, 1: 4}

@@ -17,17 +17,19 @@ def told(world):
     return [(entry.kind, entry.version) for entry in world.ledger.entries()]
 
 
-def test_the_newest_version_is_judged_against_version_0_and_promoted(world):
+@pytest.mark.parametrize("judge", ["every", "newest"])
+def test_versions_are_judged_against_version_0_and_promoted(world, judge):
     world.feed(60)
     world.publish()
     world.learn(3000)
     world.publish(events=3000)
     world.learn(3000)
     world.publish(events=6000)
-    assert run(world.config(), ONCE) == 0
-    # Version 1 was passed over: the judge was free only when 2 was there.
-    assert told(world) == [("KEEP", 0), ("PROMOTE", 0), ("KEEP", 2), ("PROMOTE", 2)]
-    zero, keep = world.ledger.entries()[0].measures, world.ledger.entries()[2].measures
+    assert run(world.config(validate__judge=judge), ONCE) == 0
+    # With "newest" version 1 was passed over: the judge was free only when 2 was there.
+    numbers = (0, 1, 2) if judge == "every" else (0, 2)
+    assert told(world) == [(kind, number) for number in numbers for kind in ("KEEP", "PROMOTE")]
+    zero, keep = world.ledger.entries()[0].measures, world.ledger.entries()[-2].measures
     assert aliases(world.ledger.entries()) == {"best": 2}
     assert keep["map_full"] > 1.2 * keep["version_0"]["map_full"]
     assert keep["decision"] == keep["map_full"]

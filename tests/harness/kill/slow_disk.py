@@ -1,4 +1,6 @@
-"""A disk that takes for ever to make anything durable: the steps go on, at their own pace."""
+"""A disk that takes for ever to make anything durable: the steps go on, at their own pace, with versions by
+the clock, and wait with versions by count.
+"""
 
 from __future__ import annotations
 
@@ -85,3 +87,33 @@ def _one_slow_version(learner: Hosted, files: SlowFiles, until_enough: bool) -> 
     if until_enough:
         files.gate.clear()
     return before - began, longest
+
+
+def waits_for_fsync(folder: Path, every_events: int = 100, after: int = 3) -> Tally:
+    """Versions by count alone, and an fsync that does not end for a while: no step is taken beyond the next
+    one that is due, and afterwards there is one at every multiple.
+    """
+    tally = Tally(f"fsync without end, every {every_events} events")
+    site = make_site(folder, f"memory:{folder}", every="0s", every_events=every_events, poll_records=7)
+    files = SlowFiles(600.0)
+    files.gate.set()
+    with Hosted(site, Fs(files, Folders()), until_caught_up=False) as learner, Feeder(site, 3, Pace(0.001)):
+        wait_until(lambda: learner.results)
+        files.gate.clear()
+        with tally.case("it stands still"):
+            wait_until(lambda: learner.metric("tripletd_checkpoint_wait_seconds_total") > 0)
+            before, waited = learner.events(), learner.metric("tripletd_checkpoint_wait_seconds_total")
+            wait_until(lambda: learner.metric("tripletd_checkpoint_wait_seconds_total") > waited + 0.2)
+            assert before == learner.events(), "learning went on without the disk"
+            written = len(site.versions.versions())
+        files.gate.set()
+        with tally.case("and goes on"):
+            wait_until(lambda: len(site.versions.versions()) > written + after)
+            assert learner.metric("tripletd_checkpoint_skipped_total") == 0
+        learner.signals.request_stop()
+        assert learner.join() == EX_OK, learner.error
+    numbers = site.versions.versions()
+    with tally.case("a version at every multiple"):
+        records = [site.versions.manifest(number).counters.get("records", 0) for number in numbers]
+        assert records[:-1] == [every_events * number for number in range(len(numbers) - 1)], records
+    return tally
