@@ -84,7 +84,7 @@ def build(
         runtime.health.starting("compiling kernels for this machine, where they are not in its cache")
         inputs.decoder.queries = origin.state.fitted.queries
         inputs.decoder.warm_up()
-        learner.warm_up(origin.state.fitted.sparse)
+        origin.state.warm_up()
         if isinstance(learner, Keyed):
             state = origin.state  # whose learner changes when a merged version is taken over
             metrics.keys.follow(

@@ -207,7 +207,8 @@ class TestFirstRelease:
         assert site.learn() == EX_OK
         new = site.newest()
         assert new.parent == old.number
-        assert new.schedule == (dedupe(100_000), {"control": "known"}, times(86_400_000), (0, 31, 43))
+        race = {"control": "race", "pairs": "above", "arms": [], "dropped_arms": []}
+        assert new.schedule == (dedupe(100_000), {"control": "known"}, times(86_400_000), race, (0, 31, 43))
         assert new.counters["records"] == 43
         assert counted(site)["duplicate"] == 1  # of what was learned before, no id was kept
         with closing(open_source(site.address)) as source:
