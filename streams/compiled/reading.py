@@ -19,7 +19,17 @@ from streams.catalog import Catalog, RoleColumns
 from streams.compiled.compile import BYTES, LONGS, SPANS, inlined, kernel
 from streams.compiled.hashing import fill_slots
 from streams.compiled.scan import scan
-from streams.event import UNNAMED_VIEW, Column, DenseColumn, Float32Array, Int64Array, SpaceSpec, SparseColumn
+from streams.event import (
+    PAIR_RANDOM,
+    PAIR_UNKNOWN,
+    UNNAMED_VIEW,
+    Column,
+    DenseColumn,
+    Float32Array,
+    Int64Array,
+    SpaceSpec,
+    SparseColumn,
+)
 from streams.limits import MAX_KEY_BYTES
 
 from numba import types  # isort: skip
@@ -101,6 +111,7 @@ class ScannedEvents:
     rows: npt.NDArray[np.int32]
     spans: Int64Array
     sources: npt.NDArray[np.uint64]
+    pairs: npt.NDArray[np.uint8]
     keys: npt.NDArray[np.bytes_] | None = field(kw_only=True)
 
     def __len__(self) -> int:
@@ -134,6 +145,7 @@ class RecordScanner:
             np.empty((n, ROLES), np.int32),
             np.empty((n, ROLES, views, 3), np.int64),
             np.empty(n, np.uint64),
+            np.empty(n, np.uint8),
             np.empty((n if self._keyed else 0, MAX_KEY_BYTES), np.uint8),
         )
         first = taken = 0
@@ -145,6 +157,8 @@ class RecordScanner:
             pieces.append((first, last, before, taken))
             first = last
         *columns, keys = (column[:taken] for column in table)
+        pairs = columns[-1]
+        pairs[pairs > PAIR_RANDOM] = PAIR_UNKNOWN  # of a later release
         named = keys.view(f"S{MAX_KEY_BYTES}").reshape(-1) if self._keyed else None
         return ScannedEvents(values, pieces, *columns, keys=named)
 
