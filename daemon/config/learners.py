@@ -229,12 +229,12 @@ ARMS_HELP = f'"auto", "none", or at most {MOST_ARMS} tables, each with a name of
 
 
 def _arms(given: Any) -> Any:
-    known: dict[str, Any] = {"auto": None, "none": []}
-    if isinstance(given, str) and given not in known:
-        raise ValueError(f"expected {ARMS_HELP}")
-    arms = known[given] if isinstance(given, str) else given
-    names = [one.get("name") if isinstance(one, dict) else getattr(one, "name", None) for one in arms or ()]
-    if len(names) > MOST_ARMS or len(set(map(str, names))) < len(names):
+    if given is None or given == "auto":
+        return None
+    arms = [] if given == "none" else given
+    tables = arms if isinstance(arms, list) else [None] * (MOST_ARMS + 1)
+    names = [str(one["name"]) for one in tables if isinstance(one, dict) and "name" in one]
+    if len(tables) > MOST_ARMS or len(set(names)) < len(names):
         raise ValueError(f"expected {ARMS_HELP}")
     return arms
 
