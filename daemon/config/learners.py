@@ -220,7 +220,8 @@ class ArmKeys(Section):
     random: bool = Field(True, description="whether it learns pairs that were drawn at random")
     C: float = Field(0.05, gt=0, description="aggressiveness: largest step size tau")
     geometry: Literal["own", "space"] = Field(
-        "own", description="own: its rows have the inner products of your own ranking; space: as mapped"
+        "own",
+        description="of its rows. own: unit rows whose inner product is your own cosine; space: as mapped",
     )
 
 
