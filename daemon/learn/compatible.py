@@ -171,13 +171,18 @@ class Description:
     """Fills the part of a manifest that is the same for every version of a run."""
 
     def __init__(self, run: Expected, fitted: FittedSpaceMap) -> None:
-        settings = dict(run.learner_config)
-        self._learner = {"name": run.learner, "config": settings, "config_digest": digest_of(settings)}
         self.run = run
+        self.change({})
         self.partitions = int(run.stream["partitions"])
         """Of the topic; who notices that some were added says so here."""
         self._map = {"id": fitted.id, "spec": fitted.spec()}
         self.runtime = runtime()
+
+    def change(self, settings: Mapping[str, Any]) -> None:
+        """Have the next versions say that these settings of the learner are others now."""
+        now = {**self.run.learner_config, **settings}
+        self.run = replace(self.run, learner_config=now)
+        self._learner = {"name": self.run.learner, "config": now, "config_digest": digest_of(now)}
 
     def __call__(self, snapshot: Snapshot, parent: int | None) -> VersionMeta:
         """The meta of a version for this snapshot."""

@@ -172,6 +172,46 @@ def test_arms_change_with_the_configuration(raced: Site) -> None:
     assert verified(raced)
 
 
+def judged(site: Site, version: int, dropped: Any) -> None:
+    measures = {"order": {"arm": "all", "own_share": 3.0, "top": 40, "dropped": dropped}}
+    site.ledger.append({"kind": "KEEP", "version": version, "by": "validate", "measures": measures})
+
+
+def test_an_arm_that_a_judgment_gives_up_is_dropped_and_stays_so(raced: Site) -> None:
+    raced.feed(with_pairs(20))
+    raced.learn()
+    judged(raced, raced.newest().number + 2, ["above", "unheard of"])  # the next run's first
+    raced.feed(with_pairs(20, seed=1))
+    raced.learn()
+    newest = raced.newest()
+    config = newest.learner["config"]
+    assert arms_in(raced) == {"all"}
+    assert [one["name"] for one in config["arms"]] == ["all"]
+    assert [one["name"] for one in config["dropped_arms"]] == ["above"]
+    assert verified(raced)
+    raced.feed(with_pairs(20, seed=2))
+    raced.learn()
+    assert arms_in(raced) == {"all"}
+    assert all(isinstance(entry, tuple) for entry in raced.newest().schedule)  # nothing has changed
+    raced.settings["learner.race.arms"] = [{"name": "all"}, {"name": "above", "pairs": "above", "C": 0.2}]
+    raced.feed(with_pairs(20, seed=3))
+    raced.learn()
+    assert arms_in(raced) == {"all", "above"}
+    assert verified(raced)
+
+
+@pytest.mark.parametrize("dropped", [["above"], "above", None, 5])
+def test_what_was_said_of_versions_before_this_run_or_says_nothing_drops_no_arm(
+    raced: Site, dropped: Any
+) -> None:
+    raced.feed(with_pairs(20))
+    raced.learn()
+    judged(raced, raced.newest().number + 9 * (dropped != ["above"]), dropped)
+    raced.feed(with_pairs(20, seed=1))
+    raced.learn()
+    assert arms_in(raced) == {"all", "above"}
+
+
 def test_arms_of_shards_are_merged_and_recomputed(tmp_path: Path) -> None:
     view = DENSE.view.replace("standardise", "unit")
     case = replace(DENSE, learner=f'pairs = "all"\n{DENSE.learner}', view=view)
