@@ -183,7 +183,9 @@ def rebased_arms(current: State, counted: State, merged: State) -> Arrays:
     known, of_all = by_arm(counted), by_arm(merged)
     return _named(
         {
-            arm: ALGEBRA.rebased(now, known[arm], of_all[arm]) if arm in known and arm in of_all else now
+            arm: ALGEBRA.rebased(now, known[arm], of_all[arm])
+            if arm in known and arm in of_all
+            else {name: np.array(array) for name, array in now.items()}
             for arm, now in by_arm(current).items()
         }
     )

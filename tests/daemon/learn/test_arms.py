@@ -23,6 +23,7 @@ from streams.event import PAIR_ABOVE, PAIR_BELOW, PAIR_RANDOM, PAIR_UNKNOWN
 from streams.open import open_source
 from tests.daemon.learn.altered import alter_manifest
 from tests.daemon.learn.conftest import DIM, Site, make_events, with_nan
+from tests.daemon.learn.test_shards import feed
 from tests.harness.kill.shards import merged_end, replays, sharded_site
 from tests.harness.kill.site import DENSE, embedded
 
@@ -216,8 +217,6 @@ def test_arms_of_shards_are_merged_and_recomputed(tmp_path: Path) -> None:
     view = DENSE.view.replace("standardise", "unit")
     case = replace(DENSE, learner=f'pairs = "all"\n{DENSE.learner}', view=view)
     site = sharded_site(tmp_path, embedded(tmp_path), case, 2, 3)
-    from tests.daemon.learn.test_shards import feed
-
     written = feed(site, 60)
     merged = merged_end(site, 2)
     arms = arms_arrays(site.versions.load(merged.number).arrays)
@@ -226,6 +225,13 @@ def test_arms_of_shards_are_merged_and_recomputed(tmp_path: Path) -> None:
     assert int(arms["all.events"]) == int(arms["above.events"]) == learned
     W = Oasis.from_state({k[4:]: v for k, v in arms.items() if k.startswith("all.")}).W
     assert not np.array_equal(W, np.eye(len(W)))
+    assert set(replays(site, 2, merged=True).values()) == {True}
+    tables = '\n[[learner.race.arms]]\nname = "all"\n[[learner.race.arms]]\nname = "new"\nC = 0.2\n'
+    site.config.write_text(site.config.read_text(encoding="utf-8") + tables, encoding="utf-8")
+    feed(site, 120, written)
+    later = arms_arrays(site.versions.load(merged_end(site, 2).number).arrays)
+    assert {name.partition(".")[0] for name in later} == {"all", "new"}
+    assert int(later["all.events"]) == learned + int(later["new.events"]) > learned
     assert set(replays(site, 2, merged=True).values()) == {True}
 
 
