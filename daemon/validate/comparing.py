@@ -19,7 +19,7 @@ its teams, and of no others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -28,17 +28,22 @@ import numpy as np
 from daemon.validate.evidence import Comparison, Positions
 from daemon.validate.preferences import (
     State,
-    by_cluster,
+    balanced,
+    bets_of,
     differences,
     in_shown_order,
     outcomes,
     standing_higher,
 )
+from daemon.validate.race import NO_BETS, OWN_SHARES, ArmShare, OrderBets
 from daemon.validate.scorer import Panel
 from daemon.validate.shown import Float, Mask, Scores, ShownLists
 
 Measures: TypeAlias = dict[str, float]
 
+MADE = 0.75
+"""Share of the pairs that a ranking has in the order that was shown where it can have made the lists: what
+learned a few versions more than what made them still has .8 or more."""
 NEARER = 0.03
 """By how much more of the pairs a ranking has to have in the order that was shown to count as nearer."""
 
@@ -46,19 +51,20 @@ NEARER = 0.03
 @dataclass(frozen=True, slots=True)
 class Scored:
     """What one look of a version at a panel gives: its measures; its scores of the lists in the order of
-    time, float32 [n, L]; by query what is two clicks away (AUC), NaN where nothing is; average precision of
-    each judged query.
+    time, float32 [n, L], also of each of its arms; average precision of each judged query.
     """
 
     measures: Measures
     scores: Scores
-    away: Float
+    arms: Mapping[str, Scores] = field(default_factory=dict)
     precision: Float = field(default_factory=lambda: np.zeros(0))
 
 
 def are_nearer(one: Scores, other: Scores, lists: ShownLists) -> bool:
-    """Whether lists are nearer to the first ranking than to the other, by `NEARER`. scores [n, L]."""
-    return in_shown_order(one, lists) > in_shown_order(other, lists) + NEARER
+    """Whether the first ranking can have made the lists (`MADE`), and they are nearer to it than to the
+    other, by `NEARER`. scores [n, L]."""
+    shown = in_shown_order(one, lists)
+    return shown > MADE and shown > in_shown_order(other, lists) + NEARER
 
 
 def told_by_order(
@@ -105,7 +111,7 @@ def compare(
         return clustered(np.where(np.isnan(teams), ordered, teams), where)
 
     def clustered(values: Float, where: Mask) -> list[float]:
-        return by_cluster(np.where(where, values, np.nan), clusters)
+        return bets_of(np.where(where, values, np.nan), clusters)
 
     def higher(one: Scored, teams: Float) -> float | None:
         """Of all lists of the window that tell: by teams, else by order."""
@@ -122,7 +128,6 @@ def compare(
     silent = fresh & plain
     if by_teams[0].any() or not np.isnan(told_by_order(served.scores, zero.scores, lists, silent)).all():
         silent = np.zeros_like(silent)
-    away = own.away - zero.away
     return Comparison(
         fresh=bets(own, zero, against_zero, fresh),
         fresh_anchor=bets(own, anchor, against_anchor, fresh),
@@ -131,7 +136,6 @@ def compare(
         window_best=bets(own, best, outcomes(impressions, at_best), np.ones(len(panel), bool))
         if best is not zero
         else [],
-        away=away[~np.isnan(away)].tolist(),
         lists=int(fresh.sum()),
         interleaved=int(by_teams.any(axis=0).sum()),
         silent=int(silent.sum()),
@@ -146,4 +150,35 @@ def with_trained(held: Comparison, trained: Comparison) -> Comparison:
     bets = ("fresh", "fresh_anchor", "fresh_best", "fresh_lead")
     both: dict[str, Any] = {name: [*getattr(trained, name), *getattr(held, name)] for name in bets}
     both |= {name: getattr(trained, name) + getattr(held, name) for name in ("lists", "interleaved")}
-    return replace(held, trained=trained.lists, **both)
+    return replace(held, trained=trained.lists, order=held.order.after(trained.order), **both)
+
+
+def order_bets(
+    panel: Panel,
+    arms: Mapping[str, Scores],
+    given: Scores,
+    fresh: Mask,
+    leader: ArmShare | None,
+) -> OrderBets:
+    """What the lists that were not bet on before say of all candidates for their order.
+
+    arms: raw scores of each arm, given: the user's own, not normalised, float32 [n, L] in the order of time,
+    as fresh, bool[n]. leader: the candidate that leads.
+    """
+    lists, where = panel.lists.in_order(panel.order), fresh & panel.plain
+    clusters = panel.in_time(panel.group).tolist()
+    if not arms or not where.any():
+        return NO_BETS
+    scores: dict[ArmShare, Scores] = {
+        (name, share): raw + np.float32(share) * given for name, raw in arms.items() for share in OWN_SHARES
+    }
+
+    def bets(other: Scores, candidate: ArmShare) -> list[float]:
+        ours = scores[candidate]
+        if are_nearer(ours[where], other[where], lists.at(where)):
+            return []
+        return bets_of(np.where(where, balanced(ours, other, lists), np.nan), clusters)
+
+    lead = {name: bets(scores[leader], name) for name in scores if name != leader} if leader in scores else {}
+    lengths = lists.valid[where].sum(axis=1)
+    return OrderBets({name: bets(given, name) for name in scores}, lead, int(np.median(lengths)))

@@ -17,6 +17,12 @@ corrections is multiplied by the error of the other (a doubly robust residual; R
 Its sign is that of the covariance of clicks with the places where rankings differ. It does not ask how much
 better the shown order is than chance, and knows nothing of what was not shown.
 
+Without the subtraction the mean is 0 there, too, but for errors of the shares (`balanced`). Which of the two
+tells more depends on who made the lists. In lists of the user's own ranking whatever differs from it puts
+lower objects above upper ones, so that what is subtracted is mostly noise. In lists that somebody else made
+it is mostly what users prefer: on the first 2,000 lists of Wikispeedia the gain of OASIS is 3.7 of its errors
+with the subtraction, and 5.1 without it.
+
 Several clicks of one list share its weight of 1. Differences are doubled and cut to [-1, 1]: of lists of 10
 not one in 1,000 is cut.
 
@@ -72,6 +78,14 @@ def differences(own: Scores, other: Scores, lists: ShownLists, like: Mask | None
     for pairs, weights in _balanced(lists):
         apart = pairs.above(own) - pairs.above(other) - usual[pairs.clicked, pairs.other]
         out[pairs.part] = pairs.summed(weights * apart)
+    return np.clip(SCALE * out, -1.0, 1.0)
+
+
+def balanced(own: Scores, other: Scores, lists: ShownLists) -> Float:
+    """As `differences`, with nothing subtracted."""
+    out = np.zeros(len(lists.valid))
+    for pairs, weights in _balanced(lists):
+        out[pairs.part] = pairs.summed(weights * (pairs.above(own) - pairs.above(other)))
     return np.clip(SCALE * out, -1.0, 1.0)
 
 
@@ -140,14 +154,27 @@ def in_shown_order(scores: Scores, lists: ShownLists) -> float:
 def by_cluster(values: Float, clusters: Sequence[Hashable]) -> list[float]:
     """The mean over the lists of each cluster, in the order in which clusters come first; lists whose value
     is NaN are left out.
-
-    Lists of one query are not independent: together they make one bet.
     """
     found: dict[Hashable, list[float]] = {}
     for value, cluster in zip(values.tolist(), clusters, strict=True):
         if not math.isnan(value):
             found.setdefault(cluster, []).append(value)
     return [sum(group) / len(group) for group in found.values()]
+
+
+def bets_of(values: Float, clusters: Sequence[Hashable]) -> list[float]:
+    """One bet for each cluster, in [-1, 1], in the order in which clusters come first; lists whose value is
+    NaN are left out.
+
+    A query that is asked k times weighs as much as sqrt(k) queries: its lists tell more than a single list,
+    and less than as many of different queries.
+    """
+    groups: dict[Hashable, list[float]] = {}
+    for value, cluster in zip(values.tolist(), clusters, strict=True):
+        if not math.isnan(value):
+            groups.setdefault(cluster, []).append(value)
+    sums = (sum(group) / math.sqrt(len(group)) for group in groups.values())
+    return [min(1.0, max(-1.0, value)) for value in sums]
 
 
 State = tuple[int, int]
