@@ -8,17 +8,7 @@ import msgpack
 import numpy as np
 
 from streams import limits, poison, wire
-from streams.event import (
-    PAIR_RANDOM,
-    PAIR_UNKNOWN,
-    Draft,
-    DraftModel,
-    Event,
-    Impression,
-    ObjectRef,
-    SparseVector,
-    Vector,
-)
+from streams.event import Draft, DraftModel, Event, Impression, ObjectRef, SparseVector, Vector
 from streams.limits import MAX_MAGNITUDE
 from streams.poison import Poison
 
@@ -73,7 +63,7 @@ def encode_event(event: Event) -> bytes:
     _add_text(fields, "sp", event.space)
     _add_key(fields, event.key)
     if event.pair:
-        wire.check_whole(event.pair, "pair", PAIR_RANDOM)
+        wire.check_whole(event.pair, "pair", limits.PAIR_KINDS)
         fields["pair"] = event.pair
     return pack(fields)
 
@@ -97,7 +87,7 @@ def decode_event(value: bytes | None, *, check_values: bool = True) -> Event:
         propensity=fields.get("prop"),
         space=fields.get("sp"),
         key=fields.get("key"),
-        pair=fields.get("pair", PAIR_UNKNOWN),
+        pair=fields.get("pair", 0),
     )
     if check_values:
         for where, ref in (("q", event.query), ("c", event.clicked), ("s", event.skipped)):

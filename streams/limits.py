@@ -28,8 +28,8 @@ MAX_MAP_ENTRIES = 32
 MAX_SHOWN = 1000
 """Objects in the list of one impression."""
 
-MAX_PAIR = 255
-"""Number of a kind of pair, those of later releases included."""
+PAIR_KINDS, MAX_PAIR = 3, 255
+"""Kinds of pairs that this release knows, numbered from 1 as in `streams.event`, and that there may be."""
 
 MAX_TS = 2**53 - 1
 """Milliseconds since 1970."""

@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 
 from streams import poison
-from streams.event import PAIR_RANDOM, PAIR_UNKNOWN, TEAMS, UNNAMED_VIEW
+from streams.event import PAIR_UNKNOWN, TEAMS, UNNAMED_VIEW
 from streams.limits import (
     DRAFTED_VERSION,
     FORMAT_VERSION,
@@ -27,6 +27,7 @@ from streams.limits import (
     MAX_TS,
     MAX_VALUE_BYTES,
     MAX_WEIGHT,
+    PAIR_KINDS,
     PAIRED_VERSION,
     TRAINED_VERSION,
 )
@@ -121,7 +122,7 @@ def read_event(value: bytes | None, max_bytes: int = MAX_VALUE_BYTES) -> dict[st
             check_number(fields["prop"], "prop", 1.0)
         if "pair" in fields:
             check_whole(fields["pair"], "pair", MAX_PAIR)
-            fields["pair"] = fields["pair"] if fields["pair"] <= PAIR_RANDOM else PAIR_UNKNOWN
+            fields["pair"] = fields["pair"] if fields["pair"] <= PAIR_KINDS else PAIR_UNKNOWN
     return fields
 
 

@@ -19,17 +19,7 @@ from streams.catalog import Catalog, RoleColumns
 from streams.compiled.compile import BYTES, LONGS, SPANS, inlined, kernel
 from streams.compiled.hashing import fill_slots
 from streams.compiled.scan import scan
-from streams.event import (
-    PAIR_RANDOM,
-    PAIR_UNKNOWN,
-    UNNAMED_VIEW,
-    Column,
-    DenseColumn,
-    Float32Array,
-    Int64Array,
-    SpaceSpec,
-    SparseColumn,
-)
+from streams.event import UNNAMED_VIEW, Column, DenseColumn, Float32Array, Int64Array, SpaceSpec, SparseColumn
 from streams.limits import MAX_KEY_BYTES
 
 from numba import types  # isort: skip
@@ -157,8 +147,6 @@ class RecordScanner:
             pieces.append((first, last, before, taken))
             first = last
         *columns, keys = (column[:taken] for column in table)
-        pairs = columns[-1]
-        pairs[pairs > PAIR_RANDOM] = PAIR_UNKNOWN  # of a later release
         named = keys.view(f"S{MAX_KEY_BYTES}").reshape(-1) if self._keyed else None
         return ScannedEvents(values, pieces, *columns, keys=named)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from streams import limits
 from streams.compiled.compile import BYTES, LONGS, SPACE, TABLE, inlined, kernel
 from streams.compiled.hashing import INDEX, find_row, same, xxh64
 from streams.compiled.headers import (
@@ -24,16 +25,6 @@ from streams.compiled.headers import (
     read_key,
     text,
     whole_number,
-)
-from streams.limits import (
-    FORMAT_VERSION,
-    KEYED_VERSION,
-    MAX_KEY_BYTES,
-    MAX_MAP_ENTRIES,
-    MAX_PAIR,
-    MAX_TS,
-    MAX_WEIGHT,
-    PAIRED_VERSION,
 )
 
 from numba import types  # isort: skip
@@ -87,7 +78,7 @@ def read_views(data: Any, at: int, end: int, space: Any, spans: Any, row: int, r
     _, names, bounds, sizes, _ = space
     seen = 0
     at, entries = map_header(data, at, end)
-    if at < 0 or entries != len(sizes) or entries > MAX_MAP_ENTRIES:
+    if at < 0 or entries != len(sizes) or entries > limits.MAX_MAP_ENTRIES:
         return UNUSUAL
     for _ in range(entries):
         start, stop = text(data, at, end)
@@ -173,11 +164,11 @@ def read_event(data: Any, at: int, end: int, space: Any, index: Any, table: Any,
 def read_version(data: Any, at: int, end: int) -> Any:
     """(the field, with whether it is a version that has a key or a pair; the place after it)."""
     after, value = whole_number(data, at, end)
-    if value == KEYED_VERSION:
+    if value == limits.KEYED_VERSION:
         return HAS_V | IS_KEYED, after
-    if value == PAIRED_VERSION:
+    if value == limits.PAIRED_VERSION:
         return HAS_V | IS_PAIRED, after
-    return HAS_V, (after if value == FORMAT_VERSION else UNUSUAL)
+    return HAS_V, (after if value == limits.FORMAT_VERSION else UNUSUAL)
 
 
 @inlined
@@ -191,7 +182,7 @@ def read_head(data: Any, at: int, end: int, field: int, table: Any, row: int) ->
         return stop
     after, value = whole_number(data, at, end)
     table[1][row] = value
-    return after if value <= MAX_TS else UNUSUAL
+    return after if value <= limits.MAX_TS else UNUSUAL
 
 
 @inlined
@@ -200,14 +191,14 @@ def read_optional(data: Any, at: int, end: int, key: int, space: Any, table: Any
     if key == W:
         after, value = number(data, at, end)
         table[2][row] = np.float32(value)
-        return HAS_W, (after if 0.0 < value <= MAX_WEIGHT else UNUSUAL)
+        return HAS_W, (after if 0.0 < value <= limits.MAX_WEIGHT else UNUSUAL)
     if key == PROP:
         after, value = number(data, at, end)
         return HAS_PROP, (after if 0.0 < value <= 1.0 else UNUSUAL)
     if key == PAIR:
         after, kind = whole_number(data, at, end)
-        table[7][row] = np.uint8(kind & 0xFF)
-        return HAS_PAIR, (after if kind <= MAX_PAIR else UNUSUAL)
+        table[7][row] = np.uint8(kind if kind <= limits.PAIR_KINDS else 0)
+        return HAS_PAIR, (after if kind <= limits.MAX_PAIR else UNUSUAL)
     start, stop = text(data, at, end)
     if key == SP:
         name = space[0]
@@ -230,7 +221,7 @@ def read_optional(data: Any, at: int, end: int, key: int, space: Any, table: Any
 @inlined
 def keep_key(data: Any, start: int, stop: int, keys: Any, row: int) -> Any:
     """The end of a key that is as long as one may be and has no byte 0; kept where keys are wanted."""
-    if stop - start > MAX_KEY_BYTES:
+    if stop - start > limits.MAX_KEY_BYTES:
         return UNUSUAL
     for place in range(start, stop):
         if data[place] == 0:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from streams.catalog import check_features
 from streams.codec import encode_event, encode_impression, encode_trained
-from streams.event import Event, Impression, ObjectRef, SpaceSpec
+from streams.event import PAIR_BELOW, Event, Impression, ObjectRef, SpaceSpec
 from streams.feed import items as reasons
 from streams.feed.items import Dropped, Ignored, Item, LateClick, UnclickedList, scoped
 from streams.feed.kinds import HeldOutKinds
@@ -118,7 +118,8 @@ class Decider:
 
     space: what features that come with an object are checked against; None: by who learns them alone. kinds:
     of queries that are held out as a whole. queries: of which other models vectors of queries may be. fed:
-    how many events the training topic holds already; the attribute counts on.
+    how many events the training topic holds already; the attribute counts on, without pairs below a click:
+    what random negatives weigh does not depend on whether these are made.
     """
 
     def __init__(
@@ -185,7 +186,7 @@ class Decider:
             if isinstance(item, LateClick):
                 return Decision("ignored", reasons.CLICK_NOT_SHOWN, "its list was refused")
             return refused(error)
-        self.fed += len(decision.made.events)
+        self.fed += sum(event.pair != PAIR_BELOW for event in decision.made.events)
         return decision
 
     def _first(self, item: Event | Impression | UnclickedList) -> Decision:

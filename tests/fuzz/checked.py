@@ -15,7 +15,6 @@ import numpy as np
 import streams
 from streams.catalog import RoleColumns
 from streams.compiled.reading import RecordScanner, _places
-from streams.event import PAIR_RANDOM
 from streams.limits import MAX_KEY_BYTES
 from tests.fuzz.cases import Case
 from tests.fuzz.compare import role_facts
@@ -96,8 +95,7 @@ class CheckedReading:
             theirs = (found.records, found.timestamps, found.weights, found.ids, found.rows)
             assert [one.tobytes() for one in table[:5]] == [one.tobytes() for one in theirs]
             assert table[6].tobytes() == found.sources.tobytes()
-            pairs = table[7] if table[7] <= PAIR_RANDOM else np.zeros(1, np.uint8)
-            assert pairs.tobytes() == found.pairs.tobytes()
+            assert table[7].tobytes() == found.pairs.tobytes()
             assert table[8].tobytes() == found.keys.tobytes()
             self._check_columns(data, table[5], found)
         return bool(taken)
