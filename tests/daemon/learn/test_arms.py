@@ -112,15 +112,21 @@ def test_an_event_that_only_arms_learn_is_known_when_it_comes_again(raced: Site)
     assert arrays(raced) == before
 
 
-def test_a_malformed_event_that_only_arms_learn_is_a_dead_letter(raced: Site) -> None:
-    events = with_pairs(10, kinds=(PAIR_BELOW,))
-    events[4] = with_nan(events[4])
+@pytest.mark.parametrize("kind", [PAIR_ABOVE, PAIR_BELOW])
+def test_a_malformed_event_is_a_dead_letter_whoever_learns_it_and_its_time_is_not_believed(
+    raced: Site, kind: int
+) -> None:
+    events = with_pairs(10, kinds=(kind,))
+    events[9] = with_nan(events[9])
     raced.settings |= {"space.views.x.map": "precondition", "space.warmup_objects": 20}
     raced.feed(events)
     raced.learn()
-    counters = raced.newest().counters
-    assert (counters["aside"], counters["rejected"], counters["rejected.not_finite"]) == (9, 1, 1)
-    assert [letter.offset for letter in raced.dead()] == [4]
+    newest = raced.newest()
+    counters = newest.counters
+    assert (counters.get("aside", 0), counters["rejected"]) == (9 * (kind == PAIR_BELOW), 1)
+    assert counters["rejected.not_finite"] == 1
+    assert [letter.offset for letter in raced.dead()] == [9]
+    assert newest.watermark == 1008
     assert verified(raced)
 
 
