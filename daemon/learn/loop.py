@@ -374,10 +374,10 @@ class Halts:
         clock: Callable[[], float],
         topic_id: str,
         *,
-        first: int = 0,
+        first: int | None = None,
     ) -> None:
         """first: number of the first version of this run; what is said of the arms of older ones, which may
-        have been others, is passed over."""
+        have been others, is passed over. None where no arm is to be dropped."""
         self._ledger, self._gate, self._positions = ledger, gate, positions
         self._clock, self._topic_id, self._first = clock, topic_id, first
         self.dropped: set[str] = set()
@@ -427,7 +427,7 @@ class Halts:
         self._seen = entries[-1].n
         self._stop = stop_in_force(entries, self._stop)
         for entry in entries:
-            if entry.version is not None and entry.version >= self._first:
+            if self._first is not None and entry.version is not None and entry.version >= self._first:
                 self.dropped |= dropped_arms(entry)
         for entry in filter(is_pause, entries):
             if entry.kind == "STOP":

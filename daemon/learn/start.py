@@ -288,7 +288,8 @@ def _housekeeper(
 def _halts(config: Config, inputs: Inputs, origin: RunOrigin) -> Halts:
     gate = PoisonGate(config.stream.pause_poison_share, config.stream.pause_poison_window)
     positions, topic_id = origin.progress.next_offsets, inputs.identity.topic_id
-    first = origin.epoch.next_number
+    # judgments are of merged versions, whose arms no single shard may give up
+    first = origin.epoch.next_number if inputs.shard is None else None
     halts = Halts(inputs.ledger, gate, positions, time.monotonic, topic_id, first=first)
     halts.in_force()  # records before a pause that was lifted no longer count
     remember_poison(gate, inputs.versions, origin.parent, topic_id)
