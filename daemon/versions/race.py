@@ -16,8 +16,8 @@ from daemon.versions.order import ARMS
 from learners.arms import ArmConfig, PairRule
 
 RACE = "race"
-"""The control entry from which on the main learner learns `pairs`, and the arms are `arms`, without those
-that were `dropped`: arms with settings that are new begin untrained."""
+"""The control entry from which on the main learner learns `pairs`, and the arms are `arms`: those with the
+settings that they had keep what they have learned, others begin untrained. `dropped_arms`: see `DROPPED`."""
 WIDEST = 1_024
 """Dimensions up to which there are arms by default: a step costs their square."""
 DEFAULT_ARMS = (ArmConfig("all"), ArmConfig("above", "above"))
