@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from daemon.config import load_config
+from daemon.config.load import parse_setting
 from daemon.exits import EX_OK, UserError
 from daemon.learn.replay.replay import replay
+from daemon.memory.needs import RoleName, need_of
 from daemon.versions.contents import arms_arrays, learner_arrays
 from daemon.versions.race import DEFAULT_ARMS, arms_of, race_of
 from learners.arms import ArmConfig
@@ -29,6 +31,7 @@ from tests.harness.kill.site import DENSE, embedded
 
 KINDS = (PAIR_UNKNOWN, PAIR_ABOVE, PAIR_BELOW, PAIR_BELOW, PAIR_RANDOM)
 BY_COSINE = {"space.views.x.map": "unit"}
+NO_ARMS = "learner.race.arms=none"
 NONE, ONE = "none", [{"name": "one", "C": 0.2, "pairs": "all", "random": False}]
 
 
@@ -303,3 +306,20 @@ def test_a_table_of_arms_that_is_wrong_is_refused_in_one_line(arms: Any, why: st
     assert why in str(refused.value)
     assert len(str(refused.value).splitlines()) == 2  # and the remedy
     assert "learner.race.arms" in str(refused.value)
+
+
+def test_arms_are_left_out_by_a_word_in_the_environment_or_on_the_command_line() -> None:
+    views = {"space.views.x.dim": DIM}
+    by_word = load_config(None, views, {"TRIPLETD_LEARNER__RACE__ARMS": "none"})
+    assert arms_of(by_word) == arms_of(load_config(None, views | dict([parse_setting(NO_ARMS)]), {})) == ()
+    assert arms_of(load_config(None, views, {"TRIPLETD_LEARNER__RACE__ARMS": "auto"})) == DEFAULT_ARMS
+    assert load_config(None, views, {}).values()["learner"]["race"] == {"arms": "auto"}
+    assert by_word.values()["learner"]["race"] == {"arms": []}
+
+
+@pytest.mark.parametrize("role", ["learn", "merge", "validate", "backfill"])
+def test_memory_is_counted_with_the_arms(role: RoleName) -> None:
+    settings = {"space__views__x__dim": 600, "shards__count": 2}
+    with_arms = need_of(config(**settings), role).nbytes
+    without = need_of(config(**settings, learner__race__arms="none"), role).nbytes
+    assert with_arms - without >= 2 * 4 * 600**2
