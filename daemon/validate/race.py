@@ -1,12 +1,14 @@
 """Which arm orders given lists best, and whether it orders them better than the user's own ranking: a pure
 fold over bets.
 
-The candidates are the arms of a version with each of `OWN_SHARES` of the user's own ranking beside. Every
-list is bet on by all of them before it is learned from, each list once per question (`Duel`):
+The candidates are the arms of a version with each of `OWN_SHARES` of the user's own ranking beside, and its
+serving form (`FORM`): while that leads, lists are ordered by it. It cannot lead before a version is shown to
+search. Every list is bet on by all of them before it is learned from, each list once per question (`Duel`):
 
 - Is any of them better than the user's own ranking? Each bets on it, and the mean of their capitals is the
   capital against "none is": it reaches 1 / alpha with probability alpha at most while none is, over all looks
-  together (`daemon.validate.betting`). Then the candidate leads that has the largest lower bound.
+  together (`daemon.validate.betting`). Then a candidate leads: of those within the error of the one with the
+  largest lower bound, the arm that comes first, with the share that has the largest lower bound.
 - Is another candidate better than the one that leads? It takes the lead when it is ahead by more than the
   error of the comparison since the last change, and is above the user's own ranking itself.
 - Does the leader still hold against the user's own ranking? Where it surely does not, nobody leads, and the
@@ -29,9 +31,10 @@ import numpy as np
 from daemon.validate.betting import FALSE_ALARM_BETS, UNTOUCHED, Capital, Doubles, capital_of
 from daemon.versions.order import OrderChoice
 
-OWN_SHARES: Final = (1.0, 3.0, 10.0)
-"""Shares of the user's own ranking that are tried with each arm. Under few lists a large one is best (as 10
-and 3 on the first 2,000 of Wikispeedia), under many a small one (3 and 1 on 73,000)."""
+OWN_SHARES: Final = (0.0, 1.0, 3.0, 10.0)
+"""Shares of the user's own ranking that are tried with each arm, which begins from that ranking. After few
+lists a large one is best (3 and 10 on the first 2,000 of Wikispeedia), after many a small one (0 and 1 on
+73,000, 0 on votes between two materials)."""
 ERRORS = 1.0
 """Standard errors below the mean by which candidates are compared."""
 MEMORY = 1_000.0
@@ -47,12 +50,14 @@ def standardized(values: Doubles, bets: float, squares: float) -> Doubles:
     and a mean of 0 stays 0 but for what is cut. bets, squares: how many came before, and the sum of their
     squares."""
     sums = np.cumsum(np.concatenate([[squares], values * values]))[:-1]
-    deviations = np.sqrt((sums + 1.0) / (bets + np.arange(len(values)) + 1.0))
+    deviations = np.sqrt((sums + 0.25) / (bets + np.arange(len(values)) + 1.0))
     return np.clip(values / (SPREAD * deviations), -1.0, 1.0)
 
 
 ArmShare = tuple[str, float]
 """The name of an arm, and the share of the user's own ranking."""
+FORM: Final[ArmShare] = ("", 0.0)
+"""The candidate that is the serving form of a version, behind all arms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ class Duel:
     @property
     def lower(self) -> float:
         """The mean less `ERRORS` standard errors of it."""
-        variance = (self.squares + 0.01) / (self.bets + 1.0)
+        variance = (self.squares + 0.0025) / (self.bets + 1.0)
         return self.mean - ERRORS * math.sqrt(variance / (self.bets + 1.0))
 
     def take(self, differences: Sequence[float]) -> Duel:
@@ -109,19 +114,19 @@ class Duel:
 @dataclass(frozen=True, slots=True)
 class OrderBets:
     """What lists say that were not bet on before, differences in [-1, 1] in order of time, one per query.
-    own: of each candidate against the user's own ranking. lead: of each against the leader, if there is one.
-    top: objects that the lists have in the median."""
+    own: of each candidate of the version that is judged against the user's own ranking, also where no list
+    tells. lead: of each against the leader, if there is one. top: objects that the lists have in the median;
+    0 without any."""
 
     own: Mapping[ArmShare, Sequence[float]] = field(default_factory=dict)
     lead: Mapping[ArmShare, Sequence[float]] = field(default_factory=dict)
     top: int = 0
 
     def after(self, earlier: OrderBets) -> OrderBets:
-        """These after earlier ones."""
-        names = self.own.keys() | earlier.own.keys()
-        join = {name: [*earlier.own.get(name, ()), *self.own.get(name, ())] for name in names}
-        lead = {name: [*earlier.lead.get(name, ()), *self.lead.get(name, ())] for name in names}
-        return OrderBets(join, lead, self.top or earlier.top)
+        """These after earlier ones, of the candidates of these."""
+        own = {name: [*earlier.own.get(name, ()), *bets] for name, bets in self.own.items()}
+        lead = {name: [*earlier.lead.get(name, ()), *self.lead.get(name, ())] for name in own}
+        return OrderBets(own, lead, self.top or earlier.top)
 
 
 NO_BETS: Final = OrderBets()
@@ -131,7 +136,7 @@ NO_BETS: Final = OrderBets()
 class RaceStanding:
     """All that is known of the candidates. own: against the user's own ranking. lead: against the leader
     since it leads. leader: None while nobody is surely better than the user's own ranking. hold: bets against
-    the leader that begin again at 1 wherever they fall below (`Capital.restarting_bet`). falls: how often a
+    the leader that begin again at 1 wherever they fall below (`Capital.restarting_bets`). falls: how often a
     leader lost to the user's own ranking. top: see `OrderChoice`."""
 
     own: Mapping[ArmShare, Duel] = field(default_factory=dict)
@@ -143,30 +148,33 @@ class RaceStanding:
 
     @property
     def choice(self) -> OrderChoice | None:
-        """How lists are ordered; None: not shown to be better."""
-        return None if self.leader is None else OrderChoice(*self.leader, self.top)
+        """The arm that orders lists; None: none is shown to be better than the user's own ranking and the
+        serving form."""
+        return None if self.leader in (None, FORM) else OrderChoice(*self.leader, self.top)
 
-    def take(self, bets: OrderBets, alpha: float) -> RaceStanding:
-        """The standing after further bets; alpha: the error of all that this race ever says."""
+    def take(self, bets: OrderBets, alpha: float, reach: bool = False) -> RaceStanding:
+        """The standing after further bets; alpha: the error of all that this race ever says. reach: whether
+        versions search by their form, which leads only then: else arms have to order what is given."""
         own = {name: self.own.get(name, Duel()).take(values) for name, values in bets.own.items()}
         now = replace(self, own=own, top=bets.top or self.top)
-        if self.leader is not None and self.leader not in own:  # its arm is gone
+        running = own if reach else {name: duel for name, duel in own.items() if name != FORM}
+        if self.leader is not None and self.leader not in running:  # its arm is gone
             now = replace(now, leader=None, lead={}, hold=UNTOUCHED)
         if now.leader is None:
-            capital = log_mean([duel.above.log for duel in own.values()])
-            ahead = [name for name, duel in own.items() if duel.lower > 0]
+            capital = log_mean([duel.above.log for duel in running.values()])
+            ahead = [name for name, duel in running.items() if duel.lower > 0]
             proven = ahead and capital >= -math.log(alpha / 2**self.falls)
-            return now._led_by(max(ahead, key=lambda name: (own[name].lower, name))) if proven else now
+            return now._led_by(_first(ahead, own)) if proven else now
         hold = self.hold.restarting_bets([-value for value in bets.own[now.leader]])
         if hold.log >= math.log(FALSE_ALARM_BETS):
-            return RaceStanding(falls=self.falls + 1, top=now.top)
+            return RaceStanding({name: Duel() for name in own}, falls=self.falls + 1, top=now.top)
         lead = {
             name: self.lead.get(name, Duel()).take(bets.lead.get(name, ()))
             for name in own
             if name != now.leader
         }
         now = replace(now, lead=lead, hold=hold)
-        better = [name for name, duel in lead.items() if duel.lower > 0 and own[name].lower > 0]
+        better = [name for name in lead if name in running and min(lead[name].lower, own[name].lower) > 0]
         return now._led_by(max(better, key=lambda name: (lead[name].lower, name))) if better else now
 
     def dropped(self, alpha: float) -> tuple[str, ...]:
@@ -174,7 +182,8 @@ class RaceStanding:
         if self.leader is None:
             return ()
         each = alpha / 2**self.falls / max(1, len(self.own))
-        keep = {self.leader[0], *(name[0] for name, duel in self.lead.items() if not duel.is_below(each))}
+        worse = {name for name, duel in self.lead.items() if duel.is_below(each)}
+        keep = {self.leader[0], FORM[0], *(name[0] for name in self.own if name not in worse)}
         return tuple(sorted({name for name, _ in self.own} - keep))
 
     def _led_by(self, name: ArmShare) -> RaceStanding:
@@ -205,6 +214,13 @@ class RaceStanding:
         )
 
 
+def _first(names: Sequence[ArmShare], duels: Mapping[ArmShare, Duel]) -> ArmShare:
+    """Of candidates in the order of their arms, see above."""
+    least = max(duels[name].lower for name in names)
+    arm = next(name[0] for name in names if duels[name].mean >= least)
+    return max((name for name in names if name[0] == arm), key=lambda name: duels[name].lower)
+
+
 def log_mean(logs: Sequence[float]) -> float:
     """Logarithm of the mean of what these are logarithms of; -inf without any."""
     return float(np.logaddexp.reduce(logs) - math.log(len(logs))) if logs else -math.inf
@@ -214,7 +230,7 @@ NO_RACE: Final = RaceStanding()
 
 
 def _to_json(duels: Mapping[ArmShare, Duel]) -> list[list[Any]]:
-    return [[*name, *duel.to_json()] for name, duel in sorted(duels.items())]
+    return [[*name, *duel.to_json()] for name, duel in duels.items()]
 
 
 def _from_json(rows: Iterable[Sequence[Any]]) -> dict[ArmShare, Duel]:

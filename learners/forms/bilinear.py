@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from learners.block import Float32s, as_block, times
-from learners.forms.quadratic import Pieces, score_pairs, self_products, whole
+from learners.forms.quadratic import DiagonalForm, Pieces, score_pairs, self_products, whole
 from learners.pending import PendingSteps
 
 
@@ -65,6 +65,41 @@ class BilinearForm:
         if self.pending is not None and len(self.pending):
             products += self.pending.self_products(block)
         return (products if self.distance else np.maximum(products, 0)).astype(np.float32)
+
+    def scores(self, queries: Any, items: Any) -> Float32s:
+        """Scores of all pairs, float32 [queries, items]."""
+        return score_pairs(self, queries, items)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OwnLengthForm:
+    """S(q, p) = q^T A p / sqrt(M(q, q) M(p, p)): a bilinear score of vectors of unit length in a diagonal
+    metric.
+
+    With A = M it is the cosine in that metric. matrix: A, float32 [d, d], read and never copied. metric: M,
+    float32 [d], > 0.
+    """
+
+    matrix: Float32s
+    metric: Float32s
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return len(self.metric)
+
+    @property
+    def normalised(self) -> bool:
+        """Always: by the lengths in the metric."""
+        return True
+
+    def fold(self, queries: Any) -> Float32s:
+        """A^T q for each query, float32 [n, d]. Raises BlockError as `BilinearForm.fold`."""
+        return BilinearForm(self.matrix).fold(queries)
+
+    def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
+        """M(p, p) for each item, by which scores are normalised, float32 [n]; `pieces` changes no bit."""
+        return DiagonalForm(self.metric, True).self_scores(items, pieces)
 
     def scores(self, queries: Any, items: Any) -> Float32s:
         """Scores of all pairs, float32 [queries, items]."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from streams.catalog import check_features
 from streams.codec import encode_event, encode_impression, encode_trained
-from streams.event import PAIR_BELOW, Event, Impression, ObjectRef, SpaceSpec
+from streams.event import Event, Impression, ObjectRef, SpaceSpec
 from streams.feed import items as reasons
 from streams.feed.items import Dropped, Ignored, Item, LateClick, UnclickedList, scoped
 from streams.feed.kinds import HeldOutKinds
@@ -186,7 +186,7 @@ class Decider:
             if isinstance(item, LateClick):
                 return Decision("ignored", reasons.CLICK_NOT_SHOWN, "its list was refused")
             return refused(error)
-        self.fed += sum(event.pair != PAIR_BELOW for event in decision.made.events)
+        self.fed += len(decision.made.events) - decision.made.below
         return decision
 
     def _first(self, item: Event | Impression | UnclickedList) -> Decision:

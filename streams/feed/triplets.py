@@ -145,6 +145,11 @@ class Made:
     lost_pairs: int = 0
     capped_pairs: int = 0
 
+    @property
+    def below(self) -> int:
+        """How many events have a skipped object that stood below the click."""
+        return sum(event.pair == PAIR_BELOW for event in self.events)
+
 
 def make_events(
     impression: Impression,

@@ -109,7 +109,7 @@ FEED = (
     _m("feed.negative-is-clicked", "def _negatives(", "(impression.query, *clicked_objects)", "(impression.query,)", NEGATIVES),
     _m("feed.negatives-never-fall", "def weight_of_drawn(", "math.sqrt(self.negative_falls_from / (fed + 1))", "1.0", NEGATIVES),
     _m("feed.negatives-fall-for-ever", "def weight_of_drawn(", "max(LEAST_SHARE, ", "max(0.0, ", NEGATIVES),
-    _m("feed.negatives-count-nothing", "def decide(self", "self.fed += sum(event.pair != PAIR_BELOW for event in decision.made.events)", "pass", NEGATIVES),
+    _m("feed.negatives-count-nothing", "def decide(self", "self.fed += len(decision.made.events) - decision.made.below", "pass", NEGATIVES),
     _m("feed.negative-seed", "def draw(candidates", "salt = _salt(seed)", "salt = _salt(0)", NEGATIVES),
     _m("feed.holdout-order", "def as_impression(", "shown=(event.clicked, event.skipped) if below else (event.skipped, event.clicked)", "shown=(event.clicked, event.skipped)", PIPELINE),
     _m("feed.untimed-is-marked", "def _ahead(", " or impression.ts == settings.untimed_ms", "", PREQUENTIAL),

@@ -1,5 +1,5 @@
 """The arms of the race for the order of given lists, with default settings: learners of all pairs of a list,
-and of the pairs above its clicks, in the geometry of the owner's ranking.
+and of the pairs above its clicks and drawn objects, in the geometry of the owner's ranking.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from daemon.validate.comparing import are_nearer
 from daemon.validate.preferences import balanced, bets_of
-from daemon.validate.race import NO_BETS, OWN_SHARES, ArmShare, OrderBets
+from daemon.validate.race import FORM, NO_BETS, OWN_SHARES, ArmShare, OrderBets
 from learners import Oasis, OasisConfig
 from learners.block import DenseBlock, TripletBatch
 from tests.quality.bench.judged import of_lists, shown
 from tests.quality.bench.retrieval import Scores
-from tests.quality.bench.sets import Floats, Ints
+from tests.quality.bench.sets import Floats, Ints, unit
 
 Bools = npt.NDArray[np.bool_]
 C = 0.05
@@ -26,13 +26,14 @@ class Arms:
     """Learners by name. U: rows whose inner products are the owner's scores, float32 [n, d]."""
 
     def __init__(self, U: Floats, seed: int) -> None:
-        self._U, self._rng = np.asarray(U, np.float32), np.random.default_rng((seed, 11))
+        self._U, self._rng = unit(np.asarray(U, np.float32)), np.random.default_rng((seed, 11))
         self._learners = {name: Oasis(U.shape[1], OasisConfig(C=C)) for name in ("all", "above")}
 
     def learn(self, lists: Ints, clicks: Bools) -> None:
         """From lists, query and objects int64 [h, 1 + LENGTH], and what was clicked, bool [h, LENGTH]."""
         rows: list[tuple[int, int, int]] = []
         below: list[bool] = []
+        random: list[bool] = []
         for (query, *objects), clicked in zip(lists.tolist(), clicks, strict=True):
             chosen, free = np.flatnonzero(clicked), np.flatnonzero(~clicked)
             pairs = np.array([(c, s) for c in chosen for s in free])
@@ -40,14 +41,16 @@ class Arms:
                 for c, s in side[self._rng.permutation(len(side))[:SIDE]]:
                     rows.append((query, objects[c], objects[s]))
                     below.append(bool(s > c))
+                    random.append(False)
             for c in chosen:
                 rows.append((query, objects[c], int(self._rng.integers(len(self._U)))))
                 below.append(False)
+                random.append(True)
         if not rows:
             return
-        triplets, under = np.array(rows).T, np.array(below)
+        triplets, under, drawn = np.array(rows).T, np.array(below), np.array(random)
         for name, learner in self._learners.items():
-            kept = triplets if name == "all" else triplets[:, ~under]
+            kept = triplets[:, ~drawn if name == "all" else ~under]
             learner.learn_many(TripletBatch(*(DenseBlock(self._U[one]) for one in kept)))
 
     def scores(self, candidate: ArmShare) -> Scores:
@@ -56,8 +59,8 @@ class Arms:
         folded = self._U @ self._learners[name].W + np.float32(share) * self._U
         return lambda rows: np.asarray(folded[rows] @ self._U.T, np.float32)
 
-    def bets(self, lists: Ints, clicks: Bools, leader: ArmShare | None) -> OrderBets:
-        """As `daemon.validate.comparing.order_bets`."""
+    def bets(self, lists: Ints, clicks: Bools, form: Scores, leader: ArmShare | None) -> OrderBets:
+        """As `daemon.validate.comparing.order_bets`; form: scores of the version's form."""
         if not len(lists):
             return NO_BETS
         clicked, asked = shown(clicks), lists[:, 0].tolist()
@@ -71,6 +74,7 @@ class Arms:
             for name, one in raw.items()
             for share in OWN_SHARES
         }
+        scores[FORM] = of_lists(form, lists)
 
         def bets(candidate: ArmShare, other: Floats) -> list[float]:
             ours = scores[candidate]
