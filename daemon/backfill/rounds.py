@@ -18,7 +18,7 @@ from daemon.backfill.plan import HistoryProgress, UnitPlace
 from daemon.backfill.shard import ShardNews
 from daemon.learn.merges import SHORT, Counters, united
 from daemon.versions.algorithms import columns_of, keys_of, learner_config_of, map_of, merge_of
-from daemon.versions.contents import Arrays, counted, known_in, learner_arrays
+from daemon.versions.contents import Arrays, counted, known_in, learned_arrays
 from daemon.versions.shards import summed
 
 
@@ -93,7 +93,7 @@ def _to_next_version(
     recipe, merger = progress.recipe, RoundMerger(version)
     shards.begin(version, progress.at)
     alone = recipe.shards == 1
-    fed, learner, all_news = progress.fed, learner_arrays(version.arrays), list[list[ShardNews]]()
+    fed, learner, all_news = progress.fed, learned_arrays(version.arrays), list[list[ShardNews]]()
     going = True
     while going and fed - progress.fed < recipe.version_events:
         news = shards.learn(None if alone or not all_news else learner, fed, not alone)

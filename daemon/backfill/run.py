@@ -159,7 +159,7 @@ def begin_history(
         progress = begins(recipe, units, origin.parent)
     else:
         report.note(f"going on from version {origin.parent}: {progress.fed:,} records are in it")
-    origin.state.learner.warm_up(origin.state.fitted.sparse)  # once here, not in every process
+    origin.state.warm_up()  # once here, not in every process
     inputs.decoder.warm_up()
     by_history = job.from_position == HISTORY and not origin.parent
     publisher = HistoryPublisher(config, inputs, origin, by_history)

@@ -22,9 +22,9 @@ from daemon.config.schema import Config
 from daemon.feeding import decider_of
 from daemon.learn.compatible import decoder_of
 from daemon.learn.state import LearnState, add_in_order
-from daemon.learn.step import Assembler, count, learn, names_of, newest_ts
-from daemon.versions.algorithms import columns_of, keys_of, learner_config_of, restored
-from daemon.versions.contents import APPLIED, CAPPED, LOSS_SUM, RECORDS, REJECTED, UPDATED, Arrays, counted
+from daemon.learn.step import Assembler, learn, names_of
+from daemon.versions.algorithms import keys_of, learner_config_of
+from daemon.versions.contents import APPLIED, LOSS_SUM, RECORDS, REJECTED, UPDATED, Arrays, counted
 from learners.outcome import Outcome
 from streams.feed.options import ReaderOptions
 from streams.source import RecordBatch
@@ -41,9 +41,9 @@ class ShardJob:
 
 @dataclass(slots=True)
 class ShardNews:
-    """What one block did: `learner` the arrays afterwards (None where they were not asked for), counters, the
-    sum of losses among them, the newest event time (ms), and where the next block begins (None at the
-    end)."""
+    """What one block did: `learner` the arrays of what was learned afterwards (None where they were not
+    asked for), counters, the sum of losses among them, the newest event time (ms), and where the next block
+    begins (None at the end)."""
 
     learner: Arrays | None
     counters: dict[str, int | float]
@@ -131,16 +131,14 @@ class ShardLearner:
         state, reader = self._state, self._reader
         if learner is not None:
             arrays = {name: np.array(one) for name, one in learner.items()}
-            columns, own = columns_of(state.fitted), state.fitted.own
-            config = learner_config_of(self._manifest)
-            state.learner = restored(config, arrays, columns, keys_of(self._manifest), own=own)
+            state.go_on_with(arrays, learner_config_of(self._manifest), keys_of(self._manifest))
         block = reader.next(self._job.recipe.merge_events, fed)
         counters: dict[str, int | float] = {RECORDS: block.records, LOSS_SUM: 0.0}
         newest: int | None = None
         for batch in block.batches:
             mark = self._learn_batch(batch, counters)
             newest = mark if newest is None else max(newest, mark or newest)
-        arrays_now = {name: np.array(one) for name, one in state.learner.state().items()} if wanted else None
+        arrays_now = {name: np.array(one) for name, one in state.learned().items()} if wanted else None
         return ShardNews(arrays_now, counters, newest, block.after, reader.at, block.read, block.dropped)
 
     def whole(self) -> Arrays:
@@ -154,14 +152,11 @@ class ShardLearner:
         decoded, triplets = self._assemble(batch)
         learned = learn(self._state, decoded, triplets, names_of(self._state, decoded))
         info = learned.info
-        found = count(info, decoded.poison, learned.duplicates)
-        if len(learned.capped):
-            found[CAPPED] = len(learned.capped)
-        for name, number in found.items():
+        for name, number in learned.counts(decoded.poison).items():
             counters[name] = counters.get(name, 0) + number
         losses = info.loss[info.outcome != Outcome.REJECTED]
         counters[LOSS_SUM] = add_in_order(float(counters[LOSS_SUM]), losses)
-        return newest_ts(decoded.timestamps[learned.rows], info)
+        return learned.newest_ts(decoded)
 
 
 def block_reader_of(job: ShardJob, catalog: Any) -> Callable[[UnitPlace], BlockReader]:

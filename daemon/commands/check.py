@@ -65,6 +65,8 @@ def _print_config(config: Config, with_defaults: bool) -> None:
     table.add_column("origin", no_wrap=True, justify="right")
     section, flat = "", _flat(config)
     listed = [(key, one) for key, one in flat if with_defaults or config.origin_of(key) != "default"]
+    heads = list(dict.fromkeys(key.rpartition(".")[0] for key, _ in listed))  # keys first, then tables within
+    listed.sort(key=lambda one: heads.index(one[0].rpartition(".")[0]))
     for key, value in listed:
         head, _, name = key.rpartition(".")
         if head != section:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
-from daemon.config.learners import LEARNERS, LearnerConfig, ViewKeys, all_keys, owner, owners
+from daemon.config.learners import LEARNERS, ArmKeys, LearnerConfig, ViewKeys, all_keys, owner, owners
 from daemon.config.schema import SECTIONS
 from daemon.config.values import Section, masked
 from daemon.schema_errors import sentence
@@ -96,6 +96,8 @@ def model_at(path: tuple[str, ...]) -> type[Section] | None:
         return ViewKeys if len(path) == 4 else None
     if path[0] == "learner" and len(path) == 2:
         return owner(path[1]) or LearnerConfig
+    if path[:3] == ("learner", "race", "arms") and len(path) == 5:
+        return ArmKeys
     model = SECTIONS.get(path[0])
     for name in path[1:-1]:
         table = model.model_fields.get(name) if model is not None else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from daemon.config.values import Numbers, Section
 from learners.kernels.kinds import MAP_KERNELS, KernelName
@@ -210,6 +210,50 @@ class ViewKeys(Section):
         return [one.width(scaled) for one in self.kernels] or [scaled]
 
 
+class ArmKeys(Section):
+    """[[learner.race.arms]]: a further OASIS learner on the same events, for the order of given lists."""
+
+    name: str = Field(max_length=64, pattern=r"^[a-z0-9_-]+$", description="lower-case letters, digits, _ -")
+    pairs: Literal["all", "above"] = Field(
+        "all", description="what it learns: every pair, or all but those below the click"
+    )
+    random: bool = Field(True, description="whether it learns pairs that were drawn at random")
+    C: float = Field(0.05, gt=0, description="aggressiveness: largest step size tau")
+    geometry: Literal["own", "space"] = Field(
+        "own",
+        description="of its rows. own: unit rows whose inner product is your own cosine; space: as mapped",
+    )
+
+
+MOST_ARMS = 7
+ARMS_HELP = f'"auto", "none", or at most {MOST_ARMS} tables, each with a name of its own'
+
+
+def _arms(given: Any) -> Any:
+    if given is None or given == "auto":
+        return None
+    arms = [] if given == "none" else given
+    tables = arms if isinstance(arms, list) else [None] * (MOST_ARMS + 1)
+    names = [str(one["name"]) for one in tables if isinstance(one, dict) and "name" in one]
+    if len(tables) > MOST_ARMS or len(set(names)) < len(names):
+        raise ValueError(f"expected {ARMS_HELP}")
+    return arms
+
+
+class RaceKeys(Section):
+    """[learner.race]: further learners on the same events, of which clicks choose who orders given lists."""
+
+    arms: Annotated[
+        list[ArmKeys] | None,
+        BeforeValidator(_arms),
+        PlainSerializer(lambda arms: "auto" if arms is None else [one.model_dump() for one in arms]),
+    ] = Field(
+        None,
+        description=f"{ARMS_HELP}; auto: `all` and `above`, of these pairs, where one model of dense vectors"
+        " of at most 1,024 dimensions is learned and your own ranking is a cosine; none otherwise",
+    )
+
+
 class LearnerConfig(Section):
     """[learner]: the algorithm and its constants; each algorithm narrows `algorithm` to its name and adds its
     own keys.
@@ -226,6 +270,12 @@ class LearnerConfig(Section):
         le=10_000_000,
         description="newest event ids remembered; a repeated one is dropped; 0 off",
     )
+    pairs: Literal["above", "all"] = Field(
+        "above",
+        description="what is learned of lists: all pairs but those whose skipped object stood below the"
+        " click, or every pair; pairs that do not say where it stood are always learned",
+    )
+    race: RaceKeys = Field(default_factory=lambda: RaceKeys.model_validate({}), description="arms")
 
 
 class StartKeys(LearnerConfig):

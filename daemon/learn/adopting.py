@@ -18,7 +18,7 @@ from daemon.exits import EX_CONFIG, EX_TEMPFAIL, UserError
 from daemon.learn.merges import Brought, adopt_entry, next_record
 from daemon.learn.state import Entry
 from daemon.runtime.watchdog import Pulse
-from daemon.versions.contents import OTHERS, Arrays
+from daemon.versions.contents import NOT_LEARNED, Arrays
 from daemon.versions.shards import MergeRecord, ShardRecord, ShardStanding, news_of, record_of, standing
 from streams.shards import Shard
 
@@ -145,8 +145,8 @@ def _require_same(what: str, found: str, wanted: str) -> None:
 
 
 def learner_alone(spec: ArraySpec) -> NDArray[Any] | None:
-    """Where an array of a version is read to: those of the learner alone are wanted."""
-    return None if spec.name.startswith(OTHERS) else fresh(spec)
+    """Where an array of a version is read to: those that were learned alone are wanted."""
+    return None if spec.name.startswith(NOT_LEARNED) else fresh(spec)
 
 
 def versions_merged(merges: VersionStore, shard: Shard) -> set[int]:

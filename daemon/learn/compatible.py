@@ -21,13 +21,17 @@ from daemon.exits import EX_CONFIG, EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
 from daemon.learn.state import KNOWN_IDS, Entry, Snapshot, caps, gap, partitions, times
 from daemon.versions.algorithms import ADDED_LATER, CAPS, KEYS, LEFT_OUT, caps_in, caps_of, keys_of
 from daemon.versions.contents import (
+    DROPPED,
     KNOWN,
     MAX_FUTURE,
     ONLY_LEARNED,
+    PAIRS,
     max_future_of,
     refused_known,
     watermark_of,
 )
+from daemon.versions.order import ARMS
+from daemon.versions.race import race_entry, race_settings, recorded_race, without_dropped
 from daemon.versions.shards import ShardRecord
 from learners.kernels.cpu import CPU_LEVEL
 from learners.maps import FittedSpaceMap
@@ -57,9 +61,12 @@ class Expected:
     where nothing is by default, or nothing has changed."""
 
     def as_learned(self, manifest: Manifest) -> Expected:
-        """The run in the terms of a version: a store continues with the maps it was made with."""
+        """The run in the terms of a version: a store continues with the maps it was made with, and without
+        the arms that were dropped from it."""
         before = None if self.former is None else replace(self, learner_config=self.former, former=None)
-        return before if before is not None and not differences(manifest, before) else self
+        run = before if before is not None and not differences(manifest, before) else self
+        dropped = recorded_race(manifest.learner["config"])[DROPPED]
+        return replace(run, learner_config=without_dropped(run.learner_config, dropped))
 
 
 def learner_settings(config: Config) -> dict[str, Any]:
@@ -70,6 +77,8 @@ def learner_settings(config: Config) -> dict[str, Any]:
     elif "start" in settings:
         settings["start"] = "identity"  # there is nothing else to begin from
     settings.pop("algorithm")
+    settings.pop("race")
+    settings |= race_settings(config)
     settings["max_record_bytes"] = config.stream.max_record_bytes  # decides which records are poison
     settings[MAX_FUTURE] = round(1000 * config.stream.max_future)  # this, too
     settings[KNOWN] = ONLY_LEARNED
@@ -98,7 +107,8 @@ def _former(config: Config, settings: Mapping[str, Any]) -> dict[str, Any] | Non
     if not by_default or config.origin_of("space.similarity") != "default":
         return None
     views = settings["views"] | {name: {**settings["views"][name], "map": "whiten"} for name in by_default}
-    before = {name: value for name, value in settings.items() if name != "similarity"} | {"views": views}
+    before = {name: value for name, value in settings.items() if name != "similarity"}
+    before |= {"views": views, ARMS: []}
     return before | {"start": "identity"} if "start" in before else before
 
 
@@ -161,13 +171,18 @@ class Description:
     """Fills the part of a manifest that is the same for every version of a run."""
 
     def __init__(self, run: Expected, fitted: FittedSpaceMap) -> None:
-        settings = dict(run.learner_config)
-        self._learner = {"name": run.learner, "config": settings, "config_digest": digest_of(settings)}
         self.run = run
+        self.change({})
         self.partitions = int(run.stream["partitions"])
         """Of the topic; who notices that some were added says so here."""
         self._map = {"id": fitted.id, "spec": fitted.spec()}
         self.runtime = runtime()
+
+    def change(self, settings: Mapping[str, Any]) -> None:
+        """Have the next versions say that these settings of the learner are others now."""
+        now = {**self.run.learner_config, **settings}
+        self.run = replace(self.run, learner_config=now)
+        self._learner = {"name": self.run.learner, "config": now, "config_digest": digest_of(now)}
 
     def __call__(self, snapshot: Snapshot, parent: int | None) -> VersionMeta:
         """The meta of a version for this snapshot."""
@@ -256,6 +271,13 @@ def other_caps(manifest: Manifest, expected: Expected) -> Entry | None:
     return None if now == caps_of(manifest) else caps(asdict(now))
 
 
+def other_race(manifest: Manifest, expected: Expected) -> Entry | None:
+    """The control entry where other pairs are learned from now on, or by other arms, than the version was
+    learned with; else None. No refusal: what the main learner has learned stands."""
+    now, was = recorded_race(expected.learner_config), recorded_race(manifest.learner["config"])
+    return None if now == was else race_entry(now)
+
+
 def other_times(manifest: Manifest, expected: Expected) -> Entry | None:
     """The control entry where event times are bounded otherwise from now on, or a wrong one had set the
     version's watermark; else None. Each start makes the same: it depends on the version and the settings.
@@ -265,8 +287,12 @@ def other_times(manifest: Manifest, expected: Expected) -> Entry | None:
     return times(now, corrected) if corrected is not None or now != max_future_of(manifest) else None
 
 
+CHANGING = (CAPS, KNOWN, MAX_FUTURE, PAIRS, ARMS, DROPPED)
+"""Settings that may change in a folder, each by a control entry."""
+
+
 def _lasting(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in (CAPS, KNOWN, MAX_FUTURE)}
+    return {name: value for name, value in settings.items() if name not in CHANGING}
 
 
 def refuse_other_settings(manifest: Manifest, expected: Expected) -> None:

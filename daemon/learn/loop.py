@@ -38,7 +38,9 @@ from daemon.learn.steplog.publisher import StepPublisher
 from daemon.runtime.in_hand import STEP, InHand
 from daemon.runtime.runtime import RoleRuntime
 from daemon.runtime.watchdog import BackgroundThread, end_all
-from daemon.versions.contents import POISON, REJECTED, counted, records_of
+from daemon.versions.contents import DROPPED, POISON, REJECTED, counted, records_of
+from daemon.versions.order import ORDER
+from daemon.versions.race import dropping, race_entry
 from daemon.versions.shards import ShardRecord
 from streams.errors import OffsetExpired
 from streams.partitions import end_of_transaction
@@ -125,6 +127,7 @@ class LearnLoop:
                 asked = signals.take_checkpoint_request() or is_new_line
                 self.publishing.tick(asked, self._wait_for_disk)  # 5, 6, 7
             self._adopt()
+            self._drop_arms()
             all_learned = ready is None and until_caught_up and self.observer.readiness.caught_up()
             if all_learned:
                 break
@@ -209,6 +212,18 @@ class LearnLoop:
             take_over(self.origin.state, adoption.merged, adoption.held, self.config)
         self.origin.progress.control(adoption.entry)
         log.info("a merged version is taken over", merged=adoption.merged.manifest.name)
+
+    def _drop_arms(self) -> None:
+        """Go on without the arms that a judgment gave up."""
+        describe, names = self.origin.describe, self.halts.dropped
+        race = dropping(describe.run.learner_config, names) if names else None
+        if race is not None:
+            entry = race_entry(race)
+            self.origin.state.obey(entry)
+            self.origin.progress.control(entry)
+            describe.change(race)
+            arms = [one["name"] for one in race[DROPPED]]
+            log.info("arms that others surely surpass are dropped", arms=arms)
 
     def _deliver(self, letters: list[DeadLetter]) -> bool:
         """Make dead letters durable, if there are any; False when they are not although a stop came.
@@ -366,9 +381,15 @@ class Halts:
         positions: Callable[[], Mapping[int, int]],
         clock: Callable[[], float],
         topic_id: str,
+        *,
+        first: int | None = None,
     ) -> None:
+        """first: number of the first version of this run; what is said of the arms of older ones, which may
+        have been others, is passed over. None where no arm is to be dropped."""
         self._ledger, self._gate, self._positions = ledger, gate, positions
-        self._clock, self._topic_id = clock, topic_id
+        self._clock, self._topic_id, self._first = clock, topic_id, first
+        self.dropped: set[str] = set()
+        """Names of arms that judgments of this run's versions gave up."""
         self._seen = 0
         self._checked_at = float("-inf")
         self._stop: LedgerEntry | None = None
@@ -413,6 +434,9 @@ class Halts:
             return
         self._seen = entries[-1].n
         self._stop = stop_in_force(entries, self._stop)
+        for entry in entries:
+            if self._first is not None and entry.version is not None and entry.version >= self._first:
+                self.dropped |= dropped_arms(entry)
         for entry in filter(is_pause, entries):
             if entry.kind == "STOP":
                 self._pause = entry
@@ -452,6 +476,13 @@ def remember_poison(gate: PoisonGate, versions: VersionStore, newest: int, topic
             version = parent
     for records, dead in reversed(spans):
         gate.count(records, dead)
+
+
+def dropped_arms(entry: LedgerEntry) -> set[str]:
+    """The arms that a judgment gave up, by name."""
+    order = entry.measures.get(ORDER)
+    names = order.get("dropped", ()) if isinstance(order, Mapping) else ()
+    return set(map(str, names)) if isinstance(names, list | tuple) else set()
 
 
 def _positions_of(pause: LedgerEntry, topic_id: str) -> dict[int, int]:

@@ -34,7 +34,6 @@ from daemon.versions.algorithms import (
     learner_config_of,
     map_of,
     merge_of,
-    restored,
 )
 from daemon.versions.contents import (
     APPLIED,
@@ -44,7 +43,7 @@ from daemon.versions.contents import (
     caps_arrays,
     counted,
     known_in,
-    learner_arrays,
+    learned_arrays,
     map_arrays,
     pack,
     window_arrays,
@@ -120,15 +119,15 @@ def merge(base: Version, brought: Mapping[int, Brought], record: MergeRecord) ->
 
 
 def _arrays(base: Version, order: Sequence[Brought], summed: bool) -> Arrays:
-    manifest, first = base.manifest, learner_arrays(base.arrays)
+    manifest, first = base.manifest, learned_arrays(base.arrays)
     config = learner_config_of(manifest)
     fitted = map_of(base)
     algebra = merge_of(config, columns_of(fitted), keys_of(manifest), own=fitted.own)
     states = []
     for one in order:
-        state = learner_arrays(one.version.arrays)
+        state = learned_arrays(one.version.arrays)
         if one.held is not None:
-            state = algebra.rebased(state, learner_arrays(one.held), first)
+            state = algebra.rebased(state, learned_arrays(one.held), first)
         states.append(state)
     learned = algebra.states(first, states, [one.updates for one in order], summed)
     known = [one.brings(*known_in(one.version.manifest)) for one in order]
@@ -158,10 +157,8 @@ def take_over(state: LearnState, merged: Version, counted_arrays: Arrays, config
     """
     fitted, keys = state.fitted, keys_of(merged.manifest)
     algebra = merge_of(config, columns_of(fitted), keys, own=fitted.own)
-    arrays = algebra.rebased(
-        state.learner.state(), learner_arrays(counted_arrays), learner_arrays(merged.arrays)
-    )
-    state.learner = restored(config, arrays, columns_of(fitted), keys, own=fitted.own)
+    arrays = algebra.rebased(state.learned(), learned_arrays(counted_arrays), learned_arrays(merged.arrays))
+    state.go_on_with(arrays, config, keys)
 
 
 def first_record(merged: Manifest, shard: Shard, number: int) -> ShardRecord:

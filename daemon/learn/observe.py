@@ -196,7 +196,7 @@ class Observer:
         metrics = self._metrics
         metrics.add_phase("poll", ready.poll_seconds)
         metrics.add_phase("decode", ready.decode_seconds)
-        metrics.record_stepless(step.duplicates, len(step.capped))
+        metrics.record_stepless(step.duplicates, len(step.capped), step.aside)
         metrics.keys.evicted.inc(step.info.evicted)
         metrics.poison_share.set(poison_share)
         dead = [*ready.decoded.poison, *step.letters]

@@ -84,7 +84,7 @@ def build(
         runtime.health.starting("compiling kernels for this machine, where they are not in its cache")
         inputs.decoder.queries = origin.state.fitted.queries
         inputs.decoder.warm_up()
-        learner.warm_up(origin.state.fitted.sparse)
+        origin.state.warm_up()
         if isinstance(learner, Keyed):
             state = origin.state  # whose learner changes when a merged version is taken over
             metrics.keys.follow(
@@ -288,7 +288,9 @@ def _housekeeper(
 def _halts(config: Config, inputs: Inputs, origin: RunOrigin) -> Halts:
     gate = PoisonGate(config.stream.pause_poison_share, config.stream.pause_poison_window)
     positions, topic_id = origin.progress.next_offsets, inputs.identity.topic_id
-    halts = Halts(inputs.ledger, gate, positions, time.monotonic, topic_id)
+    # judgments are of merged versions, whose arms no single shard may give up
+    first = origin.epoch.next_number if inputs.shard is None else None
+    halts = Halts(inputs.ledger, gate, positions, time.monotonic, topic_id, first=first)
     halts.in_force()  # records before a pause that was lifted no longer count
     remember_poison(gate, inputs.versions, origin.parent, topic_id)
     return halts

@@ -21,6 +21,7 @@ next:
 | `dedupe` | from here on the newest `window` event ids are known, none at first |
 | `caps` | from here on these `caps` hold; what was done before counts for none of them |
 | `known` | from here on only what was learned is known by its id: what was refused can be sent again |
+| `race` | from here on `pairs` says what the main learner learns; other `arms`: see `daemon.versions.race` |
 | `times` | from here on event times up to `max_future_ms` past arrival are taken; `watermark`: set to this |
 | `start` | of version 0: all keys begin from the matrix and the maps of the version that `of` names |
 | `adopt` | a shard goes on from a merged version: see `daemon.versions.shards` and `daemon.learn.merges` |
@@ -34,7 +35,7 @@ what counts for caps.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -43,21 +44,25 @@ import numpy.typing as npt
 
 from checkpoints import Version
 from checkpoints.manifest import Manifest, PartitionPosition, ScheduleEntry
-from daemon.config.learners import LearnerConfig
+from daemon.config.learners import KeysConfig, LearnerConfig
 from daemon.versions.algorithms import caps_of, columns_of, full_step, keys_of, map_of, restored
 from daemon.versions.contents import (
     LOSS_SUM,
     MAX_FUTURE,
     RECORDS,
     Arrays,
+    arms_arrays,
     caps_arrays,
     counted,
     learner_arrays,
     pack,
     refused_known,
     window_arrays,
+    with_arms,
 )
+from daemon.versions.race import RACE, race_of, raced
 from daemon.versions.shards import ADOPT, MERGE
+from learners.arms import ArmConfig, Arms, PairRule
 from learners.base import Learner
 from learners.caps import CapsConfig, StepWindow
 from learners.maps import FittedSpaceMap
@@ -86,6 +91,7 @@ KINDS = (
     "dedupe",
     "caps",
     "start",
+    RACE,
     KNOWN_IDS,
     TIMES,
     ADOPT,
@@ -173,22 +179,26 @@ def _positions(offsets: Mapping[str, int]) -> Positions:
 
 @dataclass(slots=True)
 class LearnState:
-    """The learner, the ids of the events it had, the frozen map in front of it, and what sources, queries and
-    items did to it lately. full_step: see `learners.caps`. refused_known: whether refused events are known by
-    their ids, as they were in earlier releases."""
+    """The main learner, the ids of the events it had, the frozen map in front of it, and what sources,
+    queries and items did to it lately; the pairs that it learns, and the arms beside it. full_step: see
+    `learners.caps`. refused_known: whether refused events are known by their ids, as they were in earlier
+    releases."""
 
     learner: Learner
     window: IdWindow
     fitted: FittedSpaceMap
     caps: StepWindow
     full_step: float | None
+    pairs: PairRule
+    arms: Arms
     refused_known: bool = False
 
     @classmethod
     def of_version(cls, version: Version, config: LearnerConfig) -> Self:
         """The state a version holds, its large arrays taken over. Raises StateError, MapError or StreamError.
 
-        A version written before event ids were kept continues with a window that knows none.
+        A version written before event ids were kept continues with a window that knows none; an arm without
+        arrays, as in an average of versions, begins untrained.
         """
         known = window_arrays(version.arrays)
         if version.manifest.learner["config"].get("dedupe_window") and not known:
@@ -196,6 +206,7 @@ class LearnState:
                 f"version {version.manifest.number} lacks the window of event ids it was to keep"
             )
         fitted = map_of(version)
+        pairs, arms = race_of(version.manifest)
         return cls(
             restored(
                 config,
@@ -208,14 +219,23 @@ class LearnState:
             fitted,
             StepWindow.from_arrays(caps_of(version.manifest), caps_arrays(version.arrays), _salt()),
             full_step(config),
+            pairs,
+            _arms(fitted, arms, arms_arrays(version.arrays)),
             refused_known(version.manifest),
         )
 
     @classmethod
-    def first(cls, learner: Learner, fitted: FittedSpaceMap, config: LearnerConfig, caps: CapsConfig) -> Self:
+    def first(
+        cls,
+        learner: Learner,
+        fitted: FittedSpaceMap,
+        config: LearnerConfig,
+        caps: CapsConfig,
+        arms: Sequence[ArmConfig] = (),
+    ) -> Self:
         """The state before any event."""
-        window = IdWindow(config.dedupe_window)
-        return cls(learner, window, fitted, StepWindow(caps, _salt()), full_step(config))
+        window, steps = IdWindow(config.dedupe_window), StepWindow(caps, _salt())
+        return cls(learner, window, fitted, steps, full_step(config), config.pairs, _arms(fitted, arms))
 
     def obey(self, entry: Entry) -> None:
         """Do to the state what a control entry means for it; most mean nothing."""
@@ -223,6 +243,9 @@ class LearnState:
             self.window = IdWindow(entry["window"])
         elif entry["control"] == KNOWN_IDS:
             self.refused_known = False
+        elif entry["control"] == RACE:
+            self.pairs, arms = raced(entry)
+            self.arms = self.arms.changed(arms)
         elif entry["control"] == "caps":
             self.caps = StepWindow(CapsConfig(**entry["caps"]), _salt())
         elif repeats(entry):
@@ -231,7 +254,26 @@ class LearnState:
 
     def arrays(self) -> Arrays:
         """The arrays of a version, without copying: they change with the next step."""
-        return pack(self.learner.state(), self.window.arrays(), self.fitted.arrays(), self.caps.arrays())
+        return pack(self.learned(), self.window.arrays(), self.fitted.arrays(), self.caps.arrays())
+
+    def learned(self) -> Arrays:
+        """What the learner and the arms have learned, as `arrays` has it."""
+        return with_arms(self.learner.state(), self.arms.state())
+
+    def go_on_with(self, learned: Arrays, config: LearnerConfig, keys: KeysConfig) -> None:
+        """Have the learner and the arms go on from what `learned` gave, taking it over. Raises StateError."""
+        columns, own = columns_of(self.fitted), self.fitted.own
+        self.learner = restored(config, learner_arrays(learned), columns, keys, own=own)
+        self.arms = _arms(self.fitted, self.arms.configs, arms_arrays(learned))
+
+    def warm_up(self) -> None:
+        """Load the kernels before the first event. Raises RuntimeError."""
+        self.learner.warm_up(self.fitted.sparse)
+        self.arms.warm_up()
+
+
+def _arms(fitted: FittedSpaceMap, configs: Sequence[ArmConfig], arrays: Arrays | None = None) -> Arms:
+    return Arms(fitted.dim, configs, None if fitted.own is None else fitted.own.metric, arrays)
 
 
 def _salt() -> int:

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from daemon.catalogs import as_blocks, map_catalog, overlay
 from daemon.learn.state import Applied, LearnState
-from daemon.versions.contents import CAPPED, DUPLICATE, EVICTED, LIMITED, POISON, REJECTED
+from daemon.versions.contents import ASIDE, CAPPED, DUPLICATE, EVICTED, LIMITED, POISON, REJECTED
+from learners.arms import takes
 from learners.block import Block, TripletBatch
 from learners.caps import NAMES, REASONS, learn_capped
 from learners.maps import FittedSpaceMap
@@ -147,16 +148,18 @@ def _hash_each(
 
 
 WHOLE = slice(None)
+NO_ROWS, NO_CODES = np.zeros(0, np.int64), np.zeros(0, np.uint8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Learned:
     """What became of the decoded events of a batch, or of a slice of it.
 
-    triplets: what the step saw, None when it saw nothing; info: what it did with each; weights [n]: what each
-    was learned with; rows int64 [n]: which of the decoded events these are. duplicates: how many were known.
-    limited: how many the caps left less than their weight. capped int64 [k]: the rows of those that a cap
-    refused; fates uint8 [k]: which one, a key of `learners.caps.REASONS`.
+    triplets: what the main learner's step saw, None when it saw nothing; info: what it did with each; weights
+    [n]: what each was learned with; rows int64 [n]: which of the decoded events these are. duplicates: how
+    many were known. limited: how many the caps left less than their weight. capped int64 [k]: the rows of
+    those that a cap refused; fates uint8 [k]: which one, a key of `learners.caps.REASONS`. aside int64 [m]:
+    the rows of those that arms alone may learn; faults uint8 [m]: the `Reason` why one is malformed, or 0.
     """
 
     triplets: TripletBatch | None
@@ -165,8 +168,30 @@ class Learned:
     rows: npt.NDArray[np.int64]
     duplicates: int = 0
     limited: int = 0
-    capped: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    fates: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
+    capped: npt.NDArray[np.int64] = field(default_factory=NO_ROWS.copy)
+    fates: npt.NDArray[np.uint8] = field(default_factory=NO_CODES.copy)
+    aside: npt.NDArray[np.int64] = field(default_factory=NO_ROWS.copy)
+    faults: npt.NDArray[np.uint8] = field(default_factory=NO_CODES.copy)
+
+    @property
+    def known(self) -> npt.NDArray[np.int64]:
+        """The rows of events that were learned, or left aside: each is known by its id from here on."""
+        return np.concatenate([self.rows[self.info.outcome <= PASSIVE], self.aside[self.faults == 0]])
+
+    def newest_ts(self, decoded: DecodedBatch) -> int | None:
+        """The newest of the event times (ms) of events that were not rejected."""
+        rows = [self.rows[self.info.outcome != Outcome.REJECTED], self.aside[self.faults == 0]]
+        return max((int(decoded.timestamps[one].max()) for one in rows if len(one)), default=None)
+
+    def counts(self, poison: list[DeadLetter]) -> dict[str, int]:
+        """Events by what became of them, and dead letters by reason; what there is none of may be left out.
+        Those that caps refused also as `capped.<reason>`."""
+        faults, counts = self.faults[self.faults != 0], count(self.info, poison, self.duplicates)
+        more = {ASIDE: len(self.aside) - len(faults), REJECTED: len(faults)}
+        more |= {LIMITED: self.limited, CAPPED: len(self.capped), EVICTED: self.info.evicted}
+        for prefix, codes, names in ((CAPPED, self.fates, REASONS), (REJECTED, faults, FAULTS)):
+            more |= {f"{prefix}.{name}": int(np.count_nonzero(codes == code)) for code, name in names.items()}
+        return counts | {name: counts.get(name, 0) + number for name, number in more.items() if number}
 
 
 def names_of(state: LearnState, decoded: DecodedBatch) -> Names | None:
@@ -196,14 +221,14 @@ def learn(
         duplicates += len(fresh) - len(rows)
         if len(rows):
             part = _learn_fresh(state, decoded, triplets, names, rows)
-            known = rows if state.refused_known else part.rows[part.info.outcome <= PASSIVE]
+            known = rows if state.refused_known else np.sort(part.known)
             state.window.admit(ids[known - start])
             parts.append(part)
         done = stop
     if len(parts) == 1:
         return replace(parts[0], duplicates=duplicates)
     if not parts:
-        return Learned(None, StepInfo.empty(0), decoded.weights[:0], np.zeros(0, np.int64), duplicates)
+        return Learned(None, StepInfo.empty(0), decoded.weights[:0], NO_ROWS, duplicates)
     rows = np.concatenate([one.rows for one in parts])
     return Learned(
         None if triplets is None or not len(rows) else triplets.take(rows),
@@ -212,12 +237,45 @@ def learn(
         rows,
         duplicates,
         sum(one.limited for one in parts),
-        np.concatenate([one.capped for one in parts]),
-        np.concatenate([one.fates for one in parts]),
+        *(np.concatenate([getattr(one, name) for one in parts]) for name in BY_ROW),
     )
 
 
+BY_ROW = ("capped", "fates", "aside", "faults")
+
+
 def _learn_fresh(
+    state: LearnState,
+    decoded: DecodedBatch,
+    triplets: TripletBatch,
+    names: Names | None,
+    rows: npt.NDArray[np.int64],
+) -> Learned:
+    """The main learner's events first, then those of the arms, which learn nothing that it refused."""
+    mine = takes(state.pairs, decoded.pairs[rows])
+    if mine.all():
+        learned = _learn_main(state, decoded, triplets, names, rows)
+    elif mine.any():
+        learned = _learn_main(state, decoded, triplets, names, rows[mine])
+    else:
+        learned = Learned(None, StepInfo.empty(0), decoded.weights[:0], NO_ROWS)
+    aside = rows[~mine]
+    let_in = learned.info.outcome != Outcome.REJECTED
+    both = np.concatenate([learned.rows[let_in], aside])
+    weights = np.concatenate([learned.weights[let_in], decoded.weights[aside]])
+    if not len(both) or not state.arms.configs:
+        return replace(learned, aside=aside, faults=np.zeros(len(aside), np.uint8))
+    order = np.argsort(both)
+    which = both[order]
+    whole = len(which) == len(decoded)
+    faults = np.zeros(len(decoded), np.uint8)
+    faults[which] = state.arms.learn(
+        triplets if whole else triplets.take(which), weights[order], decoded.pairs[which]
+    )
+    return replace(learned, aside=aside, faults=faults[aside])
+
+
+def _learn_main(
     state: LearnState,
     decoded: DecodedBatch,
     triplets: TripletBatch,
@@ -244,20 +302,22 @@ def _learn_fresh(
     )
 
 
-NO_ROOM = Reason.KEY_REFUSED.name.lower()
+FAULTS: Mapping[int, str] = {int(reason): reason.name.lower() for reason in Reason if reason}
+NO_ROOM = FAULTS[Reason.KEY_REFUSED]
 DETAILS: Mapping[str, str] = {
-    Reason.KEY_MISSING.name.lower(): "it names no key, and one model per key is learned",
+    FAULTS[Reason.KEY_MISSING]: "it names no key, and one model per key is learned",
     NO_ROOM: "its key has no model, and no slot of [keys] is free for another",
 }
 """What is said of events that were refused for their key."""
 
 
 def rejected_letters(ready: ReadyBatch, learned: Learned, topic: str) -> list[DeadLetter]:
-    """A dead letter with the original bytes for every event the learner rejected, in offset order."""
-    info, offsets = learned.info, ready.decoded.offsets[learned.rows]
+    """A dead letter with the original bytes for every event that learners rejected, in offset order."""
+    info, bad = learned.info, learned.faults != 0
     rejected = np.flatnonzero(info.outcome == Outcome.REJECTED)
-    reasons = (Reason(int(info.reason[row])).name.lower() for row in rejected)
-    refused = zip(offsets[rejected].tolist(), reasons, strict=True)
+    offsets = ready.decoded.offsets[np.concatenate([learned.rows[rejected], learned.aside[bad]])]
+    reasons = [FAULTS[code] for code in [*info.reason[rejected].tolist(), *learned.faults[bad].tolist()]]
+    refused = sorted(zip(offsets.tolist(), reasons, strict=True))
     return _letters(ready, topic, refused, "refused by the learner's step")
 
 
@@ -283,15 +343,16 @@ def _letters(
 @dataclass(frozen=True, slots=True)
 class StepResult:
     """One applied batch: its effect on the progress, dead letters of what the kernel rejected, in offset
-    order, those of what the caps refused, and how many events were repetitions. Of the others: the triplets
-    (None without any), their event times int64 [n] in ms, the weights [n] they were learned with, and the
-    kernel's info."""
+    order, those of what the caps refused, how many events were repetitions, and how many the main learner
+    left aside. Of the others: the triplets (None without any), their event times int64 [n] in ms, the weights
+    [n] they were learned with, and the kernel's info."""
 
     applied: Applied
     rejected: list[DeadLetter]
     capped: list[DeadLetter]
     info: StepInfo
     duplicates: int
+    aside: int
     learned: TripletBatch | None
     timestamps: npt.NDArray[np.int64]
     weights: npt.NDArray[Any]
@@ -314,16 +375,16 @@ def step(state: LearnState, ready: ReadyBatch, topic: str) -> StepResult:
     """
     decoded = ready.decoded
     learned = learn(state, decoded, ready.triplets, names_of(state, decoded))
-    info, timestamps = learned.info, decoded.timestamps[learned.rows]
+    info, counts = learned.info, learned.counts(decoded.poison)
     unread = decoded.poison[0].reason if ready.polled.damaged is not None else None
     applied = Applied(
         partition=decoded.partition,
         next_offset=decoded.next_offset,
         last_digest=None if unread else decoded.last_digest.hex(),
         records=ready.records,
-        counts=count(info, decoded.poison, learned.duplicates) | _more_counts(learned),
+        counts=counts,
         losses=info.loss[info.outcome != Outcome.REJECTED],
-        newest_ts=newest_ts(timestamps, info),
+        newest_ts=learned.newest_ts(decoded),
         unread=unread,
     )
     return StepResult(
@@ -332,8 +393,9 @@ def step(state: LearnState, ready: ReadyBatch, topic: str) -> StepResult:
         capped_letters(ready, learned, topic),
         info,
         learned.duplicates,
+        counts.get(ASIDE, 0),
         learned.triplets,
-        timestamps,
+        decoded.timestamps[learned.rows],
         learned.weights,
     )
 
@@ -346,24 +408,8 @@ def count(info: StepInfo, poison: list[DeadLetter], duplicates: int) -> dict[str
     for letter in poison:
         key = f"{POISON}.{letter.reason}"
         counts[key] = counts.get(key, 0) + 1
-    for reason in Reason:
-        found = int(np.count_nonzero(info.reason == reason)) if reason else 0
+    for reason, name in FAULTS.items():
+        found = int(np.count_nonzero(info.reason == reason))
         if found:
-            counts[f"{REJECTED}.{reason.name.lower()}"] = found
+            counts[f"{REJECTED}.{name}"] = found
     return counts
-
-
-def _more_counts(learned: Learned) -> dict[str, int]:
-    """Events that caps refused, also as `capped.<reason>`, and that they limited; keys that lost their model.
-    Nothing where there are none."""
-    counts = {LIMITED: learned.limited, CAPPED: len(learned.capped)}
-    for fate, reason in REASONS.items():
-        counts[f"{CAPPED}.{reason}"] = int(np.count_nonzero(learned.fates == fate))
-    counts[EVICTED] = learned.info.evicted
-    return {name: found for name, found in counts.items() if found}
-
-
-def newest_ts(timestamps: npt.NDArray[np.int64], info: StepInfo) -> int | None:
-    """The newest of the event times (ms) of events that were not rejected."""
-    kept = timestamps[info.outcome != Outcome.REJECTED]
-    return int(kept.max()) if len(kept) else None

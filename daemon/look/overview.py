@@ -17,11 +17,11 @@ from checkpoints import (
     stop_in_force,
 )
 from checkpoints.encoding import fresh
-from daemon.versions.contents import APPLIED, DUPLICATE, POISON, REJECTED, counted, watermark_of
+from daemon.versions.contents import APPLIED, ASIDE, DUPLICATE, POISON, REJECTED, counted, watermark_of
 from daemon.versions.key_verdicts import KeyVerdict
 from daemon.versions.verdict import PlainAnswer, Stopped
 
-_OUTCOMES = (*APPLIED, REJECTED)
+_OUTCOMES = (*APPLIED, ASIDE, REJECTED)
 _DEAD = (POISON, REJECTED)
 _REFUSED = "refused"
 

@@ -17,6 +17,8 @@ from daemon.config.objects import is_object_address
 from daemon.text import size
 from daemon.versions.algorithms import Columns, algorithm_of
 from daemon.versions.forms import AS_LEARNED, CARRIED, HELD, VERSIONS, KeyedForms, MatrixForms
+from daemon.versions.race import arms_of
+from learners.arms import arm_bytes
 
 RoleName: TypeAlias = Literal["learn", "merge", "validate", "serve", "backfill"]
 
@@ -93,6 +95,12 @@ def learner_bytes(config: Config) -> int:
     return algorithm.state_bytes(config.learner, columns, mapped_dim(config))
 
 
+def learned_bytes(config: Config) -> int:
+    """Memory of what a version has learned: the learner's state and the arms. Raises ConfigError, and
+    UserError for arms that cannot be."""
+    return learner_bytes(config) + len(arms_of(config)) * arm_bytes(mapped_dim(config))
+
+
 def form_bytes(config: Config, items: int = 0) -> int:
     """Memory of a version's form besides the learner's state, with what it keeps of so many items."""
     algorithm = algorithm_of(config.learner.algorithm, config.keys)
@@ -139,19 +147,25 @@ def needs_of_up(config: Config, items: int = 0, serves: bool = True) -> list[Mem
     return needs + [need_of(config, "serve", items)] * (config.serve.processes if serves else 0)
 
 
+def _arms(config: Config) -> Iterator[NeededPart]:
+    if arms := len(arms_of(config)):
+        yield NeededPart(f"{arms} arms of the race", arms * arm_bytes(mapped_dim(config)))
+
+
 def _learning(config: Config) -> Iterator[NeededPart]:
     yield from state_parts(config)
+    yield from _arms(config)
     if period := getattr(config.learner, "psd_every", 0):  # LAPACK's copy of W and its eigenvectors
         yield NeededPart(f"a projection every {period} events", 12 * mapped_dim(config) ** 2, True)
     if is_object_address(config.checkpoints.path):
-        yield NeededPart("the copy that goes to the bucket", learner_bytes(config), later=True)
+        yield NeededPart("the copy that goes to the bucket", learned_bytes(config), later=True)
     yield NeededPart("ids of events", ID_BYTES * config.learner.dedupe_window, later=True)
     yield NeededPart("events under way", UNDER_WAY, later=True)
     yield from _models(config, 1)
 
 
 def _merging(config: Config) -> Iterator[NeededPart]:
-    state, count = learner_bytes(config), config.shards.count
+    state, count = learned_bytes(config), config.shards.count
     yield NeededPart("the merged version and the one made of it", 2 * state)
     yield NeededPart(f"versions of {count} shards and what they went on from", 2 * count * state, later=True)
 
@@ -159,7 +173,7 @@ def _merging(config: Config) -> Iterator[NeededPart]:
 def _judging(config: Config) -> Iterator[NeededPart]:
     own = form_bytes(config) or learner_bytes(config)
     yield NeededPart(f"the forms of {JUDGED} versions", JUDGED * own, later=True)
-    yield NeededPart("a version that is read", learner_bytes(config))
+    yield NeededPart("a version that is read", learned_bytes(config))
 
 
 def _models(config: Config, copies: int) -> Iterator[NeededPart]:
@@ -176,7 +190,8 @@ def _mapped(config: Config, items: int) -> Iterator[NeededPart]:
 def _learning_history(config: Config) -> Iterator[NeededPart]:
     """Of each shard's process; what merges them holds as much again."""
     yield from state_parts(config)
-    yield NeededPart("what it is merged with", learner_bytes(config), later=True)
+    yield from _arms(config)
+    yield NeededPart("what it is merged with", learned_bytes(config), later=True)
     yield NeededPart("events under way", UNDER_WAY, later=True)
     yield from _models(config, 2)
 

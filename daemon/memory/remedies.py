@@ -13,8 +13,9 @@ from itertools import chain, repeat
 from typing import Any, TypeAlias
 
 from daemon.config import Config
-from daemon.config.learners import LEARNERS, LegoKeys, LegoPairsKeys, LoretaKeys, SupportKeys
+from daemon.config.learners import LEARNERS, LearnerConfig, LegoKeys, LegoPairsKeys, LoretaKeys, SupportKeys
 from daemon.config.schema import SpaceConfig
+from daemon.exits import UserError
 from daemon.memory.needs import learner_bytes, mapped_dim
 from daemon.text import size
 from daemon.toml_text import toml_table
@@ -70,7 +71,7 @@ def _first_that_fits(
             changed = with_settings(config, settings)
             learner_bytes(changed)
             needed = need(changed)
-        except (LearnerError, ValueError):  # what it says does not go with the views or the keys
+        except (LearnerError, UserError, ValueError):  # what it says does not go with the views or the keys
             continue
         bounded = isinstance(changed.learner, LoretaKeys | LegoKeys | LegoPairsKeys)
         if needed <= free and not (bounded and mapped_dim(changed) > MAX_FULL_DIM):
@@ -84,7 +85,7 @@ def with_settings(config: Config, settings: Settings) -> Config:
         section, *rest = table.split(".")
         if section == "learner" and "algorithm" in keys:
             section_type: Any = LEARNERS[keys["algorithm"]]
-            kept = {"dedupe_window": config.learner.dedupe_window}
+            kept = config.learner.model_dump(include=set(LearnerConfig.model_fields) - {"algorithm"})
             changed = section_type.model_validate({**kept, **keys})
         elif section == "space":
             tree = config.space.model_dump()

@@ -201,7 +201,7 @@ class HeldBackMetrics:
             self._seconds.labels(str(partition)).set(at - transactions.since.get(partition, at))
 
 
-OUTCOMES = ("updated", "passive", "degenerate", "rejected", "duplicate", "capped")
+OUTCOMES = ("updated", "passive", "degenerate", "rejected", "duplicate", "capped", "aside")
 PHASES = ("poll", "decode", "step", "checkpoint", "idle")
 
 _LOSS_EDGES = (0.0, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.1, 1.5, 2.0, 3.0, 10.0)
@@ -266,10 +266,11 @@ class LearnMetrics:
         self._tau.observe_many(tau[(outcome == _UPDATED) & (tau > 0)])  # 0 where another part of it updated
         self._step.observe_mean(seconds, len(outcome))
 
-    def record_stepless(self, duplicate: int, capped: int) -> None:
-        """Add events of which no step was made: their id was known, or a cap refused them."""
-        self._events["duplicate"].inc(duplicate)
-        self._events["capped"].inc(capped)
+    def record_stepless(self, duplicate: int, capped: int, aside: int) -> None:
+        """Add events of which the main learner made no step: their id was known, a cap refused them, or they
+        are not among the pairs that it learns."""
+        for name, count in (("duplicate", duplicate), ("capped", capped), ("aside", aside)):
+            self._events[name].inc(count)
 
     def record_dead_letters(self, by_reason: Mapping[str, int]) -> None:
         """Add dead letters; reasons are the closed list of the streams package."""

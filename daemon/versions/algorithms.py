@@ -6,7 +6,7 @@ To add one: its pure learner in `learners`, its keys in `daemon.config.learners`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -27,7 +27,15 @@ from daemon.config.learners import (
 )
 from daemon.config.schema import Config
 from daemon.exits import EX_CONFIG, UserError
-from daemon.versions.contents import learner_specs, map_arrays, one_digest
+from daemon.versions.contents import (
+    PAIRS,
+    arms_arrays,
+    learner_arrays,
+    learner_specs,
+    map_arrays,
+    one_digest,
+    with_arms,
+)
 from daemon.versions.forms import (
     HELD,
     VERSIONS,
@@ -40,6 +48,7 @@ from daemon.versions.forms import (
     TouchedForms,
     UnstoredForms,
 )
+from learners.arms import merged_arms, rebased_arms
 from learners.averaged import Averaged
 from learners.base import Learner
 from learners.block import Block, Float32s
@@ -83,7 +92,8 @@ from learners.oasis_diagonal import OasisDiagonal, OasisDiagonalConfig
 from learners.oasis_softmax import OasisSoftmax, OasisSoftmaxConfig
 from learners.oasis_sparse import OasisSparse, OasisSparseConfig, touched_bytes
 from learners.omks_maps import OmksMaps, OmksMapsConfig
-from learners.pending import PAIRS, TAU, pending_bytes
+from learners.pending import PAIRS as PENDING_PAIRS
+from learners.pending import TAU, pending_bytes
 from learners.softmax import state_bytes
 from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.tether import TetherConfig, Tethered, untethered
@@ -159,7 +169,7 @@ class Algorithm:
         return isinstance(self.forms, MatrixForms)
 
 
-ONE_MATRIX = ("W", TAU, PAIRS)
+ONE_MATRIX = ("W", TAU, PENDING_PAIRS)
 """What the state of a learner of one matrix holds besides counters."""
 KEYS = "keys"
 """Their name among the learner's settings in a manifest, which has none where there is one model."""
@@ -274,7 +284,7 @@ def _settings(keys: SupportKeys, columns: Mapping[str, range], *, hedge: HedgeCo
     return OmksConfig(tuple(views), keys.C, keys.triplets, keys.objects, keys.evict, hedge)
 
 
-ADDED_LATER: Mapping[str, Any] = {"dedupe_window": 0}
+ADDED_LATER: Mapping[str, Any] = {"dedupe_window": 0, PAIRS: "all"}
 """Settings that versions of 0.1 do not have, and what they mean for those. Continuing with another value is
 no refusal but a control entry."""
 LEFT_OUT: Mapping[str, Any] = {
@@ -431,15 +441,35 @@ ALGORITHMS: Mapping[str, Algorithm] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class LearnedMerge:
+    """How what learners and the arms beside them have learned is merged, as `learned_arrays` has it. learner:
+    the algebra of the learner alone, as `learners.merge.StateMerge`."""
+
+    learner: Any
+
+    def states(
+        self, base: State, states: Sequence[State], updates: Sequence[int], summed: bool = False
+    ) -> Arrays:
+        """As `StateMerge.states`."""
+        own = self.learner.states(learner_arrays(base), [*map(learner_arrays, states)], updates, summed)
+        return with_arms(own, merged_arms(arms_arrays(base), [*map(arms_arrays, states)], summed))
+
+    def rebased(self, *states: State) -> Arrays:
+        """As `StateMerge.rebased`: current, counted, merged."""
+        own = self.learner.rebased(*map(learner_arrays, states))
+        return with_arms(own, rebased_arms(*map(arms_arrays, states)))
+
+
 def merge_of(
     config: LearnerConfig,
     columns: Columns = NO_VIEWS,
     keys: KeysConfig = ONE_MODEL,
     *,
     own: OwnRanking | None = None,
-) -> Any:
-    """How states of learners that began alike are merged: `states` and `rebased`, as
-    `learners.merge.StateMerge` has them; config, columns, own: as in `untrained`. Raises ConfigError."""
+) -> LearnedMerge:
+    """How states of learners that began alike are merged; config, columns, own: as in `untrained`. Raises
+    ConfigError."""
     algorithm = ALGORITHMS[config.algorithm]
     settings = algorithm.settings(config, columns, first_of(config, own))
 
@@ -450,7 +480,7 @@ def merge_of(
 
     one = algorithm.merge(settled, settings)
     if not keys.slots:
-        return one
+        return LearnedMerge(one)
 
     def untrained_model(state: State) -> Arrays:
         model = {
@@ -461,7 +491,7 @@ def merge_of(
         any_one = algorithm.restore({name: np.array(array) for name, array in model.items()}, settings)
         return any_one.fresh().state()
 
-    return KeyedMerge(one, untrained_model, keys.slots, algorithm.shared)
+    return LearnedMerge(KeyedMerge(one, untrained_model, keys.slots, algorithm.shared))
 
 
 def those_that(can: Callable[[Algorithm], bool]) -> str:
@@ -475,7 +505,7 @@ def learner_config_of(manifest: Manifest) -> LearnerConfig:
     """
     recorded = {**ADDED_LATER, **LEFT_OUT, **manifest.learner["config"]}
     keys = LEARNERS[manifest.learner["name"]]
-    settings = {name: recorded[name] for name in keys.model_fields if name != "algorithm"}
+    settings = {name: recorded[name] for name in keys.model_fields if name not in {"algorithm", "race"}}
     return keys(algorithm=manifest.learner["name"], **settings)
 
 

@@ -23,18 +23,19 @@ WINDOW_PREFIX = "dedupe."
 CAPS_PREFIX = "caps."
 ARMS_PREFIX = "arms."
 """Followed by the name of an arm and that of its array, as in `arms.all.W`."""
-OTHERS = (MAP_PREFIX, WINDOW_PREFIX, CAPS_PREFIX, ARMS_PREFIX)
+NOT_LEARNED = (MAP_PREFIX, WINDOW_PREFIX, CAPS_PREFIX)
+OTHERS = (*NOT_LEARNED, ARMS_PREFIX)
 
 
 def pack(
-    learner: Mapping[str, npt.NDArray[Any]],
+    learned: Mapping[str, npt.NDArray[Any]],
     window: Mapping[str, npt.NDArray[Any]],
     fitted: Mapping[str, npt.NDArray[Any]],
     caps: Mapping[str, npt.NDArray[Any]],
 ) -> Arrays:
-    """The arrays of a version, without copying."""
+    """The arrays of a version, without copying; learned: as `learned_arrays`."""
     return {
-        **learner,
+        **learned,
         **{WINDOW_PREFIX + name: array for name, array in window.items()},
         **{MAP_PREFIX + name: array for name, array in fitted.items()},
         **{CAPS_PREFIX + name: array for name, array in caps.items()},
@@ -44,6 +45,11 @@ def pack(
 def learner_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
     """The learner's part of a version's arrays."""
     return {name: array for name, array in arrays.items() if not name.startswith(OTHERS)}
+
+
+def learned_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
+    """What a version has learned: the learner's arrays, and under their prefix those of the arms."""
+    return {name: array for name, array in arrays.items() if not name.startswith(NOT_LEARNED)}
 
 
 def learner_specs(manifest: Manifest) -> tuple[ArraySpec, ...]:
@@ -64,6 +70,16 @@ def one_digest(digests: Mapping[str, str]) -> str:
 def map_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
     """The map's part of a version's arrays."""
     return _part(arrays, MAP_PREFIX)
+
+
+def arms_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
+    """The part of the arms, by `<arm>.<array>`; empty where a version has none."""
+    return _part(arrays, ARMS_PREFIX)
+
+
+def with_arms(learner: Mapping[str, npt.NDArray[Any]], arms: Mapping[str, npt.NDArray[Any]]) -> Arrays:
+    """The inverse of `learner_arrays` and `arms_arrays`: as `learned_arrays` has them."""
+    return {**learner, **{ARMS_PREFIX + name: array for name, array in arms.items()}}
 
 
 def caps_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
@@ -96,6 +112,8 @@ POISON = "poison"
 """Records that could not be decoded."""
 DUPLICATE = "duplicate"
 """Events that were known already and changed nothing."""
+ASIDE = "aside"
+"""Events that the main learner does not learn by `learner.pairs`: arms learn them, where any takes them."""
 
 CAPPED = "capped"
 """Events that a cap refused: a dead letter each."""
@@ -141,7 +159,7 @@ def refused_known(manifest: Manifest) -> bool:
 
 def known_in(manifest: Manifest) -> tuple[str, ...]:
     """Counters of the events by whose ids a version's window grew."""
-    return (*APPLIED, REJECTED, CAPPED) if refused_known(manifest) else LEARNED
+    return (*APPLIED, ASIDE, REJECTED, CAPPED) if refused_known(manifest) else (*LEARNED, ASIDE)
 
 
 def meta_like(manifest: Manifest, **changes: Any) -> VersionMeta:
@@ -171,6 +189,13 @@ def watermark_of(manifest: Manifest) -> int | None:
         return mark
     return written
 
+
+PAIRS = "pairs"
+"""The setting, recorded with a learner's: what it learns of lists. Versions that do not have it learned every
+pair."""
+DROPPED = "dropped_arms"
+"""Recorded with a learner's settings: arms that were dropped, and are not begun again as long as they are
+configured alike."""
 
 QUERIES = "queries"
 """The control entry of a map for queries of another model."""

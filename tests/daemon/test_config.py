@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import learners.kernels.checks
 import learners.keyed
 from daemon.config import SECTIONS, ViewKeys, load_config, parse_duration, parse_setting, parse_size, values
-from daemon.config.learners import LEARNERS
+from daemon.config.learners import LEARNERS, RaceKeys
 from daemon.config.load import flatten, nest
 from daemon.config.schema import CatalogColumns, FollowConfig, RatingsConfig, WritesConfig
 from daemon.config.services import KafkaConfig, RegistryConfig
@@ -466,7 +466,9 @@ def test_the_template_is_complete_commented_and_true() -> None:
     known = {(s, name) for s, model in sections.items() for name in model.model_fields}
     tables = {("space", "views"), ("stream", "kafka"), ("catalog", "columns"), ("serve", "writes")}
     tables |= {("feed", "follow"), ("serve", "ratings")}
-    assert set(stated) == (known - tables) | views | kafka | columns | writes | follow
+    tables |= {("learner", "race")}
+    race = {("learner", "race", name) for name in RaceKeys.model_fields}
+    assert set(stated) == (known - tables) | views | kafka | columns | writes | follow | race
     example = load_config(None, {"space": {"views": {"x": {"dim": 300}}}}, NO_ENV)
     assert nested(stated) == {**example.values(), **{s: plain(s) for s in ("stream", "checkpoints")}}
 
@@ -488,7 +490,7 @@ def test_the_reference_is_that_of_the_schema_and_has_every_key() -> None:
     known = {
         name for model in (*SECTIONS.values(), *LEARNERS.values(), KafkaConfig) for name in model.model_fields
     }
-    assert known - {"kafka", "views", "columns", "writes", "ratings", "follow"} <= set(
+    assert known - {"kafka", "views", "columns", "writes", "ratings", "follow", "race"} <= set(
         re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
     )
 

@@ -19,9 +19,11 @@ from daemon.config.learners import (
     EMBEDDING_COLUMNS,
     LEARNERS,
     OF_EMBEDDINGS,
+    ArmKeys,
     KernelKeys,
     KernelMapConfig,
     LearnerConfig,
+    RaceKeys,
     ViewKeys,
 )
 from daemon.config.schema import SECTIONS, CatalogColumns, FollowConfig, RatingsConfig, WritesConfig
@@ -91,7 +93,9 @@ def _sections() -> Iterator[str]:
 
 
 def _learners() -> Iterator[str]:
-    yield from _table("[learner]", LearnerConfig)
+    yield from _table("[learner]", LearnerConfig, leave_out=["race"])
+    yield from _table("[learner.race]", RaceKeys)
+    yield from _table("[[learner.race.arms]]", ArmKeys)
     for algorithm, model in LEARNERS.items():
         yield from _table(
             f'[learner] with algorithm = "{algorithm}"', model, leave_out=LearnerConfig.model_fields
@@ -118,6 +122,8 @@ def _type(name: str, field: FieldInfo) -> str:
         return "duration" if type(None) not in get_args(field.annotation) else 'duration or `""`'
     if AsSize in field.metadata:
         return "size" if type(None) not in get_args(field.annotation) else 'size or `""`'
+    if name == "arms":
+        return '`"auto"`, `"none"`, list of tables'
     if name == "algorithm":
         return ", ".join(f'`"{algorithm}"`' for algorithm in LEARNERS)
     bounds = [f"{word} {bound:{',' if isinstance(bound, int) else 'g'}}" for word, bound in _bounds(field)]
@@ -159,6 +165,7 @@ def _default(name: str, field: FieldInfo) -> str:
         )
         return f'`"{OF_EMBEDDINGS}"` {space}; else `"{DEFAULT}"`'
     value = field.get_default(call_default_factory=True)
+    value = "auto" if name == "arms" else value
     if AsDuration in field.metadata:
         value = duration_text(value)
     elif AsSize in field.metadata:

@@ -89,7 +89,7 @@ LEARN = (
     _m("letters.not-again", "def send_durably(", "if wait(RETRY_SECONDS, error):\n                return False", "return True", "daemon/test_deadletters.py",
        ("def send_durably(", "except StreamUnavailable:\n        return False", "except StreamUnavailable:\n        return True")),
     _m("sink.gives-up-early", "def give_up(error", "now - began >= GIVE_UP_SECONDS", "now - began >= 0", "daemon/test_retries.py"),
-    _m("counts.newest-of-rejected", "def newest_ts(", "timestamps[info.outcome != Outcome.REJECTED]", "timestamps", "daemon/learn"),
+    _m("counts.newest-of-rejected", "def newest_ts(", "self.rows[self.info.outcome != Outcome.REJECTED]", "self.rows", "daemon/learn"),
 )
 
 STEP_LOG = (

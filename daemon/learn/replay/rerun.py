@@ -27,6 +27,7 @@ from daemon.learn.state import BACKFILL, KINDS, TIMES, UNREAD, Applied, Entry, L
 from daemon.learn.step import Assembler, ReadyBatch, count, step
 from daemon.versions.algorithms import learner_config_of
 from daemon.versions.contents import AVERAGE, MAX_FUTURE, QUERIES, max_future_of
+from daemon.versions.race import RACE, recorded_race
 from daemon.versions.shards import ADOPT, MERGE, MergeRecord, ShardRecord, brings
 from learners.outcome import StepInfo
 from streams.catalog import Catalog
@@ -269,6 +270,9 @@ class Rerun:
             self.state.obey(entry)
             if kind == TIMES:
                 self._decoder.max_future_ms = entry[MAX_FUTURE]
+            elif kind == RACE:  # a merge that follows begins with these arms
+                settings = self._base.learner["config"] | recorded_race(entry)
+                self._base = replace(self._base, learner={**self._base.learner, "config": settings})
 
     def stands_at(self, manifest: Manifest) -> None:
         """What was recomputed is this version: a merge goes on from its number and name."""

@@ -34,6 +34,7 @@ from daemon.learn.compatible import (
     grown,
     other_caps,
     other_known,
+    other_race,
     other_times,
     refuse_other_settings,
     refuse_to_jump,
@@ -46,6 +47,7 @@ from daemon.learn.state import LearnState, Progress
 from daemon.models.decide import no_such_version, number_of
 from daemon.versions.algorithms import columns_of, untrained
 from daemon.versions.contents import EXPIRED
+from daemon.versions.race import arms_of
 from daemon.versions.storage import ancestry
 from streams.errors import StreamError
 from streams.limits import MAX_TS
@@ -300,7 +302,8 @@ def _first(
     columns, keys = columns_of(fitted), plan.config.keys
     matrix = None if shared is None else shared.matrix
     learner = untrained(settings, fitted.dim, columns, found.sample, keys, own=fitted.own, shared=matrix)
-    state = LearnState.first(learner, fitted, settings, plan.config.caps.as_learned)
+    arms = arms_of(plan.config)
+    state = LearnState.first(learner, fitted, settings, plan.config.caps.as_learned, arms)
     progress = Progress(
         {p: PartitionPosition(offset) for p, offset in offsets.items()}, _expired(plan, offsets)
     )
@@ -412,7 +415,8 @@ def _go_on(manifest: Manifest, plan: _Plan) -> Progress:
         progress.control(controls.branch(manifest.number, options.start, options.restart_name))
     if window and "dedupe_window" not in manifest.learner["config"]:
         progress.control(controls.dedupe(window))
-    for entry in (other_known(manifest), other_caps(manifest, run), other_times(manifest, run)):
+    others = (other(manifest, run) for other in (other_caps, other_times, other_race))
+    for entry in (other_known(manifest), *others):
         if entry is not None:
             progress.control(entry)
     if plan.fork is not None:

@@ -187,6 +187,10 @@ def test_people_are_told_of_repetitions_and_of_the_window(
     assert "3 events, 2 sent again and dropped" in capsys.readouterr().out
 
 
+RACE = {"control": "race", "pairs": "above", "arms": [], "dropped_arms": []}
+"""Pairs below the click are left aside from here on."""
+
+
 class TestFirstRelease:
     """Written by release 0.1.0: versions, history, and a log of 43 records, 31 of them learned.
 
@@ -207,7 +211,8 @@ class TestFirstRelease:
         assert site.learn() == EX_OK
         new = site.newest()
         assert new.parent == old.number
-        assert new.schedule == (dedupe(100_000), {"control": "known"}, times(86_400_000), (0, 31, 43))
+        entries = {"control": "known"}, times(86_400_000), RACE
+        assert new.schedule == (dedupe(100_000), *entries, (0, 31, 43))
         assert new.counters["records"] == 43
         assert counted(site)["duplicate"] == 1  # of what was learned before, no id was kept
         with closing(open_source(site.address)) as source:
@@ -229,7 +234,7 @@ class TestFirstRelease:
     def test_no_window_stays_possible(self, tmp_path: Path) -> None:
         site = self.site(tmp_path)
         site.learn(learner__dedupe_window=0)
-        assert site.newest().schedule == ({"control": "known"}, times(86_400_000), (0, 31, 43))
+        assert site.newest().schedule == ({"control": "known"}, times(86_400_000), RACE, (0, 31, 43))
         assert counted(site)["duplicate"] == 0
 
 

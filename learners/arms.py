@@ -1,0 +1,195 @@
+"""Arms of the race: further OASIS learners on the events of a main learner, for the order of given lists.
+
+Each arm learns the events that are its: pairs whose skipped object stood above the click or on both sides of
+it, with or without pairs that were drawn at random. No arm knows of another, and each takes its events in
+order, so the bits do not depend on how events are cut into batches.
+
+In the geometry `own` an arm learns from unit rows u = z sqrt(M) / ||z sqrt(M)||, where z is a mapped row and
+M the metric of the user's own ranking: u^T u' is the user's own cosine, with which W = I begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.block import DenseBlock, Float32s, TripletBatch
+from learners.errors import ConfigError
+from learners.kernels.map_rows import unit_dense
+from learners.merge import Arrays, State, StateMerge
+from learners.merge_rules import OF_A_MATRIX
+from learners.oasis import Oasis, OasisConfig
+from learners.outcome import REJECTED
+from learners.pending import pending_bytes
+
+UNKNOWN, ABOVE, BELOW, RANDOM = range(4)
+"""Where the skipped object of an event stood, uint8: not said, above the click, below it, drawn at random."""
+Codes: TypeAlias = NDArray[np.uint8]
+PairRule: TypeAlias = Literal["above", "all"]
+
+
+def takes(rule: PairRule, pairs: Codes, random: bool = True) -> NDArray[np.bool_]:
+    """Bool [n]: which events a learner of this rule learns. `above`: all but those below the click."""
+    taken = pairs != BELOW if rule == "above" else np.ones(len(pairs), np.bool_)
+    return np.asarray(taken if random else taken & (pairs != RANDOM))
+
+
+@dataclass(frozen=True, slots=True)
+class ArmConfig:
+    """name: of an arm, without a dot. pairs, random: the events it learns, see `takes`. C: of OASIS.
+    geometry: of its rows, `own` or, as they are mapped, `space`."""
+
+    name: str
+    pairs: PairRule = "all"
+    random: bool = True
+    C: float = 0.05
+    geometry: Literal["own", "space"] = "own"
+
+
+def own_rows(rows: DenseBlock, metric: Float32s) -> DenseBlock:
+    """Mapped rows in the geometry of the user's own cosine, of unit length; metric: M, float32 [d]. Rows that
+    are zero or malformed stay so."""
+    values = rows.values * np.sqrt(metric)
+    unit_dense(values)
+    return DenseBlock(values)
+
+
+def arm_bytes(dim: int) -> int:
+    """Memory of one arm."""
+    return 4 * dim * dim + pending_bytes(dim)
+
+
+class Arms:
+    """The arms of one main learner, each an `Oasis` of `dim` dimensions; none where `configs` is empty.
+
+    metric: of the user's own ranking, float32 [dim]. arrays: of `state`; an arm that has none there begins
+    untrained, the others take them over (they must be writable). Raises ConfigError where an arm wants a
+    metric and there is none, StateError for arrays that are no state. Not safe for two threads at once.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        configs: Iterable[ArmConfig] = (),
+        metric: Float32s | None = None,
+        arrays: State | None = None,
+    ) -> None:
+        self.configs, self._dim, self._metric = tuple(configs), dim, metric
+        own = [one.name for one in self.configs if one.geometry == "own"]
+        if own and metric is None:
+            raise ConfigError(f"arm {own[0]} has the geometry of your own ranking, which is not known here")
+        states = by_arm(arrays or {})
+        self._learners = [_made(dim, one, states.get(one.name)) for one in self.configs]
+
+    def changed(self, configs: Sequence[ArmConfig]) -> Self:
+        """Other arms: those that are there already, with the same settings, are kept with what they have
+        learned, the others begin untrained. Raises ConfigError as a new one does."""
+        held = dict(zip(self.configs, self._learners, strict=True))
+        arms = type(self)(self._dim, [one for one in configs if one not in held], self._metric)
+        held |= dict(zip(arms.configs, arms._learners, strict=True))
+        arms.configs = tuple(configs)
+        arms._learners = [held[one] for one in arms.configs]
+        return arms
+
+    def learn(self, batch: TripletBatch, weights: NDArray[Any], pairs: Codes) -> Codes:
+        """Have each arm learn its events in order. weights [n] scale C, pairs uint8 [n].
+
+        Returns uint8 [n], the `Reason` for which an event was rejected as malformed; 0 also where no arm
+        learned it. Raises BlockError as `learn_many`.
+        """
+        reasons, own = np.zeros(len(batch), np.uint8), None
+        for config, learner in zip(self.configs, self._learners, strict=True):
+            rows = np.flatnonzero(takes(config.pairs, pairs, config.random))
+            if not len(rows):
+                continue
+            seen = batch
+            if config.geometry == "own":
+                seen = own = own or self._in_own(batch)
+            whole = len(rows) == len(batch)
+            info = learner.learn_many(seen if whole else seen.take(rows), weights[rows])
+            bad = info.outcome == REJECTED
+            reasons[rows[bad]] = info.reason[bad]
+        return reasons
+
+    def _in_own(self, batch: TripletBatch) -> TripletBatch:
+        assert self._metric is not None
+        blocks = map(as_dense, (batch.query, batch.clicked, batch.skipped))
+        return TripletBatch(*(own_rows(block, self._metric) for block in blocks))
+
+    def state(self) -> Arrays:
+        """What the next step needs: read-only views by `<arm>.<array>`."""
+        return {
+            f"{config.name}.{name}": array
+            for config, learner in zip(self.configs, self._learners, strict=True)
+            for name, array in learner.state().items()
+        }
+
+    def warm_up(self) -> None:
+        """Load the kernels before the first event. Raises RuntimeError."""
+        if self.configs:
+            Oasis.warm_up(False)
+
+
+def as_dense(block: Any) -> DenseBlock:
+    """The block itself. Raises ConfigError for sparse rows, which arms do not learn in another geometry."""
+    if not isinstance(block, DenseBlock):
+        raise ConfigError("arms in the geometry of your own ranking learn dense vectors alone")
+    return block
+
+
+def _made(dim: int, config: ArmConfig, state: State | None) -> Oasis:
+    settings = OasisConfig(config.C)
+    return Oasis(dim, settings) if state is None else Oasis.from_state(state, settings, copy=False)
+
+
+def by_arm(arrays: State) -> dict[str, Arrays]:
+    """The arrays of each arm, from those of `Arms.state`."""
+    found: dict[str, Arrays] = {}
+    for name, array in arrays.items():
+        arm, _, own = name.partition(".")
+        found.setdefault(arm, {})[own] = array
+    return found
+
+
+def _settled(state: State) -> Arrays:
+    learner = Oasis.from_state({name: np.array(array) for name, array in state.items()})
+    learner.settled()
+    return learner.state()
+
+
+ALGEBRA = StateMerge(_settled, OF_A_MATRIX)
+
+
+def merged_arms(base: State, states: Sequence[State], summed: bool = False) -> Arrays:
+    """The arms of learners that began from those of `base`, together: the mean by the events that each arm
+    accepted since, or their sum. An arm that a learner lacks brings nothing of it; one that `base` lacks is
+    left out. Raises StateError as `StateMerge.states`."""
+    each = [by_arm(state) for state in states]
+    merged: dict[str, Arrays] = {}
+    for arm, first in by_arm(base).items():
+        those = [one[arm] for one in each if arm in one]
+        events = [max(0, int(one["events"]) - int(first["events"])) for one in those]
+        merged[arm] = ALGEBRA.states(first, those, events, summed)
+    return _named(merged)
+
+
+def rebased_arms(current: State, counted: State, merged: State) -> Arrays:
+    """What the arms of a learner go on with, as `StateMerge.rebased`; an arm that is not in all three goes on
+    as it is."""
+    known, of_all = by_arm(counted), by_arm(merged)
+    return _named(
+        {
+            arm: ALGEBRA.rebased(now, known[arm], of_all[arm])
+            if arm in known and arm in of_all
+            else {name: np.array(array) for name, array in now.items()}
+            for arm, now in by_arm(current).items()
+        }
+    )
+
+
+def _named(arms: Mapping[str, Mapping[str, NDArray[Any]]]) -> Arrays:
+    return {f"{arm}.{name}": array for arm, state in arms.items() for name, array in state.items()}

@@ -1,0 +1,163 @@
+"""Arms of the race: which events each learns, and the same bits however they are cut."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from learners.arms import (
+    ABOVE,
+    BELOW,
+    RANDOM,
+    UNKNOWN,
+    ArmConfig,
+    Arms,
+    merged_arms,
+    own_rows,
+    rebased_arms,
+    takes,
+)
+from learners.block import DenseBlock, SparseBlock, TripletBatch
+from learners.errors import ConfigError
+from learners.oasis import Oasis, OasisConfig
+from learners.outcome import Reason
+from streams.event import PAIR_ABOVE, PAIR_BELOW, PAIR_RANDOM, PAIR_UNKNOWN
+
+DIM, EVENTS = 8, 90
+METRIC = np.linspace(0.5, 3, DIM).astype(np.float32)
+ALL, CLEAN = ArmConfig("all"), ArmConfig("clean", "above", random=False, C=0.2, geometry="space")
+PAIRS = (np.arange(EVENTS) * 7 % 4).astype(np.uint8)
+
+
+def batch(seed: int = 0, events: int = EVENTS) -> TripletBatch:
+    rows = np.random.default_rng(seed).standard_normal((3, events, DIM)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=2, keepdims=True)
+    return TripletBatch(*rows)
+
+
+def learned(cuts: list[int] | None = None, configs: tuple[ArmConfig, ...] = (ALL, CLEAN)) -> Arms:
+    arms, events, weights = Arms(DIM, configs, METRIC), batch(), np.linspace(0.2, 1, EVENTS)
+    bounds = [0, *sorted(cuts or []), EVENTS]
+    for start, stop in itertools.pairwise(bounds):
+        arms.learn(events.slice(start, stop), weights[start:stop], PAIRS[start:stop])
+    return arms
+
+
+def same(one: Any, other: Any) -> bool:
+    return set(one) == set(other) and all(one[k].tobytes() == other[k].tobytes() for k in one)
+
+
+def test_pairs_have_the_numbers_that_events_have() -> None:
+    assert (UNKNOWN, ABOVE, BELOW, RANDOM) == (PAIR_UNKNOWN, PAIR_ABOVE, PAIR_BELOW, PAIR_RANDOM)
+
+
+def test_which_pairs_a_rule_takes() -> None:
+    pairs = np.array([UNKNOWN, ABOVE, BELOW, RANDOM], np.uint8)
+    assert takes("above", pairs).tolist() == [True, True, False, True]
+    assert takes("all", pairs).tolist() == [True] * 4
+    assert takes("above", pairs, random=False).tolist() == [True, True, False, False]
+    assert takes("all", pairs, random=False).tolist() == [True, True, True, False]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, EVENTS), max_size=12))
+def test_arms_have_the_same_bits_however_events_are_cut(cuts: list[int]) -> None:
+    assert same(learned(cuts).state(), learned().state())
+
+
+def test_an_arm_is_oasis_on_the_unit_rows_of_the_own_geometry() -> None:
+    alone, events, weights = Oasis(DIM, OasisConfig(0.05)), batch(), np.linspace(0.2, 1, EVENTS)
+    rows = [
+        own_rows(DenseBlock(one.values), METRIC) for one in (events.query, events.clicked, events.skipped)
+    ]
+    alone.learn_many(TripletBatch(*rows), weights)
+    state = learned().state()
+    assert same(alone.state(), {name[4:]: one for name, one in state.items() if name.startswith("all.")})
+    mapped, u = rows[0].values, batch().query.values * np.sqrt(METRIC)
+    assert np.allclose(mapped, u / np.linalg.norm(u, axis=1, keepdims=True), atol=1e-6)
+
+
+def test_an_arm_in_the_mapped_space_learns_its_events_alone() -> None:
+    alone, events = Oasis(DIM, OasisConfig(0.2)), batch()
+    rows = np.flatnonzero((PAIRS == UNKNOWN) | (PAIRS == ABOVE))
+    alone.learn_many(events.take(rows), np.linspace(0.2, 1, EVENTS)[rows])
+    state = learned().state()
+    assert same(alone.state(), {name[6:]: one for name, one in state.items() if name.startswith("clean.")})
+
+
+def test_a_malformed_event_is_named_and_changes_no_arm() -> None:
+    rows = [np.array(one.values) for one in (batch().query, batch().clicked, batch().skipped)]
+    rows[1][3, 2] = np.nan
+    arms, weights = Arms(DIM, [ALL, CLEAN], METRIC), np.linspace(0.2, 1, EVENTS)
+    reasons = arms.learn(TripletBatch(*rows), weights, PAIRS)
+    assert np.flatnonzero(reasons).tolist() == [3]
+    assert reasons[3] == Reason.NOT_FINITE
+    others = np.delete(np.arange(EVENTS), 3)
+    without = Arms(DIM, [ALL, CLEAN], METRIC)
+    without.learn(batch().take(others), weights[others], PAIRS[others])
+    assert same(arms.state(), without.state())
+
+
+def test_arms_go_on_from_their_state_and_one_without_arrays_begins_untrained() -> None:
+    first, half = learned([40]), Arms(DIM, [ALL, CLEAN], METRIC)
+    weights = np.linspace(0.2, 1, EVENTS)
+    half.learn(batch().slice(0, 40), weights[:40], PAIRS[:40])
+    kept = {name: np.array(one) for name, one in half.state().items()}
+    again = Arms(DIM, [ALL, CLEAN], METRIC, kept)
+    again.learn(batch().slice(40, EVENTS), weights[40:], PAIRS[40:])
+    assert same(again.state(), first.state())
+    lacking = Arms(DIM, [ALL, CLEAN], METRIC, {k: v for k, v in kept.items() if k.startswith("all.")})
+    assert same(
+        lacking.state(),
+        dict(Arms(DIM, [CLEAN], METRIC).state().items())
+        | {name: one for name, one in lacking.state().items() if name.startswith("all.")},
+    )
+
+
+def test_other_arms_keep_what_those_with_the_same_settings_have_learned() -> None:
+    before = {name: np.array(one) for name, one in learned().state().items()}
+    new = ArmConfig("new")
+    now = learned().changed([new, CLEAN]).state()
+    assert {name.split(".")[0] for name in now} == {"new", "clean"}
+    assert all(now[name].tobytes() == before[name].tobytes() for name in now if name.startswith("clean."))
+    assert np.array_equal(now["new.W"], np.eye(DIM))
+    other = learned().changed([ArmConfig("all", C=0.1)]).state()
+    assert np.array_equal(other["all.W"], np.eye(DIM))
+
+
+def test_what_arms_need_is_asked_for() -> None:
+    with pytest.raises(ConfigError, match="arm all has the geometry of your own ranking"):
+        Arms(DIM, [ALL])
+    none = SparseBlock(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), DIM)
+    with pytest.raises(ConfigError, match="dense vectors alone"):
+        Arms(DIM, [ALL], METRIC).learn(TripletBatch(none, none, none), np.ones(1), np.zeros(1, np.uint8))
+
+
+def test_merged_arms_are_the_mean_by_the_events_of_each_arm() -> None:
+    base = Arms(DIM, [ALL, CLEAN], METRIC).state()
+    halves = []
+    for seed, events in ((1, 30), (2, 10)):
+        arms = Arms(DIM, [ALL, CLEAN], METRIC)
+        arms.learn(batch(seed, events), np.ones(events), np.full(events, BELOW, np.uint8))
+        halves.append({name: np.array(one) for name, one in arms.state().items()})
+    merged = merged_arms(base, halves)
+    whole = [Oasis.from_state({k[4:]: v for k, v in one.items() if k.startswith("all.")}).W for one in halves]
+    assert np.allclose(
+        merged["all.W"],
+        np.eye(DIM) + 0.75 * (whole[0] - np.eye(DIM)) + 0.25 * (whole[1] - np.eye(DIM)),
+        atol=1e-6,
+    )
+    assert merged["all.events"] == 40
+    assert np.array_equal(merged["clean.W"], np.eye(DIM))
+    one = merged_arms(base, [halves[0], {}])
+    assert np.array_equal(one["all.W"], whole[0])
+    on = rebased_arms(halves[0], halves[0], merged)
+    assert np.array_equal(on["all.W"], merged["all.W"])
+    alone = rebased_arms(Arms(DIM, [ALL], METRIC, halves[0]).state(), {}, merged)
+    assert np.array_equal(alone["all.W"], halves[0]["all.W"])
+    Arms(DIM, [ALL], METRIC, alone)  # which takes these arrays over
