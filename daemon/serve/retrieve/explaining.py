@@ -90,8 +90,9 @@ class Explainer:
         parts = asked.snapshot.parts
         found = [(parts[part], row) for part, row in zip(*places, strict=True)]
         items = concatenate([part.vectors.take([row]) for part, row in found])
-        # 1 / norm of each item, as the search divided by it; 1 where it did not.
-        norms = [(asked.norms.parts[part.serial].scale, row) for part, row in found]
+        # 1 / norm of each item, as the search divided by it; 1 where it did not, as an order does not.
+        divided = asked.view.normalised
+        norms = [(asked.norms.parts[part.serial].scale if divided else None, row) for part, row in found]
         scales = np.array([1.0 if scale is None else float(scale[row]) for scale, row in norms])
         return _shares(asked.view, asked.vector, items, scales, self._blocks)
 
