@@ -121,7 +121,7 @@ def _told(done: Backfilled, config: Config) -> list[str]:
     return lines
 
 
-MEASURES = ("map_shown", "clicked_vs_random", "hop_auc", "loss")
+MEASURES = ("map_shown", "clicked_vs_random", "position_balanced", "loss")
 
 
 def _verify(config: Config, job: BackfillJob, report: BackfillReport, as_json: bool) -> int:

@@ -42,8 +42,7 @@ MeasureOption = Annotated[
     typer.Option(
         "--by",
         metavar="MEASURE",
-        help="What is compared: map_full where there are judgments, else map_shown; or preference, hop_auc, "
-        "loss.",
+        help="What is compared: map_full where there are judgments, else map_shown; or preference, loss.",
     ),
 ]
 WorkersOption = Annotated[

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from daemon.look.overview import KeyRow, VersionRow
 
 app = typer.Typer(help="Look at the versions, and say which are served.", no_args_is_help=True)
-_SHOWN = ("map_full", "p10_full", HIGHER, "map_shown", "balanced_hop")
+_SHOWN = ("map_full", "p10_full", HIGHER, "map_shown", "position_balanced")
 
 KNOWN_IDS = "dedupe.ids"
 _ALWAYS = ("version", "events", "names")

@@ -34,7 +34,7 @@ from streams.event import Impression
 PREFERENCE, PREFERENCE_ERROR = "preference", "preference_error"
 """How much users prefer a version's order to that of version 0, on average over queries, and its error."""
 MAP_FULL, MAP_SHOWN = "map_full", "map_shown"
-COMPARED = (MAP_FULL, MAP_SHOWN, PREFERENCE, "hop_auc", "loss")
+COMPARED = (MAP_FULL, MAP_SHOWN, PREFERENCE, "loss")
 """Measures that two versions are compared by, query by query."""
 
 
@@ -144,8 +144,6 @@ def samples_of(panel: Panel, found: Scored, zero: Scored, *, is_zero: bool = Fal
         MAP_SHOWN: QuerySample.of_lists(precision, query, queries),
         "loss": QuerySample.of_lists(loss, query, queries),
     }
-    if len(found.away):
-        samples["hop_auc"] = QuerySample.of_queries(found.away)
     if len(found.precision):
         samples[MAP_FULL] = QuerySample.of_queries(found.precision)
     if not is_zero:

@@ -6,8 +6,7 @@ the same lists would be bet on where it is already known to do well, and the err
 of several. So a choice is made once, before a version's first bet, by the clicks of lists that earlier
 versions were bet on. Where nothing is better, the differences that follow have mean 0 whatever was chosen.
 
-**Careful.** Every form on offer but the raw one gives way to the own ranking for queries unlike those that
-were clicked. The
+**Careful.** Every form on offer gives way to the own ranking for queries unlike those that were clicked. The
 form in use stays unless another is preferred by more than the error of the comparison, and none is taken that
 users like less than their own ranking on the queries that have least in common with what was learned, nor one
 that is below it on kinds of queries that are held out as a whole: only these tell of kinds that no click
@@ -31,7 +30,7 @@ from daemon.validate.judge import Judge
 from daemon.validate.preferences import NO_PREFERENCE, Preference, by_cluster, differences
 from daemon.validate.scorer import Scorer
 from daemon.validate.shown import Float, Mask
-from daemon.versions.forms import FIRST, OFFERED, PLAIN, RAW, FormChoice
+from daemon.versions.forms import FIRST, OFFERED, PLAIN, FormChoice
 from daemon.versions.restore import FormByChoice
 from learners.block import Block
 from learners.forms.serving import FAMILIAR, BackoffForm, usual_ratio
@@ -47,9 +46,6 @@ FAR = FAMILIAR
 and for most of other kinds."""
 SURE = 2.0
 """By how many standard errors a form has to be preferred to the own ranking to be taken for that alone."""
-RAW_SURE = 3.0
-"""By how many the raw one has to be preferred to the form in use: whatever held-out lists say of it, it loses
-kinds that no click covered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +67,6 @@ class Compared:
     def is_below_unseen(self) -> bool:
         """The same on kinds of queries of which nothing is learned."""
         return self.unseen.queries >= LEAST_FAR and self.unseen.is_below
-
-    @property
-    def is_surely_preferred(self) -> bool:
-        """Whether users surely prefer it to the form in use."""
-        return self.to_now.mean > RAW_SURE * self.to_now.error
 
     @property
     def welcome(self) -> bool:
@@ -105,20 +96,17 @@ def choose(now: int, compared: Sequence[Compared]) -> int:
 
     One that is bolder than the first takes queries that no click helped and that do not speak against it;
     where those that have little in common with what was learned surely speak for it, it need not be preferred
-    to the first. The raw one, which gives way for no query, has to be surely preferred. Where all are
-    forbidden, the most careful one.
+    to the first. Where all are forbidden, the most careful one.
     """
     tried = [
         at >= FIRST or one.is_tried or (at == now and not one.is_told) for at, one in enumerate(compared)
     ]
     allowed = [at for at, one in enumerate(compared) if tried[at] and not one.forbidden]
-    if now != RAW and RAW in allowed and not compared[RAW].is_surely_preferred:
-        allowed.remove(RAW)
     if not allowed:
         return len(compared) - 1
     preferred = [at for at in allowed if at != now and compared[at].to_now.is_above]
     if not preferred and now == FIRST:
-        preferred = [at for at in allowed if RAW < at < FIRST and compared[at].welcome]
+        preferred = [at for at in allowed if at < FIRST and compared[at].welcome]
     if not preferred and now in allowed:
         return now
     return max(preferred or allowed, key=lambda at: compared[at].to_now.mean)

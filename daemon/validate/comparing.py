@@ -2,7 +2,7 @@
 together, by the order of the rest. Pure, on NumPy arrays.
 
 **Who made a list is not asked by its order.** What made a list has its objects in order, so that all it
-knows is taken for an effect of the rank and subtracted (`daemon.validate.preferences.differences`). Any other
+knows is taken for an effect of the rank and balanced (`daemon.validate.preferences.differences`). Any other
 ranking that knows something of its own is then ahead, the worse one too. So no bet is placed by order on
 lists that are nearer to a version than to what it is compared with: nothing could speak for the version
 there. The other way round bets are placed. Against the version they count all the more, and for it they say
@@ -19,7 +19,7 @@ its teams, and of no others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -28,17 +28,21 @@ import numpy as np
 from daemon.validate.evidence import Comparison, Positions
 from daemon.validate.preferences import (
     State,
-    by_cluster,
+    bets_of,
     differences,
     in_shown_order,
     outcomes,
     standing_higher,
 )
+from daemon.validate.race import NO_BETS, OWN_SHARES, ArmShare, OrderBets
 from daemon.validate.scorer import Panel
 from daemon.validate.shown import Float, Mask, Scores, ShownLists
 
 Measures: TypeAlias = dict[str, float]
 
+MADE = 0.75
+"""Share of the pairs that a ranking has in the order that was shown where it can have made the lists: what
+learned a few versions more than what made them still has .8 or more."""
 NEARER = 0.03
 """By how much more of the pairs a ranking has to have in the order that was shown to count as nearer."""
 
@@ -46,30 +50,29 @@ NEARER = 0.03
 @dataclass(frozen=True, slots=True)
 class Scored:
     """What one look of a version at a panel gives: its measures; its scores of the lists in the order of
-    time, float32 [n, L]; by query what is two clicks away (AUC), NaN where nothing is; average precision of
-    each judged query.
+    time, float32 [n, L], also of each of its arms; average precision of each judged query.
     """
 
     measures: Measures
     scores: Scores
-    away: Float
+    arms: Mapping[str, Scores] = field(default_factory=dict)
     precision: Float = field(default_factory=lambda: np.zeros(0))
 
 
 def are_nearer(one: Scores, other: Scores, lists: ShownLists) -> bool:
-    """Whether lists are nearer to the first ranking than to the other, by `NEARER`. scores [n, L]."""
-    return in_shown_order(one, lists) > in_shown_order(other, lists) + NEARER
+    """Whether the first ranking can have made the lists (`MADE`), and they are nearer to it than to the
+    other, by `NEARER`. scores [n, L]."""
+    shown = in_shown_order(one, lists)
+    return shown > MADE and shown > in_shown_order(other, lists) + NEARER
 
 
-def told_by_order(
-    own: Scores, other: Scores, lists: ShownLists, where: Mask, like: Mask | None = None
-) -> Float:
+def told_by_order(own: Scores, other: Scores, lists: ShownLists, where: Mask) -> Float:
     """`differences` of the lists at `where`, bool[n], NaN at the others; NaN at all where those lists are
-    nearer to `own`. like: see `differences`.
+    nearer to `own`.
     """
     if not where.any() or are_nearer(own[where], other[where], lists.at(where)):
         return np.full(len(where), np.nan)
-    return np.where(where, differences(own, other, lists, like), np.nan)
+    return np.where(where, differences(own, other, lists), np.nan)
 
 
 def compare(
@@ -78,14 +81,11 @@ def compare(
     states: Sequence[State],
     fresh: Mask,
     through: Positions,
-    *,
-    alike: bool = True,
 ) -> Comparison:
     """A version on a panel, against version 0, the best version and the anchor.
 
     versions: these four; states: which states of the learner they are. fresh: bool[n], the lists that were
-    not bet on before, in the order of time; with them positions are taken up to `through`. alike: whether the
-    others say as well by how much the rankings usually differ.
+    not bet on before, in the order of time; with them positions are taken up to `through`.
     """
     own, zero, best, anchor = versions
     _, at_zero, at_best, at_anchor = states
@@ -101,11 +101,11 @@ def compare(
         if one is other:
             return []
         asked = where & plain
-        ordered = told_by_order(one.scores, other.scores, lists, asked, None if alike else asked)
+        ordered = told_by_order(one.scores, other.scores, lists, asked)
         return clustered(np.where(np.isnan(teams), ordered, teams), where)
 
     def clustered(values: Float, where: Mask) -> list[float]:
-        return by_cluster(np.where(where, values, np.nan), clusters)
+        return bets_of(np.where(where, values, np.nan), clusters)
 
     def higher(one: Scored, teams: Float) -> float | None:
         """Of all lists of the window that tell: by teams, else by order."""
@@ -122,7 +122,6 @@ def compare(
     silent = fresh & plain
     if by_teams[0].any() or not np.isnan(told_by_order(served.scores, zero.scores, lists, silent)).all():
         silent = np.zeros_like(silent)
-    away = own.away - zero.away
     return Comparison(
         fresh=bets(own, zero, against_zero, fresh),
         fresh_anchor=bets(own, anchor, against_anchor, fresh),
@@ -131,7 +130,6 @@ def compare(
         window_best=bets(own, best, outcomes(impressions, at_best), np.ones(len(panel), bool))
         if best is not zero
         else [],
-        away=away[~np.isnan(away)].tolist(),
         lists=int(fresh.sum()),
         interleaved=int(by_teams.any(axis=0).sum()),
         silent=int(silent.sum()),
@@ -146,4 +144,33 @@ def with_trained(held: Comparison, trained: Comparison) -> Comparison:
     bets = ("fresh", "fresh_anchor", "fresh_best", "fresh_lead")
     both: dict[str, Any] = {name: [*getattr(trained, name), *getattr(held, name)] for name in bets}
     both |= {name: getattr(trained, name) + getattr(held, name) for name in ("lists", "interleaved")}
-    return replace(held, trained=trained.lists, **both)
+    return replace(held, trained=trained.lists, order=held.order.after(trained.order), **both)
+
+
+def order_bets(
+    panel: Panel,
+    arms: Mapping[str, Scores],
+    given: Scores,
+    fresh: Mask,
+    leader: ArmShare | None,
+) -> OrderBets:
+    """What the lists that were not bet on before say of all candidates for their order.
+
+    arms: raw scores of each arm, given: the user's own, not normalised, float32 [n, L] in the order of time,
+    as fresh, bool[n]. leader: the candidate that leads.
+    """
+    lists, where = panel.lists.in_order(panel.order), fresh & panel.plain
+    clusters = panel.in_time(panel.group).tolist()
+    if not arms or not where.any():
+        return NO_BETS
+    scores: dict[ArmShare, Scores] = {
+        (name, share): raw + np.float32(share) * given for name, raw in arms.items() for share in OWN_SHARES
+    }
+
+    def bets(other: Scores, candidate: ArmShare) -> list[float]:
+        told = told_by_order(scores[candidate], other, lists, where)
+        return bets_of(told, clusters)
+
+    lead = {name: bets(scores[leader], name) for name in scores if name != leader} if leader in scores else {}
+    lengths = lists.valid[where].sum(axis=1)
+    return OrderBets({name: bets(given, name) for name in scores}, lead, int(np.median(lengths)))

@@ -25,8 +25,8 @@ from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.validate.choosing import FormChooser, FormChooserByJudgments, UnseenKinds, to_measures
-from daemon.validate.comparing import Measures, Scored, compare, with_trained
-from daemon.validate.decide import DecisionRule, fallen, is_finite, judge_by, why_not
+from daemon.validate.comparing import Measures, Scored, compare, order_bets, with_trained
+from daemon.validate.decide import DecisionRule, is_finite, judge_by, why_not
 from daemon.validate.evidence import (
     Bettor,
     Comparison,
@@ -41,16 +41,19 @@ from daemon.validate.evidence import (
 from daemon.validate.holdout import Holdout, Window
 from daemon.validate.judge import Judge
 from daemon.validate.preferences import Preference, State
+from daemon.validate.race import NO_BETS, ArmShare, OrderBets
 from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
-from daemon.validate.shown import Float
+from daemon.validate.shown import Float, Mask
 from daemon.versions.algorithms import map_of
 from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
 from daemon.versions.forms import FormChoice, KeyedForm
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict
+from daemon.versions.order import arm_matrices, arm_settings
 from daemon.versions.restore import ChoosesForms, choice_of, learner_of, serving_form
 from daemon.versions.verdict import JudgedGain
 from learners.block import Float32s
 from learners.errors import LearnerError
+from learners.forms.bilinear import BilinearForm
 from learners.forms.quadratic import DiagonalForm, IdentityForm, ServedForm, by_distance, folds
 from learners.pending import matrix_in
 from learners.psd import symmetry_index
@@ -73,7 +76,8 @@ class CandidateRejected(Exception):
 class Candidate:
     """An opened version. keys: its form, with which each key's scorer is made, where there is one model per
     key; `scorer` is then version 0's. measures: of its weights alone, as far as it has them (OF_WEIGHTS).
-    choice: of its form, None where it is as configured.
+    choice: of its form, None where it is as configured. arms: raw scores of each of its arms; given: of the
+    user's own ranking as they are mixed with those, None without arms.
     """
 
     manifest: Manifest
@@ -82,6 +86,8 @@ class Candidate:
     keys: KeyedForm | None = None
     measures: Mapping[str, float] = field(default_factory=dict)
     choice: FormChoice | None = None
+    arms: Mapping[str, Scorer] = field(default_factory=dict)
+    given: Scorer | None = None
 
     @property
     def number(self) -> int:
@@ -168,7 +174,17 @@ class CandidateCache:
         choice = choice_of(self._versions, number)
         of_weights = {SYMMETRY: symmetry, SPARSITY: sparsity_of(version)}
         measures = {name: value for name, value in of_weights.items() if value is not None}
-        return Candidate(version.manifest, Scorer(form, objects), objects, keys, measures, choice)
+        arms, given = self._arms(version, objects)
+        return Candidate(
+            version.manifest, Scorer(form, objects), objects, keys, measures, choice, arms, given
+        )
+
+    def _arms(self, version: Version, objects: MappedObjects) -> tuple[dict[str, Scorer], Scorer | None]:
+        if not arm_settings(version.manifest) or (own := objects.own) is None:
+            return {}, None
+        matrices = arm_matrices(version, own)
+        arms = {name: Scorer(BilinearForm(matrix), objects) for name, matrix in matrices.items()}
+        return arms, Scorer(DiagonalForm(own.metric, False), objects)
 
     def _form_of(self, version: Version, chooser: ChoosesForms | None) -> ServedForm:
         """The version's serving form; version 0 stays open for good, so its W = I is not held."""
@@ -235,22 +251,47 @@ class Evaluator:
         """The version's measures on the window. Raises NotFinite."""
         return self._look(candidate, window).measures
 
-    def compare(self, versions: Sequence[Candidate], window: Window, after: Positions) -> Comparison:
+    def compare(
+        self,
+        versions: Sequence[Candidate],
+        window: Window,
+        after: Positions,
+        leader: ArmShare | None = None,
+    ) -> Comparison:
         """A version against version 0, the best version and the anchor, given in this order, on the window.
         Raises NotFinite.
 
-        after: positions up to which lists were bet on before.
+        after: positions up to which lists were bet on before. leader: of the candidates for the order.
         """
         fresh = np.array([held.offset >= after.get(held.partition, 0) for held in window], bool)
         looks = [self._look(one, window) for one in versions]
         states = [one.state for one in versions]
-        return compare(self._panel_of(window), looks, states, fresh, window.positions)
+        seen = compare(self._panel_of(window), looks, states, fresh, window.positions)
+        return replace(seen, order=self._order(versions[0], self._panel_of(window), fresh, leader))
+
+    def _order(
+        self,
+        version: Candidate,
+        panel: Panel,
+        fresh: Mask,
+        leader: ArmShare | None,
+    ) -> OrderBets:
+        """What lists say of the order of a version's arms. Raises NotFinite."""
+        if version.given is None or not fresh.any():
+            return NO_BETS
+        arms = {name: self._judge.shown_scores(scorer, panel) for name, scorer in version.arms.items()}
+        given = self._judge.shown_scores(version.given, panel)
+        return order_bets(panel, arms, given, fresh, leader)
 
     def compare_before(
-        self, versions: Sequence[Candidate], window: Window, since_ms: int, until_ms: int
+        self,
+        versions: Sequence[Candidate],
+        window: Window,
+        times_ms: tuple[int, int],
+        leader: ArmShare | None = None,
     ) -> Comparison:
-        """The same on the lists of these times, which were learned from after the first of the versions.
-        Raises NotFinite.
+        """The same on the lists after the first and up to the second of these times, which were learned from
+        after the first of the versions. Raises NotFinite.
 
         What it has learned is ordered otherwise than what it has not, and tells nothing of how far the
         rankings usually differ there: where clicks happened to lie in what was learned, all that came after
@@ -258,13 +299,11 @@ class Evaluator:
         """
         lists = [held.impression for held in window.trained()]
         panel = self._judge.panel(lists)
-        fresh = np.array([since_ms < one.ts <= until_ms for one in lists], bool)
-        looks = {
-            one.number: Scored({}, self._judge.shown_scores(one.scorer, panel), np.zeros(0))
-            for one in versions
-        }
+        fresh = np.array([times_ms[0] < one.ts <= times_ms[1] for one in lists], bool)
+        looks = {one.number: Scored({}, self._judge.shown_scores(one.scorer, panel)) for one in versions}
         scored, states = [looks[one.number] for one in versions], [one.state for one in versions]
-        return compare(panel, scored, states, fresh, {}, alike=False)
+        seen = compare(panel, scored, states, fresh, {})
+        return replace(seen, order=self._order(versions[0], panel, fresh, leader))
 
     def unseen(self, candidate: Candidate, zero: Candidate, window: Window) -> Measures:
         """How a version does against version 0 on kinds of queries of which nothing is learned; empty where
@@ -446,35 +485,36 @@ AGAIN_SHARE = 10
 
 
 class Weigher:
-    """Compares versions by clicks of a holdout. `rule`: its guards count where nothing is two clicks away."""
+    """Compares versions by clicks of a holdout."""
 
-    def __init__(
-        self, candidates: CandidateCache, holdout: Holdout, rule: DecisionRule, evidence: EvidenceRule
-    ) -> None:
-        self._candidates, self._holdout = candidates, holdout
-        self._rule, self._evidence = rule, evidence
+    def __init__(self, candidates: CandidateCache, holdout: Holdout, evidence: EvidenceRule) -> None:
+        self._candidates, self._holdout, self._evidence = candidates, holdout, evidence
 
     def weigh(
         self, evaluator: Evaluator, version: Candidate, against: tuple[Candidate, Candidate], known: Standing
     ) -> Weighed:
         """A version against version 0 and the best one. Raises NotFinite."""
         zero, best = against
+        number, best = best.number, best if known.anchor else zero  # what only orders bets by its arms
         try:
             anchor = self._candidates.open(known.anchor)
         except CandidateRejected:  # it is gone
             anchor, known = best, known.anchored(best.number)
-        seen = evaluator.compare((version, zero, best, anchor), self._holdout.window, known.through)
-        if not seen.away:
-            seen = replace(seen, barred=self._barred(evaluator, version, zero))
-        seen = self._with_trained(evaluator, seen, version, (zero, best, anchor), known.bettor)
-        standing, outcome = weigh(known, self._evidence, version.number, best.number, seen)
-        return Weighed(version.number, best.number, standing, outcome, self._evidence, seen)
+        window, leader = self._holdout.window, known.race.leader
+        seen = evaluator.compare((version, zero, best, anchor), window, known.through, leader)
+        seen = self._with_trained(evaluator, seen, version, (zero, best, anchor), known)
+        standing, outcome = weigh(known, self._evidence, version.number, number, seen)
+        return Weighed(version.number, number, standing, outcome, self._evidence, seen)
 
     def carry(self, evaluator: Evaluator, best: Candidate, zero: Candidate, known: Standing) -> Weighed:
         """The best version after further learning: it stays best unless the window says that it is worse.
 
         Raises NotFinite.
         """
+        if not known.anchor:
+            leads = known.race.leader is not None
+            outcome = Conclusion("not yet", promoted=leads, fell=not leads, reach=False)
+            return Weighed(best.number, 0 if leads else best.number, known, outcome, self._evidence)
         worse = self.is_worse(evaluator, best, zero)
         outcome = Conclusion("inferior" if worse else "not yet", promoted=not worse, fell=worse)
         standing = known.anchored(0 if worse else best.number)
@@ -497,12 +537,16 @@ class Weigher:
         seen: Comparison,
         version: Candidate,
         against: tuple[Candidate, Candidate, Candidate],
-        bettor: Bettor,
+        known: Standing,
     ) -> Comparison:
         """With the bets on lists that `version` may have learned from, by the one that bets on such lists;
         `version` is the next to do so. Few lists wait for more.
         """
-        window, next_one = self._holdout.window, Bettor(version.number, version.until_ms)
+        window, next_one, bettor = (
+            self._holdout.window,
+            Bettor(version.number, version.until_ms),
+            known.bettor,
+        )
         if next_one.until_ms <= bettor.until_ms:
             return seen
         came = [one for one in window.trained() if bettor.until_ms < one.impression.ts <= next_one.until_ms]
@@ -514,16 +558,7 @@ class Weigher:
         times = bettor.until_ms, next_one.until_ms
         try:
             before = self._candidates.open(bettor.version)
-            return with_trained(seen, evaluator.compare_before((before, *against), window, *times))
+            versions = (before, *against)
+            return with_trained(seen, evaluator.compare_before(versions, window, times, known.race.leader))
         except (CandidateRejected, NotFinite):  # pruned, say: what came meanwhile is bet on by nobody
             return seen
-
-    def _barred(self, evaluator: Evaluator, version: Candidate, zero: Candidate) -> tuple[str, ...]:
-        """Without anything two clicks away: what else says that retrieval has become worse."""
-        own = evaluator.measures(version, self._holdout.window)
-        reference = evaluator.measures(zero, self._holdout.window)
-        return tuple(
-            f"{guard.measure} below version 0's"
-            for guard in self._rule.guards
-            if guard.measure in own and fallen(replace(self._rule, guards=(guard,)), own, reference)
-        )

@@ -16,7 +16,7 @@ from daemon.dead_letters import open_dead
 from daemon.exits import UserError
 from daemon.runtime.in_hand import InHand
 from daemon.telemetry import ValidateMetrics
-from daemon.validate.decide import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule
+from daemon.validate.decide import CLICKS, FULL_CATALOG, DecisionRule
 from daemon.validate.evaluator import AnyEvaluator, CandidateCache, Evaluator, KeyedEvaluator
 from daemon.validate.holdout import Holdout
 from daemon.validate.judge import Judge, JudgedQueries
@@ -121,7 +121,7 @@ def open_inputs(
         ledger=stored.ledger,
         candidates=CandidateCache(stored.versions, space, catalog, config.serving),
         judgments=judgments,
-        clicks=SHOWN_LISTS if catalog is None else CLICKS,
+        clicks=CLICKS,
         metrics=metrics,
     )
 

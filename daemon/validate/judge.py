@@ -5,14 +5,10 @@ objects only, gathered row by row: a product of all queries of a part with all i
 itself away. Clicked objects are also compared with random ones, drawn from the catalog or the window.
 
 Memory beyond the window and the mapped catalog: one block of scores (`SCORE_FLOATS` float32, 16 MB, or one
-row of the catalog if that is longer), at most as many weights of co-clicked objects (12 bytes each), one
-sorted row, one part of gathered objects (`PART_FLOATS` float32, 4 MB) and one float32 per catalog object.
+row of the catalog if that is longer), one sorted row, one part of gathered objects (`PART_FLOATS` float32,
+4 MB) and one float32 per catalog object.
 The same version on the same window gives the same numbers: blocks are cut alike, draws are seeded by
 impression id.
-
-Clicks on shown lists can only confirm what the list maker chose. An object that another query's users
-clicked, where both queries share a clicked object, was not chosen for this query, so a version cannot gain
-by agreeing with the list maker.
 
 The judged queries are the catalog's own objects that have judgments and that routing sends to the holdout:
 no version is ever trained on them, and they are the same for every version, so the curve moves with the
@@ -26,11 +22,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
-from scipy import sparse
 
 from daemon.validate import measures
 from daemon.validate.comparing import Measures, Scored
-from daemon.validate.decide import CLICKS_MEASURE, HOP_WEIGHT
 from daemon.validate.judgments import BoundJudgments
 from daemon.validate.measures import TOP, PositionBalance
 from daemon.validate.scorer import MappedObjects, Panel, Scorer, draws, make_panel, stable_order
@@ -38,58 +32,6 @@ from daemon.validate.shown import Float, Mask, Rows, Scores, ShownLists
 from learners.block import Float32s
 from learners.measures import average_precision, macro_over, mean_over, precision_at_k, ranks_of
 from streams.event import Impression, ObjectRef
-
-
-class CoClicks:
-    """Clicks of a panel's Q distinct queries on the catalog's n objects, as sparse matrices [Q, n]."""
-
-    def __init__(self, panel: Panel, size: int) -> None:
-        shape = (len(panel.queries), size)
-        known = panel.shown >= 0
-        clicked = known & panel.lists.clicked
-        self._clicked = _distinct(_owners(panel, clicked), panel.shown[clicked], shape)
-        own = panel.query >= 0
-        self._barred = _distinct(
-            np.r_[_owners(panel, known), panel.group[own]], np.r_[panel.shown[known], panel.query[own]], shape
-        )
-        popularity = np.maximum(1.0, np.asarray(self._clicked.sum(axis=0)).reshape(-1))
-        self._rare = sparse.csr_array(self._clicked.multiply(1.0 / popularity))
-
-    def clicked(self, query: int) -> Rows:
-        """Rows clicked for a query, int64."""
-        return _row(self._clicked, query)
-
-    def barred(self, query: int) -> Rows:
-        """Rows ever shown to a query, and its own, int64."""
-        return _row(self._barred, query)
-
-    def hops(self, start: int, stop: int) -> sparse.csr_array:
-        """float64 [stop - start, n]: sum over other queries o that clicked the object of the weight of what
-        q and o both clicked, 1 / (number of queries that clicked it); nothing where shown to q.
-        """
-        # What a query shares with itself leads only to what was shown to it, and that is taken out.
-        hops = sparse.csr_array((self._rare[start:stop] @ self._clicked.T) @ self._clicked)
-        hops = sparse.csr_array(hops - hops.multiply(self._barred[start:stop]))
-        hops.eliminate_zeros()
-        hops.sort_indices()
-        return hops
-
-
-def _owners(panel: Panel, places: np.ndarray) -> Rows:
-    return np.repeat(panel.group, places.sum(axis=1))
-
-
-def _distinct(rows: Rows, columns: Rows, shape: tuple[int, int]) -> sparse.csr_array:
-    """1 at each named place, however often it is named."""
-    found = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
-    found.sum_duplicates()
-    found.data[:] = 1.0
-    return found
-
-
-def _row(matrix: sparse.csr_array, row: int) -> Rows:
-    return np.asarray(matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]], np.int64)
-
 
 SCORE_FLOATS = 1 << 22
 """Floats of one block of scores: queries are taken so many at a time that it holds their catalog rows."""
@@ -104,43 +46,29 @@ def query_blocks(queries: int, catalog: int) -> list[slice]:
 class ClickJudge:
     """Ranks the whole catalog for at most `max_queries` distinct queries of the window.
 
-    They are the first in the stable order of their ids, so that a moving window keeps mostly the same ones;
-    the clicks of all queries tell what is two clicks away.
+    They are the first in the stable order of their ids, so that a moving window keeps mostly the same ones.
     """
 
     def __init__(self, objects: MappedObjects, max_queries: int) -> None:
         assert objects.catalog is not None
         self._objects, self._size, self._max_queries = objects, len(objects.catalog), max_queries
 
-    def judge(self, scorer: Scorer, panel: Panel) -> tuple[dict[str, float], Float]:
-        """`map_clicks`: AP with clicks as relevance. `hop_auc`: weighted AUC of what is two clicks away.
-
-        NaN where no query counts. With them that AUC of each query, float64[queries]. Raises NotFinite.
+    def map_clicks(self, scorer: Scorer, panel: Panel) -> float:
+        """AP over the catalog with the objects clicked for a query as the relevant ones, mean of queries; NaN
+        where none counts. Raises NotFinite.
         """
-        clicks = CoClicks(panel, self._size)
-        found = np.full((min(len(panel.queries), self._max_queries), 2), np.nan)
-        for part in query_blocks(len(found), self._size):
-            found[part] = self._block(scorer, panel, clicks, part)
-        means = {"map_clicks": mean_over(found[:, 0]), "hop_auc": mean_over(found[:, 1])}
-        return means, found[:, 1]
-
-    def _block(
-        self, scorer: Scorer, panel: Panel, clicks: CoClicks, part: slice
-    ) -> list[tuple[float, float]]:
-        """One block of scores, gone when this returns: two alive at once would double the memory."""
-        scores = scorer.catalog(scorer.fold(panel.queries[part]))
-        hops = clicks.hops(part.start, part.stop)
-        out = []
-        for row, query in enumerate(range(part.start, part.stop)):
-            mine, own = scores[row], self._objects.row_of(panel.queries[query])
-            ordered = np.sort(mine)
-            clicked = clicks.clicked(query)
-            ranks = ranks_of(mine, clicked[clicked != own], own, ordered)
-            hop = slice(hops.indptr[row], hops.indptr[row + 1])
-            targets = hops.indices[hop].astype(np.int64)
-            away = measures.weighted_auc(mine, ordered, targets, hops.data[hop], clicks.barred(query))
-            out.append((average_precision(ranks), away))
-        return out
+        clicked: dict[int, set[int]] = {}
+        owner, rank = np.nonzero(panel.lists.clicked & (panel.shown >= 0))
+        for query, row in zip(panel.group[owner].tolist(), panel.shown[owner, rank].tolist(), strict=True):
+            clicked.setdefault(query, set()).add(row)
+        precision: list[float] = []
+        for part in query_blocks(min(len(panel.queries), self._max_queries), self._size):
+            scores = scorer.catalog(scorer.fold(panel.queries[part]))
+            for mine, query in zip(scores, range(part.start, part.stop), strict=True):
+                own = self._objects.row_of(panel.queries[query])
+                rows = np.array(sorted(clicked.get(query, set()) - {own}), np.int64)
+                precision.append(average_precision(ranks_of(mine, rows, own)))
+        return mean_over(np.array(precision))
 
 
 class JudgedQueries:
@@ -351,10 +279,6 @@ def _inside(scores: Scores, lists: ShownLists) -> dict[str, Float]:
     }
 
 
-NO_EVIDENCE = 0.5
-"""AUC of what tells nothing."""
-
-
 class Judge:
     """Judges versions on a window.
 
@@ -383,13 +307,9 @@ class Judge:
         """As `judge`, with what two versions are compared by."""
         out, scores = self._shown.judge(scorer, panel)
         shown = panel.in_time(scores)
-        each = precision = np.zeros(0)
+        precision = np.zeros(0)
         if self._clicks is not None:
-            by_clicks, each = self._clicks.judge(scorer, panel)
-            out |= by_clicks
-            hop = out["hop_auc"]
-            away = NO_EVIDENCE if np.isnan(hop) else hop
-            out[CLICKS_MEASURE] = out["position_balanced"] + HOP_WEIGHT * away
+            out["map_clicks"] = self._clicks.map_clicks(scorer, panel)
         if self._judged is not None:
             seen = self._judged.seen(panel)
             fixed = self.fixed_table(scorer) if fixed is None else fixed
@@ -397,7 +317,7 @@ class Judge:
             out |= self._judged.summary([*self._judged.fixed, *seen], table)
             precision = table[:, 0]
         known = {name: value for name, value in out.items() if not np.isnan(value)}
-        return Scored(known, shown, each, precision)
+        return Scored(known, shown, precision=precision)
 
     def shown_scores(self, scorer: Scorer, panel: Panel) -> Scores:
         """Scores of the lists in the order of time, float32[n, L], and nothing else. Raises NotFinite."""

@@ -26,6 +26,7 @@ from daemon.validate.decide import (
 from daemon.validate.evaluator import Candidate
 from daemon.validate.evidence import Conclusion, Standing, Weighed
 from daemon.versions.key_verdicts import KEYS, KeyVerdict, verdicts_to_json
+from daemon.versions.order import ORDER, REACH
 from daemon.versions.verdict import (
     ANSWER,
     JudgedGain,
@@ -52,6 +53,8 @@ BEST_MEASURES = "best_measures"
 """Of a judgement: what the best version before it reaches on the same window."""
 TRIAL = "trial"
 """Of a RESUME after enough new events: trials since the last gain, events that the gain took."""
+FORMER = {"balanced_hop": "position_balanced"}
+"""What earlier releases decided by, and what stands for it among the measures that they wrote."""
 EVIDENCE = "evidence"
 """Of a judgement by evidence: its outcome, and what is known after it."""
 
@@ -64,7 +67,7 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
     judged: list[Judged] = []
     refused: set[int] = set()
     baseline = frozenset({0})
-    promoted: int | None = None
+    promoted, reach = None, True
     standing, trials, stood = Standing(), Trials(), 0
 
     def reached() -> int:
@@ -81,7 +84,7 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
                 if found.outcome is not None:
                     standing = Standing.from_json(entry.measures[EVIDENCE]["standing"])
         elif entry.kind in ("PROMOTE", "ROLLBACK") and entry.alias == BEST:
-            promoted = entry.version
+            promoted, reach = entry.version, bool(entry.measures.get(REACH, True))
             if entry.kind == "ROLLBACK" and entry.by == VALIDATE:
                 trials = Trials(began=reached())
                 judged = [one for one in judged if one.version == 0]  # what led to the fallen one
@@ -94,12 +97,13 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
             judged = []
             baseline = frozenset({0} if promoted is None else {0, promoted})
             through, bettor = positions_of(entry.measures), standing.bettor
-            standing = Standing(promoted or 0, falls=standing.falls, through=through, bettor=bettor)
+            anchor, falls, race = (promoted or 0) if reach else 0, standing.falls, standing.race
+            standing = Standing(anchor, falls=falls, through=through, bettor=bettor, race=race)
     stop = stop_in_force(ordered)
     stopped = None if stop is None else positions_of(stop.measures)
     why = None if stop is None or stop.by != VALIDATE else Stopped.from_json(stop.measures)
     known = (tuple(judged), baseline, frozenset(refused), promoted, stopped, standing)
-    return JudgedHistory(*known, trials, why)
+    return JudgedHistory(*known, trials, why, reach)
 
 
 def positions_of(measures: Mapping[str, Any]) -> Positions:
@@ -110,16 +114,18 @@ def positions_of(measures: Mapping[str, Any]) -> Positions:
 
 def _judged(version: int, measures: Mapping[str, Any], rule: DecisionRule) -> Judged | None:
     reference = measures.get(REFERENCE)
-    if not isinstance(reference, Mapping) or measures.get(DECIDED_BY) != rule.measure:
+    decided_by = str(measures.get(DECIDED_BY))
+    if not isinstance(reference, Mapping) or FORMER.get(decided_by, decided_by) != rule.measure:
         return None
     if not is_finite(measures, rule) or not is_finite(reference, rule):
         return None
     found, outcome = measures.get(EVIDENCE), None
     if isinstance(found, Mapping):
         says = found["found"], tuple(found["guards"]), bool(found["promoted"]), bool(found["fell"])
-        outcome = Conclusion(*says)
+        outcome = Conclusion(*says, reach=bool(found.get("reach", True)))
     judged = judge_by(rule, version, measures, reference, _standing(measures))
-    return replace(judged, outcome=outcome, events=int(measures.get("events", 0)))
+    events, order = int(measures.get("events", 0)), measures.get(ORDER)
+    return replace(judged, outcome=outcome, events=events, order=order)
 
 
 def _standing(measures: Mapping[str, Any]) -> Incumbent | None:
@@ -175,6 +181,8 @@ def keep_entry(
         **({} if candidate.choice is None else {FORM: candidate.choice.to_json()}),
         **({} if evidence is None else {EVIDENCE: evidence.to_json(), ANCHOR: evidence.standing.anchor}),
     }
+    if evidence is not None and evidence.standing.race.own:
+        measures[ORDER] = None if evidence.order is None else evidence.order.to_json()
     answer = _answer(judged, keys, evidence, gains)
     if answer is not None:
         measures[ANSWER] = answer.to_json()

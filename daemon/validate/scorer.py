@@ -28,6 +28,7 @@ from learners.forms.quadratic import (
     terms_of,
 )
 from learners.maps import FittedSpaceMap
+from learners.maps.base import OwnRanking
 from streams.catalog import Catalog, Resolver, gather_objects
 from streams.event import Impression, ObjectRef, SpaceSpec
 
@@ -60,6 +61,11 @@ class MappedObjects:
         if not isinstance(self.catalog, SparseBlock):
             return self.dim
         return min(self.dim, 1 + 2 * len(self.catalog.values) // max(1, len(self.catalog)))
+
+    @property
+    def own(self) -> OwnRanking | None:
+        """The user's own ranking, where the map keeps it."""
+        return self._fitted.own
 
     @property
     def map_id(self) -> str:

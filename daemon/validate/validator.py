@@ -166,7 +166,7 @@ class Validator:
         self._config = config = inputs.config.validate
         self._need = config.least_impressions
         evidence = EvidenceRule(config.alpha, config.window)
-        self._weigher = Weigher(inputs.candidates, inputs.holdout, self._rule, evidence)
+        self._weigher = Weigher(inputs.candidates, inputs.holdout, evidence)
         gain = 0.0 if self._by_evidence else config.min_delta
         self._stop = StopRule(config.patience_events, config.min_versions, gain)
         self._watch = DriftWatch(config.drift)

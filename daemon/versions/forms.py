@@ -52,8 +52,8 @@ class FormChoice:
     """power: of the eigenvalues. own_share: of the own ranking beside what was learned, and more of it where
     a query has less in common with that than `familiar` times what is `usual` (`learners.forms.serving`);
     usual_familiarity: the same of the form that shows what is in common, where that is another one.
-    raw: scores without norms instead, and nothing beside: how often an object is clicked whatever is asked
-    lies in its norm. why: a sentence.
+    raw: scores without norms instead, and nothing beside, as an earlier release could choose. why: a
+    sentence.
     """
 
     power: float
@@ -102,17 +102,15 @@ class FormChoice:
 
 
 OFFERED = (
-    FormChoice(1.0, 0.0, raw=True),
     FormChoice(1.5, 0.2, 0.8),
     FormChoice(1.5, 0.3),
     FormChoice(1.0, 1.0),
     FormChoice(1.5, 1.0),
 )
-"""What there is to choose from, in order of care: raw, bolder, as long as nothing is known, and with as much
-of the own ranking as of what was learned, without and with a sharp spectrum."""
-RAW = 0
-"""Of `OFFERED`, what gives way for no query."""
-FIRST = 2
+"""What there is to choose from, in order of care: bolder, as long as nothing is known, and with as much of
+the own ranking as of what was learned, without and with a sharp spectrum. Raw scores are not among them:
+held-out lists prefer them where they lose the catalog, above all kinds of queries that no click covered."""
+FIRST = 1
 """Of `OFFERED`, what is taken as long as nothing is known."""
 PLAIN = FormChoice(1.5, 0.0)
 """Sharp, with nothing beside: the best where clicks taught, and below the own ranking where none did. Only

@@ -28,9 +28,7 @@ NAMES: Mapping[str, str] = {
     "map_shown": "mAP inside the shown lists",
     "map_clicks": "mAP by clicks, whole catalog",
     "macro_map_full": "mAP, mean of classes",
-    "balanced_hop": "promotion score by clicks (order of shown lists + half of the AUC two clicks away)",
     "position_balanced": "better than the shown order (0.5 = the same)",
-    "hop_auc": "two clicks away, never shown (AUC)",
     "clicked_vs_random": "clicked above random objects (AUC)",
     "unseen_preference": "preferred to your ranking on kinds never learned (0 = the same)",
     "symmetry_index": "symmetry index of W (1 = symmetric)",
@@ -39,7 +37,6 @@ NAMES: Mapping[str, str] = {
 """What each measure is called, everywhere it is shown, in order of weight."""
 SHORT: Mapping[str, str] = {
     HIGHER: "clicked higher",
-    "balanced_hop": "promotion score",
     "position_balanced": "order of shown lists",
 }
 """For a line of a log, where a name has no room."""
@@ -123,9 +120,11 @@ class ByClicks:
     found: of the always-valid test against version 0 (`daemon.validate.evidence.Finding`). mean, error: of
     the differences, margin: what counts as none. higher: share of the lists where clicked objects stand
     higher, None: not known. lists: taken so far, trained and drafted: those that were learned from later, and
-    made by two versions. guards: what says surely that the newest is worse; held: other reasons it was not
-    promoted. missing: lists that are still needed, about; reaches: what is two clicks away surely ranks
-    higher. silent: the version that ranked these lists, so their order says nothing about it; 0: none.
+    made by two versions. guards: what says surely that the newest is worse. missing: lists that are still
+    needed, about. order: by what given lists are ordered better than in the user's own ranking, "": nothing
+    is shown to; top: how many of its objects are re-ranked then. reach: whether a version was shown to be
+    better in its serving form. silent: the version that ranked these lists, so their order says nothing about
+    it; 0: none.
     """
 
     served: int
@@ -141,9 +140,10 @@ class ByClicks:
     trained: int = 0
     drafted: int = 0
     guards: tuple[str, ...] = ()
-    held: tuple[str, ...] = ()
     missing: int | None = None
-    reaches: bool = False
+    order: str = ""
+    top: int = 0
+    reach: bool = True
     alpha: float = 0.05
     silent: int = 0
     promoted: bool = False
@@ -176,20 +176,34 @@ def by_clicks(seen: ByClicks) -> PlainAnswer:
     higher = ""
     if seen.higher is not None:
         higher = f". Clicked objects stand higher in {100 * seen.higher:.0f} of 100 held-out lists"
+    if seen.served and seen.order and not seen.reach:
+        details.insert(0, f"version {seen.served} orders by {seen.order}, error at most {seen.alpha:g}")
+        details.append("not shown to search the catalog better: your own ranking finds what it orders")
+        return _say("yes", f"it orders the first {seen.top:,} objects of your ranking better", *details)
     if seen.served:
-        proven = seen.proven or seen.served
-        details.insert(0, f"version {proven} is shown to be better, error at most {seen.alpha:g}")
-        if seen.proven and seen.proven != seen.served:
-            details.append(f"nothing shows that version {seen.served}, which is best now, is worse")
-        if not seen.promoted and seen.served != seen.newest:
-            why = "; ".join((*seen.held, *seen.guards)) or "users prefer what came before it"
-            details.append(f"not so the newest, version {seen.newest}: {why}")
-        return _say("yes", f"better than your ranking{higher}", *details, *([ask] if ask else []))
+        return _better(seen, higher, details, ask)
+    return _not_better(seen, higher, details, ask)
+
+
+def _better(seen: ByClicks, higher: str, details: list[str], ask: str) -> PlainAnswer:
+    proven = seen.proven or seen.served
+    details.insert(0, f"version {proven} is shown to be better, error at most {seen.alpha:g}")
+    if seen.proven and seen.proven != seen.served:
+        details.append(f"nothing shows that version {seen.served}, which is best now, is worse")
+    if seen.order:
+        details.append(f"given lists are ordered by {seen.order}")
+    if not seen.promoted and seen.served != seen.newest:
+        why = "; ".join(seen.guards) or "users prefer what came before it"
+        details.append(f"not so the newest, version {seen.newest}: {why}")
+    return _say("yes", f"better than your ranking{higher}", *details, *([ask] if ask else []))
+
+
+def _not_better(seen: ByClicks, higher: str, details: list[str], ask: str) -> PlainAnswer:
     if seen.guards:
         return _say("no", "; ".join(seen.guards), *details)
     if seen.found == "inferior":
         return _say("no", f"users prefer your ranking{higher}", *details)
-    if seen.is_same and not seen.reaches and not seen.held:
+    if seen.is_same:
         low, high = seen.mean - ERRORS * seen.error, seen.mean + ERRORS * seen.error
         details.append(f"the difference lies between {low:+.4f} and {high:+.4f}, below {seen.margin:.4f}")
         return _say("no", f"no difference from your ranking in the shown lists{higher}", *details)
@@ -197,10 +211,6 @@ def by_clicks(seen: ByClicks) -> PlainAnswer:
 
 
 def _open(seen: ByClicks) -> str:
-    if seen.held:
-        return f"held back, since {'; '.join(seen.held)}"
-    if seen.reaches:
-        return "the shown lists are not enough, though objects two clicks away rank higher than before"
     if seen.missing is not None:
         return f"about {seen.missing:,} more {seen.unit} are needed"
     lists = f"{seen.lists:,} {seen.unit}"

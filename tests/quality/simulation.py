@@ -20,7 +20,7 @@ from daemon.demo.report import Retrieval, retrieval
 from daemon.demo.users import ClickModel, explored_list
 from daemon.validate.comparing import Scored, compare
 from daemon.validate.evidence import Conclusion, EvidenceRule, Standing, weigh
-from daemon.validate.judge import ClickJudge, ShownJudge
+from daemon.validate.judge import ShownJudge
 from daemon.validate.scorer import Panel, Scorer, make_panel
 from daemon.versions.algorithms import ALGORITHMS, untrained
 from learners.block import TripletBatch
@@ -137,7 +137,7 @@ class Simulation:
         self._learner = untrained(
             setting.learner, data.objects.dim, data.columns, data.mapped.slice(0, 1_000)
         )
-        self._shown, self._clicks = ShownJudge(data.objects), ClickJudge(data.objects, 1_000)
+        self._shown = ShownJudge(data.objects)
         self._window: list[Impression] = []
         self._judged: list[Conclusion] = []
         self._best_at: list[int] = []
@@ -201,7 +201,7 @@ class Simulation:
         panel = make_panel(self._data.objects, self._window)
         before, taken = self._best_at[-1] if self._best_at else 0, self._standing.through.get(0, 0)
         needed = (version, 0, before, self._standing.anchor)
-        looks = {one: self._look(one, panel, away=one in (version, 0)) for one in {*needed}}
+        looks = {one: self._look(one, panel) for one in {*needed}}
         fresh = np.arange(self._held - len(panel), self._held) >= taken
         own, zero, best, anchor = (looks[one] for one in needed)
         states = tuple((number, number * VERSION_EVERY) for number in needed)
@@ -213,11 +213,11 @@ class Simulation:
         if self._setting.closed_loop:
             self._lists = self._nearest(now)
 
-    def _look(self, version: int, panel: Panel, away: bool) -> Scored:
+    def _look(self, version: int, panel: Panel) -> Scored:
         """What decides, without the measures that a judge tells people."""
         scorer = self._scorers[version]
         scores = self._shown.scores(scorer, panel)
-        return Scored({}, scores, self._clicks.judge(scorer, panel)[1] if away else np.zeros(0))
+        return Scored({}, scores)
 
     def _make(self, version: int) -> None:
         """The serving form of what is learned now, ready to be judged on any window."""

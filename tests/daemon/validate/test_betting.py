@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import ville
 
-from daemon.validate.evidence import STAKES, Capital, PairedTest
+from daemon.validate.betting import STAKES, Capital, PairedTest
 
 HORIZON = 1_000
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from daemon.validate.betting import STAKES, log_capital
 from daemon.validate.choosing import (
     LEAST_FAR,
     LEAST_LISTS,
@@ -19,7 +20,6 @@ from daemon.validate.choosing import (
     told_why,
 )
 from daemon.validate.evaluator import Evaluator
-from daemon.validate.evidence import STAKES, log_capital
 from daemon.validate.holdout import HeldImpression, Window
 from daemon.validate.preferences import ERRORS, NO_PREFERENCE, Preference, differences
 from daemon.versions.forms import FIRST, OFFERED, RAW, FormChoice

@@ -76,7 +76,7 @@ class Loop:
         """Judge a version, and let `best` follow."""
         panel = make_panel(self.objects, self.window)
         four = (version, 0, self.best, self.standing.anchor)
-        looks = {one: Scored({}, np.array(self.scores[one]), np.zeros(0)) for one in {*four}}
+        looks = {one: Scored({}, np.array(self.scores[one])) for one in {*four}}
         fresh = np.arange(self.held - len(panel), self.held) >= self.standing.through.get(0, 0)
         states = tuple((one, 100 * one) for one in four)
         seen = compare(panel, tuple(looks[one] for one in four), states, fresh, {0: self.held})

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from daemon.validate.evidence import STAKES, PairedTest, log_capital
+from daemon.validate.betting import STAKES, PairedTest, log_capital
 from daemon.validate.preferences import by_cluster, differences, in_shown_order, standing_higher
 from daemon.validate.scorer import ShownLists
 from daemon.validate.shown import propensity_weights

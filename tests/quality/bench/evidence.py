@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from daemon.validate.evidence import NOTHING_SEEN
+from daemon.validate.betting import NOTHING_SEEN
 from daemon.validate.preferences import by_cluster, differences
 from daemon.validate.shown import ShownLists
 from tests.quality.bench.backoff import Giving, Learned, scores_of

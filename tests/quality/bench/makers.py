@@ -18,10 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from daemon.validate.betting import FALSE_ALARM_BETS, NOTHING_SEEN
 from daemon.validate.comparing import told_by_order
 from daemon.validate.evidence import (
-    FALSE_ALARM_BETS,
-    NOTHING_SEEN,
     Comparison,
     EvidenceRule,
     Standing,
@@ -115,7 +114,6 @@ class Loop:
             fresh_anchor=bets(version, anchor, fresh),
             fresh_best=bets(best, 0, fresh),
             window_best=bets(version, best, np.ones(len(fresh), bool)) if best else [],
-            away=[],
             lists=int(fresh.sum()),
             through={0: taken},
         )

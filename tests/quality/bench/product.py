@@ -4,7 +4,7 @@
 
 Versions are published after the numbers of lists of `VERSIONS`. Each is judged once, on the lists that `feed`
 held out: its form by those that earlier versions were bet on, itself by those that came since; the version
-before it bets on those that were learned from since. Left out are the guard by what is two clicks away,
+before it bets on those that were learned from since. Left out are the order of given lists,
 interleaved lists and kinds that are held out as a whole.
 """
 
@@ -20,7 +20,7 @@ from daemon.config.schema import ValidateConfig
 from daemon.validate.choosing import FAR, LEAST_LISTS, Compared, choose
 from daemon.validate.comparing import told_by_order
 from daemon.validate.evidence import Comparison, Conclusion, EvidenceRule, Standing, weigh
-from daemon.validate.preferences import Preference, by_cluster, differences
+from daemon.validate.preferences import Preference, bets_of, by_cluster, differences
 from daemon.validate.shown import Float
 from daemon.versions.forms import FIRST, OFFERED, FormChoice
 from tests.quality.bench.forms import own_scores
@@ -66,7 +66,7 @@ class Window:
     def clustered(self, values: Float, where: Bools) -> list[float]:
         """One for each query, of those lists that tell something."""
         told = where & ~np.isnan(values)
-        return by_cluster(values[told], self.lists[told, 0].tolist())
+        return bets_of(values[told], self.lists[told, 0].tolist())
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Product:
             return Conclusion("not yet")
         seen = self._compared(held, self.newest)
         if self._variant.untrained and before:
-            first = self._compared(opened, before, like=opened.fresh)
+            first = self._compared(opened, before)
             seen = replace(
                 seen,
                 fresh=[*first.fresh, *seen.fresh],
@@ -188,7 +188,7 @@ class Product:
             for one in scores
         ]
 
-    def _compared(self, window: Window, version: int, like: Bools | None = None) -> Comparison:
+    def _compared(self, window: Window, version: int) -> Comparison:
         """As `comparing.compare`."""
         clicks, best, anchor = shown(window.clicks), self.best, self.standing.anchor
         scores: Mapping[int, Floats] = {
@@ -198,14 +198,13 @@ class Product:
         def bets(one: int, other: int, where: Bools) -> list[float]:
             if one == other:
                 return []
-            return window.clustered(told_by_order(scores[one], scores[other], clicks, where, like), where)
+            return window.clustered(told_by_order(scores[one], scores[other], clicks, where), where)
 
         return Comparison(
             fresh=bets(version, 0, window.fresh),
             fresh_anchor=bets(version, anchor, window.fresh),
             fresh_best=bets(best, 0, window.fresh),
             window_best=bets(version, best, np.ones(len(window.fresh), bool)) if best else [],
-            away=[],
             lists=int(window.fresh.sum()),
             through={0: self._taken},
         )

@@ -1,0 +1,207 @@
+"""Which arm orders given lists best, and whether it orders them better than the user's own ranking: a pure
+fold over bets.
+
+The candidates are the arms of a version with each of `OWN_SHARES` of the user's own ranking beside. Every
+list is bet on by all of them before it is learned from, each list once per question (`Duel`):
+
+- Is any of them better than the user's own ranking? Each bets on it, and the mean of their capitals is the
+  capital against "none is": it reaches 1 / alpha with probability alpha at most while none is, over all looks
+  together (`daemon.validate.betting`). Then the candidate leads that has the largest lower bound.
+- Is another candidate better than the one that leads? It takes the lead when it is ahead by more than the
+  error of the comparison since the last change, and is above the user's own ranking itself.
+- Does the leader still hold against the user's own ranking? Where it surely does not, nobody leads, and the
+  next proof has half of the error left.
+
+The value of a bet is balanced per pair of ranks (`daemon.validate.preferences.differences`): where clicks
+depend on places alone, its mean is 0 for every candidate. Capital remembers all bets; means and errors
+forget, since what learns gets better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
+
+import numpy as np
+
+from daemon.validate.betting import FALSE_ALARM_BETS, UNTOUCHED, Capital, capital_of, standardized
+from daemon.versions.order import OrderChoice
+
+OWN_SHARES: Final = (1.0, 3.0, 10.0)
+"""Shares of the user's own ranking that are tried with each arm. Under few lists a large one is best (as 10
+and 3 on the first 2,000 of Wikispeedia), under many a small one (3 and 1 on 73,000)."""
+ERRORS = 1.0
+"""Standard errors below the mean by which candidates are compared."""
+MEMORY = 1_000.0
+"""Bets after which a difference weighs 1 / e in means and errors."""
+
+ArmShare = tuple[str, float]
+"""The name of an arm, and the share of the user's own ranking."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duel:
+    """Bets on the mean of differences in [-1, 1]: that it is above 0, and that it is below. bets, total,
+    squares: how many differences, their sum and the sum of their squares, each weighing less with time."""
+
+    bets: float = 0.0
+    total: float = 0.0
+    squares: float = 0.0
+    above: Capital = UNTOUCHED
+    below: Capital = UNTOUCHED
+
+    @property
+    def mean(self) -> float:
+        """Of the differences; 0 without any."""
+        return self.total / self.bets if self.bets else 0.0
+
+    @property
+    def lower(self) -> float:
+        """The mean less `ERRORS` standard errors of it."""
+        variance = (self.squares + 0.01) / (self.bets + 1.0)
+        return self.mean - ERRORS * math.sqrt(variance / (self.bets + 1.0))
+
+    def take(self, differences: Sequence[float]) -> Duel:
+        """Bet on further differences, in order."""
+        values = np.asarray(differences, np.float64)
+        stakes = standardized(values, self.bets, self.squares)
+        weights = np.exp(-np.arange(len(values) - 1, -1, -1) / MEMORY)
+        rest = math.exp(-len(values) / MEMORY)
+        return Duel(
+            self.bets * rest + float(weights.sum()),
+            self.total * rest + float((weights * values).sum()),
+            self.squares * rest + float((weights * values * values).sum()),
+            self.above.bets(stakes),
+            self.below.bets(-stakes),
+        )
+
+    def is_below(self, alpha: float) -> bool:
+        """Whether it is surely below 0."""
+        return self.below.log >= -math.log(alpha)
+
+    def to_json(self) -> list[Any]:
+        """As it stands in a ledger entry."""
+        return [self.bets, self.total, self.squares, list(self.above.logs), list(self.below.logs)]
+
+    @classmethod
+    def from_json(cls, value: Sequence[Any]) -> Self:
+        """The inverse. TypeError or ValueError for anything else."""
+        bets, total, squares, above, below = value
+        return cls(float(bets), float(total), float(squares), capital_of(above), capital_of(below))
+
+
+@dataclass(frozen=True, slots=True)
+class OrderBets:
+    """What lists say that were not bet on before, differences in [-1, 1] in order of time, one per query.
+    own: of each candidate against the user's own ranking. lead: of each against the leader, if there is one.
+    top: objects that the lists have in the median."""
+
+    own: Mapping[ArmShare, Sequence[float]] = field(default_factory=dict)
+    lead: Mapping[ArmShare, Sequence[float]] = field(default_factory=dict)
+    top: int = 0
+
+    def after(self, earlier: OrderBets) -> OrderBets:
+        """These after earlier ones."""
+        names = self.own.keys() | earlier.own.keys()
+        join = {name: [*earlier.own.get(name, ()), *self.own.get(name, ())] for name in names}
+        lead = {name: [*earlier.lead.get(name, ()), *self.lead.get(name, ())] for name in names}
+        return OrderBets(join, lead, self.top or earlier.top)
+
+
+NO_BETS: Final = OrderBets()
+
+
+@dataclass(frozen=True, slots=True)
+class RaceStanding:
+    """All that is known of the candidates. own: against the user's own ranking. lead: against the leader
+    since it leads. leader: None while nobody is surely better than the user's own ranking. hold: bets against
+    the leader that begin again at 1 wherever they fall below (`Capital.restarting_bet`). falls: how often a
+    leader lost to the user's own ranking. top: see `OrderChoice`."""
+
+    own: Mapping[ArmShare, Duel] = field(default_factory=dict)
+    lead: Mapping[ArmShare, Duel] = field(default_factory=dict)
+    leader: ArmShare | None = None
+    hold: Capital = UNTOUCHED
+    falls: int = 0
+    top: int = 1
+
+    @property
+    def choice(self) -> OrderChoice | None:
+        """How lists are ordered; None: not shown to be better."""
+        return None if self.leader is None else OrderChoice(*self.leader, self.top)
+
+    def take(self, bets: OrderBets, alpha: float) -> RaceStanding:
+        """The standing after further bets; alpha: the error of all that this race ever says."""
+        own = {name: self.own.get(name, Duel()).take(values) for name, values in bets.own.items()}
+        now = replace(self, own=own, top=bets.top or self.top)
+        if self.leader is not None and self.leader not in own:  # its arm is gone
+            now = replace(now, leader=None, lead={}, hold=UNTOUCHED)
+        if now.leader is None:
+            capital = log_mean([duel.above.log for duel in own.values()])
+            ahead = [name for name, duel in own.items() if duel.lower > 0]
+            proven = ahead and capital >= -math.log(alpha / 2**self.falls)
+            return now._led_by(max(ahead, key=lambda name: (own[name].lower, name))) if proven else now
+        hold = self.hold.restarting_bets([-value for value in bets.own[now.leader]])
+        if hold.log >= math.log(FALSE_ALARM_BETS):
+            return RaceStanding(falls=self.falls + 1, top=now.top)
+        lead = {
+            name: self.lead.get(name, Duel()).take(bets.lead.get(name, ()))
+            for name in own
+            if name != now.leader
+        }
+        now = replace(now, lead=lead, hold=hold)
+        better = [name for name, duel in lead.items() if duel.lower > 0 and own[name].lower > 0]
+        return now._led_by(max(better, key=lambda name: (lead[name].lower, name))) if better else now
+
+    def dropped(self, alpha: float) -> tuple[str, ...]:
+        """Arms of which every candidate is surely worse than the leader, which is of another arm."""
+        if self.leader is None:
+            return ()
+        each = alpha / 2**self.falls / max(1, len(self.own))
+        keep = {self.leader[0], *(name[0] for name, duel in self.lead.items() if not duel.is_below(each))}
+        return tuple(sorted({name for name, _ in self.own} - keep))
+
+    def _led_by(self, name: ArmShare) -> RaceStanding:
+        return replace(self, leader=name, lead={}, hold=UNTOUCHED)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in a ledger entry."""
+        return {
+            "own": _to_json(self.own),
+            "lead": _to_json(self.lead),
+            "leader": None if self.leader is None else list(self.leader),
+            "hold": list(self.hold.logs),
+            "falls": self.falls,
+            "top": self.top,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """The inverse. KeyError, TypeError or ValueError for anything else."""
+        leader = value["leader"]
+        return cls(
+            _from_json(value["own"]),
+            _from_json(value["lead"]),
+            None if leader is None else (str(leader[0]), float(leader[1])),
+            capital_of(value["hold"]),
+            int(value["falls"]),
+            int(value["top"]),
+        )
+
+
+def log_mean(logs: Sequence[float]) -> float:
+    """Logarithm of the mean of what these are logarithms of; -inf without any."""
+    return float(np.logaddexp.reduce(logs) - math.log(len(logs))) if logs else -math.inf
+
+
+NO_RACE: Final = RaceStanding()
+
+
+def _to_json(duels: Mapping[ArmShare, Duel]) -> list[list[Any]]:
+    return [[*name, *duel.to_json()] for name, duel in sorted(duels.items())]
+
+
+def _from_json(rows: Iterable[Sequence[Any]]) -> dict[ArmShare, Duel]:
+    return {(str(row[0]), float(row[1])): Duel.from_json(row[2:]) for row in rows}
