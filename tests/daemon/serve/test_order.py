@@ -172,6 +172,27 @@ def test_vectors_are_the_users_own_and_none_is_exported(shop: OrderedVersions, s
         assert "filter.include" in error["remedy"]
 
 
+def test_a_query_is_folded_by_what_answers_now_though_the_version_is_the_same(shop: OrderedVersions) -> None:
+    given = [Query(only=shop.objects[ROW])]
+
+    def folded(live: Any) -> np.ndarray:
+        """Made by the form for given vectors, once that is there."""
+        live.vectors("stable", given, "folded")
+        until(lambda: live.fold_few("stable", [shop.objects[ROW]]) is not None)
+        return np.array(live.vectors("stable", given, "folded").results[0])
+
+    units = shop.objects / np.linalg.norm(shop.objects, axis=1, keepdims=True)
+    with opened(shop) as live:
+        answers(live, "stable", 1, reach=False)
+        np.testing.assert_allclose(units @ folded(live), shop.own(ROW), atol=1e-4)
+        shop.judged(1, reach=True)
+        answers(live, "stable", 1, reach=True)
+        assert np.abs(units @ folded(live) - shop.own(ROW)).max() > 0.05
+        shop.judged(1, reach=False)
+        answers(live, "stable", 1, reach=False)
+        np.testing.assert_allclose(units @ folded(live), shop.own(ROW), atol=1e-4)
+
+
 def test_documents_that_are_given_are_scored_by_the_order(shop: OrderedVersions) -> None:
     with opened(shop) as live:
         answers(live, "stable", 1, reach=False)
@@ -217,7 +238,7 @@ def test_a_store_is_asked_with_the_users_own_vector_and_its_first_are_put_in_ord
         store = OwnStore(shop)
         search = IndexSearch(store, config, live, lambda version: ModeChoice("folded", "clicks"))
         with over_http(shop, live, index=search) as http:
-            for k in (5, TOP + 10):
+            for k in (15, TOP + 10):
                 status, answer = http.post({"id": shop.ids[ROW], "k": k})
                 own = [shop.ids[at] for at in np.argsort(-shop.own(ROW)) if at != ROW]
                 if mode == "own":  # named: the store's answer as it is
