@@ -89,20 +89,6 @@ class Capital:
 UNTOUCHED: Final = Capital()
 
 
-SPREAD: Final = 3.0
-"""Deviations at which a bet is cut. Differences of two rankings are small (.05 to .2): bets on them as they
-are would stake too little."""
-
-
-def standardized(values: Doubles, bets: float, squares: float) -> Doubles:
-    """Each difference over `SPREAD` deviations of those before it, cut to [-1, 1], float64 [n]: predictable,
-    and a mean of 0 stays 0 but for what is cut. bets, squares: how many came before, and the sum of their
-    squares."""
-    sums = np.cumsum(np.concatenate([[squares], values * values]))[:-1]
-    deviations = np.sqrt((sums + 1.0) / (bets + np.arange(len(values)) + 1.0))
-    return np.clip(values / (SPREAD * deviations), -1.0, 1.0)
-
-
 @dataclass(frozen=True, slots=True)
 class PairedTest:
     """Bets on the mean of differences in [-1, 1], against four hypotheses: at most 0 (`above`), at least 0
@@ -145,14 +131,13 @@ class PairedTest:
         squares = np.cumsum(np.concatenate([[self.squares], values * values]))
         means = totals / np.maximum(bets, 1)
         variances = (squares + 1.0) / (bets + 1.0) - means * means
-        stakes = standardized(values, self.bets, self.squares)
         margins = np.minimum(1.0, np.sqrt(MARGIN_FACTOR * variances[:-1] / horizon))
         return PairedTest(
             int(bets[-1]),
             float(totals[-1]),
             float(squares[-1]),
-            self.above.bets(stakes),
-            self.below.bets(-stakes),
+            self.above.bets(values),
+            self.below.bets(-values),
             self.not_below.bets((values + margins) / (1 + margins)),
             self.not_above.bets((margins - values) / (1 + margins)),
         )
@@ -176,9 +161,9 @@ class PairedTest:
         """
         if self.mean * self.mean * self.bets * 4 <= self.variance or self.mean <= 0:
             return None
-        short, mean = -math.log(alpha) - self.above.log, self.mean / (SPREAD * math.sqrt(self.variance))
-        stake = min(float(STAKES[-1]), mean * SPREAD**2)
-        growth = stake * mean - stake * stake / SPREAD**2 / 2
+        short = -math.log(alpha) - self.above.log
+        stake = min(float(STAKES[-1]), self.mean / self.variance)
+        growth = stake * self.mean - stake * stake * self.variance / 2
         return max(0, math.ceil(short / growth))
 
     def to_json(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 together, by the order of the rest. Pure, on NumPy arrays.
 
 **Who made a list is not asked by its order.** What made a list has its objects in order, so that all it
-knows is taken for an effect of the rank and balanced (`daemon.validate.preferences.differences`). Any other
+knows is taken for an effect of the rank and subtracted (`daemon.validate.preferences.differences`). Any other
 ranking that knows something of its own is then ahead, the worse one too. So no bet is placed by order on
 lists that are nearer to a version than to what it is compared with: nothing could speak for the version
 there. The other way round bets are placed. Against the version they count all the more, and for it they say
@@ -28,6 +28,7 @@ import numpy as np
 from daemon.validate.evidence import Comparison, Positions
 from daemon.validate.preferences import (
     State,
+    balanced,
     bets_of,
     differences,
     in_shown_order,
@@ -66,13 +67,15 @@ def are_nearer(one: Scores, other: Scores, lists: ShownLists) -> bool:
     return shown > MADE and shown > in_shown_order(other, lists) + NEARER
 
 
-def told_by_order(own: Scores, other: Scores, lists: ShownLists, where: Mask) -> Float:
+def told_by_order(
+    own: Scores, other: Scores, lists: ShownLists, where: Mask, like: Mask | None = None
+) -> Float:
     """`differences` of the lists at `where`, bool[n], NaN at the others; NaN at all where those lists are
-    nearer to `own`.
+    nearer to `own`. like: see `differences`.
     """
     if not where.any() or are_nearer(own[where], other[where], lists.at(where)):
         return np.full(len(where), np.nan)
-    return np.where(where, differences(own, other, lists), np.nan)
+    return np.where(where, differences(own, other, lists, like), np.nan)
 
 
 def compare(
@@ -81,11 +84,14 @@ def compare(
     states: Sequence[State],
     fresh: Mask,
     through: Positions,
+    *,
+    alike: bool = True,
 ) -> Comparison:
     """A version on a panel, against version 0, the best version and the anchor.
 
     versions: these four; states: which states of the learner they are. fresh: bool[n], the lists that were
-    not bet on before, in the order of time; with them positions are taken up to `through`.
+    not bet on before, in the order of time; with them positions are taken up to `through`. alike: whether the
+    others say as well by how much the rankings usually differ.
     """
     own, zero, best, anchor = versions
     _, at_zero, at_best, at_anchor = states
@@ -101,7 +107,7 @@ def compare(
         if one is other:
             return []
         asked = where & plain
-        ordered = told_by_order(one.scores, other.scores, lists, asked)
+        ordered = told_by_order(one.scores, other.scores, lists, asked, None if alike else asked)
         return clustered(np.where(np.isnan(teams), ordered, teams), where)
 
     def clustered(values: Float, where: Mask) -> list[float]:
@@ -168,8 +174,10 @@ def order_bets(
     }
 
     def bets(other: Scores, candidate: ArmShare) -> list[float]:
-        told = told_by_order(scores[candidate], other, lists, where)
-        return bets_of(told, clusters)
+        ours = scores[candidate]
+        if are_nearer(ours[where], other[where], lists.at(where)):
+            return []
+        return bets_of(np.where(where, balanced(ours, other, lists), np.nan), clusters)
 
     lead = {name: bets(scores[leader], name) for name in scores if name != leader} if leader in scores else {}
     lengths = lists.valid[where].sum(axis=1)

@@ -302,7 +302,7 @@ class Evaluator:
         fresh = np.array([times_ms[0] < one.ts <= times_ms[1] for one in lists], bool)
         looks = {one.number: Scored({}, self._judge.shown_scores(one.scorer, panel)) for one in versions}
         scored, states = [looks[one.number] for one in versions], [one.state for one in versions]
-        seen = compare(panel, scored, states, fresh, {})
+        seen = compare(panel, scored, states, fresh, {}, alike=False)
         return replace(seen, order=self._order(versions[0], panel, fresh, leader))
 
     def unseen(self, candidate: Candidate, zero: Candidate, window: Window) -> Measures:

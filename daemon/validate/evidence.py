@@ -19,7 +19,7 @@ has learned so has every later one: each list that is bet on was learned by nobo
 Lists of one query that are judged together make one bet.
 
 The tests are those of `daemon.validate.betting`. How given lists are ordered is a question of its own
-(`daemon.validate.race`), with half of the error.
+(`daemon.validate.race`), with a part of the error.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ from daemon.versions.order import OrderChoice
 from daemon.versions.verdict import ByClicks, PlainAnswer, by_clicks
 
 Positions = dict[int, int]
+
+
+ORDER_SHARE = 0.5
+"""Of the error, what the race for the order of given lists may spend; the rest is for versions that
+search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +201,13 @@ def weigh(
 ) -> tuple[Standing, Conclusion]:
     """The standing after `version` was judged, and what follows. best: the best version before, 0: none.
 
-    Where there are candidates for the order of given lists they have half of the error. A version that is not
-    shown to search better is best all the same while something leads there; it does not search then.
+    Where there are candidates for the order of given lists they have a part of the error (`ORDER_SHARE`). A
+    version that is not shown to search better is best all the same while something leads there; it does not
+    search then.
     """
-    race, led = standing.race.take(seen.order, rule.alpha / 2), standing.race.leader
+    race, led = standing.race.take(seen.order, ORDER_SHARE * rule.alpha), standing.race.leader
     if race.own:
-        rule = replace(rule, alpha=rule.alpha / 2)
+        rule = replace(rule, alpha=(1 - ORDER_SHARE) * rule.alpha)
     searching = best if standing.anchor else 0
     hold = standing.hold.restarting_bets([-difference for difference in seen.fresh_best])
     now = replace(

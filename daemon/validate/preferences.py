@@ -1,13 +1,27 @@
 """Which of two rankings users prefer, list by list, from their clicks. Pure.
 
 Clicks depend on the rank, too (`differences`). A list tells something at each pair of its ranks of which one
-object was clicked and the other was not. The upper object is clicked more often whatever it is, so that a
-click on the upper object counts by the share of the clicks on the lower one at these two ranks in the lists
-before, and the other way round: then both outcomes weigh alike at every pair of ranks.
+object was clicked and the other was not. Let `F` be 1 where one ranking puts the upper object above the lower
+and the other does not, -1 the other way round, and 0 where both agree. The upper object is clicked more often
+whatever it is, so that
 
-So the difference of a list is how much more of its pairs one ranking has right, where both outcomes weigh
-alike. **Unbiased where clicks depend on the rank alone:** its mean is 0 for any two rankings then, since what
-a ranking gains at two ranks by one outcome it loses by the other. It knows nothing of what was not shown.
+- a click on the upper one counts by the share of the clicks on the lower one at these two ranks in the lists
+  before, and the other way round: then both directions count alike,
+- from `F` its mean at these two ranks over all lists is subtracted: what differs between the rankings at a
+  rank whatever is clicked there.
+
+So the difference of a list is what users did more often than the ranks alone would have them do, times where
+the two rankings differ more than they usually do there. **Unbiased where clicks depend on the rank alone:**
+its mean is 0 for any two rankings, also where one of them made the lists, and an error in either of the two
+corrections is multiplied by the error of the other (a doubly robust residual; Robinson, Econometrica 1988).
+Its sign is that of the covariance of clicks with the places where rankings differ. It does not ask how much
+better the shown order is than chance, and knows nothing of what was not shown.
+
+Without the subtraction the mean is 0 there, too, but for errors of the shares (`balanced`). Which of the two
+tells more depends on who made the lists. In lists of the user's own ranking whatever differs from it puts
+lower objects above upper ones, so that what is subtracted is mostly noise. In lists that somebody else made
+it is mostly what users prefer: on the first 2,000 lists of Wikispeedia the gain of OASIS is 3.7 of its errors
+with the subtraction, and 5.1 without it.
 
 Several clicks of one list share its weight of 1. Differences are doubled and cut to [-1, 1]: of lists of 10
 not one in 1,000 is cut.
@@ -32,6 +46,7 @@ import numpy as np
 from daemon.validate.shown import (
     ClickedPairs,
     Float,
+    Mask,
     Scores,
     ShownLists,
     all_pairs,
@@ -44,11 +59,30 @@ from streams.event import FIRST, SECOND, Draft, Impression
 SCALE = 2.0
 
 
-def differences(own: Scores, other: Scores, lists: ShownLists) -> Float:
+def differences(own: Scores, other: Scores, lists: ShownLists, like: Mask | None = None) -> Float:
     """How much more users prefer the order of `own` to that of `other` in each list, float64[n] in [-1, 1].
 
-    own, other: scores [n, L]; lists in the order in which they were shown, of the past first.
+    own, other: scores [n, L]; lists in the order in which they were shown, of the past first. like: bool[n],
+    the lists that say by how much the rankings usually differ, where others are not like those asked about;
+    None: all.
     """
+    total, known = np.zeros((lists.valid.shape[1],) * 2), np.zeros((lists.valid.shape[1],) * 2)
+    counted = lists.valid if like is None else lists.valid & like[:, None]
+    for rows, length in by_length(counted):
+        valid = all_pairs(counted[rows, :length])
+        more = signs(own[rows, :length]) - signs(other[rows, :length])
+        total[:length, :length] += 0.5 * more.sum(axis=0, where=valid, dtype=np.int64)
+        known[:length, :length] += valid.sum(axis=0)
+    usual = total / np.maximum(known, 1.0)
+    out = np.zeros(len(lists.valid))
+    for pairs, weights in _balanced(lists):
+        apart = pairs.above(own) - pairs.above(other) - usual[pairs.clicked, pairs.other]
+        out[pairs.part] = pairs.summed(weights * apart)
+    return np.clip(SCALE * out, -1.0, 1.0)
+
+
+def balanced(own: Scores, other: Scores, lists: ShownLists) -> Float:
+    """As `differences`, with nothing subtracted."""
     out = np.zeros(len(lists.valid))
     for pairs, weights in _balanced(lists):
         out[pairs.part] = pairs.summed(weights * (pairs.above(own) - pairs.above(other)))

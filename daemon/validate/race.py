@@ -6,13 +6,14 @@ list is bet on by all of them before it is learned from, each list once per ques
 
 - Is any of them better than the user's own ranking? Each bets on it, and the mean of their capitals is the
   capital against "none is": it reaches 1 / alpha with probability alpha at most while none is, over all looks
-  together (`daemon.validate.betting`). Then the candidate leads that has the largest lower bound.
+  together (`daemon.validate.betting`). Then a candidate leads: of those within the error of the one with the
+  largest lower bound, the arm that comes first, with the share that has the largest lower bound.
 - Is another candidate better than the one that leads? It takes the lead when it is ahead by more than the
   error of the comparison since the last change, and is above the user's own ranking itself.
 - Does the leader still hold against the user's own ranking? Where it surely does not, nobody leads, and the
   next proof has half of the error left.
 
-The value of a bet is balanced per pair of ranks (`daemon.validate.preferences.differences`): where clicks
+The value of a bet is balanced per pair of ranks (`daemon.validate.preferences.balanced`): where clicks
 depend on places alone, its mean is 0 for every candidate. Capital remembers all bets; means and errors
 forget, since what learns gets better.
 """
@@ -26,16 +27,31 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from daemon.validate.betting import FALSE_ALARM_BETS, UNTOUCHED, Capital, capital_of, standardized
+from daemon.validate.betting import FALSE_ALARM_BETS, UNTOUCHED, Capital, Doubles, capital_of
 from daemon.versions.order import OrderChoice
 
-OWN_SHARES: Final = (1.0, 3.0, 10.0)
-"""Shares of the user's own ranking that are tried with each arm. Under few lists a large one is best (as 10
-and 3 on the first 2,000 of Wikispeedia), under many a small one (3 and 1 on 73,000)."""
+OWN_SHARES: Final = (0.0, 1.0, 3.0, 10.0)
+"""Shares of the user's own ranking that are tried with each arm, which begins from that ranking. After few
+lists a large one is best (3 and 10 on the first 2,000 of Wikispeedia), after many a small one (0 and 1 on
+73,000, 0 on votes between two materials)."""
 ERRORS = 1.0
 """Standard errors below the mean by which candidates are compared."""
 MEMORY = 1_000.0
 """Bets after which a difference weighs 1 / e in means and errors."""
+
+SPREAD: Final = 3.0
+"""Deviations at which a bet is cut. Differences of two rankings are small (.05 to .2): bets on them as they
+are would stake too little."""
+
+
+def standardized(values: Doubles, bets: float, squares: float) -> Doubles:
+    """Each difference over `SPREAD` deviations of those before it, cut to [-1, 1], float64 [n]: predictable,
+    and a mean of 0 stays 0 but for what is cut. bets, squares: how many came before, and the sum of their
+    squares."""
+    sums = np.cumsum(np.concatenate([[squares], values * values]))[:-1]
+    deviations = np.sqrt((sums + 1.0) / (bets + np.arange(len(values)) + 1.0))
+    return np.clip(values / (SPREAD * deviations), -1.0, 1.0)
+
 
 ArmShare = tuple[str, float]
 """The name of an arm, and the share of the user's own ranking."""
@@ -142,7 +158,7 @@ class RaceStanding:
             capital = log_mean([duel.above.log for duel in own.values()])
             ahead = [name for name, duel in own.items() if duel.lower > 0]
             proven = ahead and capital >= -math.log(alpha / 2**self.falls)
-            return now._led_by(max(ahead, key=lambda name: (own[name].lower, name))) if proven else now
+            return now._led_by(_first(ahead, own)) if proven else now
         hold = self.hold.restarting_bets([-value for value in bets.own[now.leader]])
         if hold.log >= math.log(FALSE_ALARM_BETS):
             return RaceStanding(falls=self.falls + 1, top=now.top)
@@ -191,6 +207,13 @@ class RaceStanding:
         )
 
 
+def _first(names: Sequence[ArmShare], duels: Mapping[ArmShare, Duel]) -> ArmShare:
+    """Of candidates in the order of their arms, see above."""
+    least = max(duels[name].lower for name in names)
+    arm = next(name[0] for name in names if duels[name].mean >= least)
+    return max((name for name in names if name[0] == arm), key=lambda name: duels[name].lower)
+
+
 def log_mean(logs: Sequence[float]) -> float:
     """Logarithm of the mean of what these are logarithms of; -inf without any."""
     return float(np.logaddexp.reduce(logs) - math.log(len(logs))) if logs else -math.inf
@@ -200,7 +223,7 @@ NO_RACE: Final = RaceStanding()
 
 
 def _to_json(duels: Mapping[ArmShare, Duel]) -> list[list[Any]]:
-    return [[*name, *duel.to_json()] for name, duel in sorted(duels.items())]
+    return [[*name, *duel.to_json()] for name, duel in duels.items()]
 
 
 def _from_json(rows: Iterable[Sequence[Any]]) -> dict[ArmShare, Duel]:

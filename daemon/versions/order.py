@@ -39,7 +39,7 @@ OWN_GEOMETRY = "own"
 
 @dataclass(frozen=True, slots=True)
 class OrderChoice:
-    """arm: its name. own_share: share of the user's own ranking in the scores, > 0. top: how many objects of
+    """arm: its name. own_share: share of the user's own ranking in the scores. top: how many objects of
     the user's own ranking are re-ranked where the version does not search the catalog."""
 
     arm: str
@@ -49,6 +49,8 @@ class OrderChoice:
     @property
     def description(self) -> str:
         """In words."""
+        if not self.own_share:
+            return f"arm {self.arm}"
         return f"arm {self.arm} with {self.own_share:g} of your own ranking"
 
     def to_json(self) -> dict[str, Any]:
@@ -59,8 +61,8 @@ class OrderChoice:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """The inverse. KeyError, TypeError or ValueError for anything else."""
         choice = cls(str(value["arm"]), float(value["own_share"]), int(value["top"]))
-        if not (choice.own_share > 0 and choice.top > 0):
-            raise ValueError("own_share and top must be above 0")
+        if not (choice.own_share >= 0 and choice.top > 0):
+            raise ValueError("own_share is at least 0, and top at least 1")
         return choice
 
 

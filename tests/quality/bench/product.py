@@ -4,14 +4,16 @@
 
 Versions are published after the numbers of lists of `VERSIONS`. Each is judged once, on the lists that `feed`
 held out: its form by those that earlier versions were bet on, itself by those that came since; the version
-before it bets on those that were learned from since. Left out are the order of given lists,
-interleaved lists and kinds that are held out as a whole.
+before it bets on those that were learned from since. So do the arms for the order of given lists, which is
+what is served as long as a version is not shown to search better: the first objects of the owner's ranking in
+another order. Left out are interleaved lists and kinds that are held out as a whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 from scipy import sparse
@@ -21,8 +23,10 @@ from daemon.validate.choosing import FAR, LEAST_LISTS, Compared, choose
 from daemon.validate.comparing import told_by_order
 from daemon.validate.evidence import Comparison, Conclusion, EvidenceRule, Standing, weigh
 from daemon.validate.preferences import Preference, bets_of, by_cluster, differences
+from daemon.validate.race import NO_BETS, OrderBets
 from daemon.validate.shown import Float
 from daemon.versions.forms import FIRST, OFFERED, FormChoice
+from tests.quality.bench.arms import Arms, reordered
 from tests.quality.bench.forms import own_scores
 from tests.quality.bench.geometry import mapped
 from tests.quality.bench.judged import of_lists, shown
@@ -106,9 +110,11 @@ class Product:
         self._learner, self.lists = Learner(self._space, how), 0
         self._parts: list[Learned] = []
         self._taken = self._taken_open = 0
+        self._bets: OrderBets = NO_BETS
         self.place, self.standing, self.best, self.newest = variant.first, Standing(), 0, 0
         self.choices: dict[int, FormChoice] = {}
         self._scores: dict[int, Scores] = {0: self.own}
+        self.arms = Arms(self._Z * np.sqrt(self._space.metric), seed)
         self.version = self._version()
 
     def _version(self) -> Version:
@@ -123,8 +129,12 @@ class Product:
 
     @property
     def served(self) -> Scores:
-        """Of the best version, or the owner's."""
-        return self._scores[self.best]
+        """Of the best version, or the owner's, in another order where the best only orders."""
+        choice = self.standing.race.choice
+        if not self.best or self.standing.anchor or choice is None:
+            return self._scores[self.best]
+        order = self.arms.scores((choice.arm, choice.own_share))
+        return lambda rows: reordered(self.own(rows), order(rows), rows, choice.top)
 
     @property
     def latest(self) -> Scores:
@@ -134,6 +144,9 @@ class Product:
     def go_on(self, count: int, lists: Ints) -> Conclusion:
         """Learn from lists up to that number, `lists` being what is shown; publish and judge a version."""
         part = self._users.look(lists, count - self.lists)
+        asked = [self.arms.bets(part.open, part.open_clicks, self.standing.race.leader)] if self.lists else []
+        self.arms.learn(part.open, part.open_clicks)
+        asked.append(self.arms.bets(part.held, part.held_clicks, self.standing.race.leader))
         self._parts.append(part)
         self._learner.take(part.rows, part.drawn)
         self.lists, self.newest = count, self.newest + 1
@@ -146,16 +159,19 @@ class Product:
         opened = Window.last(learned.open, learned.open_clicks, self._taken_open)
         self._taken_open = len(learned.open)
         if not self._taken:
+            self._bets = reduce(lambda before, one: one.after(before), asked, self._bets)
             return Conclusion("not yet")
         seen = self._compared(held, self.newest)
         if self._variant.untrained and before:
-            first = self._compared(opened, before)
+            first = self._compared(opened, before, like=opened.fresh)
             seen = replace(
                 seen,
                 fresh=[*first.fresh, *seen.fresh],
                 fresh_anchor=[*first.fresh_anchor, *seen.fresh_anchor],
                 lists=first.lists + seen.lists,
             )
+        self._bets = reduce(lambda before, one: one.after(before), asked, self._bets)
+        seen, self._bets = replace(seen, order=self._bets), NO_BETS
         self.standing, outcome = weigh(self.standing, RULE, self.newest, self.best, seen)
         self.best = 0 if outcome.fell else self.newest if outcome.promoted else self.best
         wanted = {0, self.newest, self.best, self.standing.anchor}
@@ -188,7 +204,7 @@ class Product:
             for one in scores
         ]
 
-    def _compared(self, window: Window, version: int) -> Comparison:
+    def _compared(self, window: Window, version: int, like: Bools | None = None) -> Comparison:
         """As `comparing.compare`."""
         clicks, best, anchor = shown(window.clicks), self.best, self.standing.anchor
         scores: Mapping[int, Floats] = {
@@ -198,7 +214,7 @@ class Product:
         def bets(one: int, other: int, where: Bools) -> list[float]:
             if one == other:
                 return []
-            return window.clustered(told_by_order(scores[one], scores[other], clicks, where), where)
+            return window.clustered(told_by_order(scores[one], scores[other], clicks, where, like), where)
 
         return Comparison(
             fresh=bets(version, 0, window.fresh),

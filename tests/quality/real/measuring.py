@@ -88,12 +88,16 @@ class Judge:
         self.own = own_scores(data.joined())
         self._own = list_measures(scores_of(self.own, self._lists), self._lists).auc
 
-    def row(self, name: str, lists: int, answering: str, scores: Scores) -> RankingRow:
-        """What is measured of a ranking."""
+    def row(
+        self, name: str, lists: int, answering: str, scores: Scores, searching: Scores | None = None
+    ) -> RankingRow:
+        """What is measured of a ranking; searching: by which it finds objects of the catalog, None: by the
+        scores by which it orders lists."""
         measures = list_measures(scores_of(scores, self._lists), self._lists)
         error = clustered_error(measures.auc - self._own, self._lists.queries)
         unseen = float(measures.auc[self._unseen].mean()) if self._unseen.any() else None
-        by_labels = judge(scores, self._labels, self._queries).pair if len(self._queries) else None
+        found = scores if searching is None else searching
+        by_labels = judge(found, self._labels, self._queries).pair if len(self._queries) else None
         auc, mrr, balanced = float(measures.auc.mean()), measures.mrr, measures.balanced
         return RankingRow(name, lists, answering, auc, error, mrr, balanced, unseen, by_labels)
 
@@ -133,5 +137,5 @@ def measure(data: RealSet, tell: Callable[[str], None], folder: Path) -> RealRes
 def _rows(judged: Judge, run: DaemonRun, count: int) -> Iterator[RankingRow]:
     for name, answering in ((OURS, run.served), (NEWEST, run.newest)):
         version = answering()
-        scores = version.scores if version.number else judged.own
-        yield judged.row(name, count, version.description, scores)
+        how = (version.scores, version.searching) if version.number else (judged.own, judged.own)
+        yield judged.row(name, count, version.description, *how)

@@ -12,17 +12,23 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 from checkpoints.entries import LATEST, STABLE, resolve
 from daemon.catalogs import learner_catalog
 from daemon.config import load_config
 from daemon.validate.evaluator import CandidateCache
+from daemon.versions.order import answering
 from daemon.versions.storage import Checkpoints, open_store
 from tests.harness import forked
+from tests.quality.bench.arms import reordered
 from tests.quality.bench.cells import YOURS
 from tests.quality.bench.product import VERSIONS
 from tests.quality.bench.retrieval import Scores
+from tests.quality.bench.sets import Floats, Ints
 from tests.quality.real.lists import RealSet
 
 SETTINGS, OBJECTS, PART, VERSIONS_AT = "tripletd.toml", "objects.npz", "lists.jsonl", "checkpoints"
@@ -45,11 +51,13 @@ def schedule(lists: int, wanted: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class AnsweringVersion:
-    """A version as it answers. description: its number and form in words."""
+    """A version as it answers. description: its number and form in words. scores: by which it orders lists
+    that are given, searching: by which it finds objects of the catalog."""
 
     number: int
     description: str
     scores: Scores
+    searching: Scores
 
 
 class DaemonRun:
@@ -105,11 +113,29 @@ class DaemonRun:
         self._open.keep()
         version = self._open.open(number)
         form = f": {version.choice.told}" if version.choice is not None else ""
+        scores = searching = version.scorer.within_catalog
+        how = answering(store.ledger.entries(), number)
+        if number and how.order is not None and version.given is not None:
+            arm, own = version.arms[how.order.arm].within_catalog, version.given.within_catalog
+            scores = partial(_mixed, arm, own, how.order.own_share)
+            form = f"{form}; lists by {how.order.description}"
+            if not how.reach:
+                searching = partial(_reordered, own, scores, how.order.top)
+                form = f": order alone, by {how.order.description}"
         description = f"version {number}{form}" if number else YOURS
-        return AnsweringVersion(number, description, version.scorer.within_catalog)
+        return AnsweringVersion(number, description, scores, searching)
 
     def _run(self, *words: str) -> None:
         command = [sys.executable, "-m", "daemon", *words]
         done = forked.run(command, cwd=self._folder, capture_output=True, text=True)
         if done.returncode:
             raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
+
+
+def _mixed(arm: Scores, own: Scores, share: float, rows: Ints) -> Floats:
+    scores: Floats = arm(rows) + np.float32(share) * own(rows)
+    return scores
+
+
+def _reordered(own: Scores, order: Scores, top: int, rows: Ints) -> Floats:
+    return reordered(own(rows), order(rows), rows, top)

@@ -1,0 +1,94 @@
+"""The arms of the race for the order of given lists, with default settings: learners of all pairs of a list,
+and of the pairs above its clicks and drawn objects, in the geometry of the owner's ranking.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from daemon.validate.comparing import are_nearer
+from daemon.validate.preferences import balanced, bets_of
+from daemon.validate.race import NO_BETS, OWN_SHARES, ArmShare, OrderBets
+from learners import Oasis, OasisConfig
+from learners.block import DenseBlock, TripletBatch
+from tests.quality.bench.judged import of_lists, shown
+from tests.quality.bench.retrieval import Scores
+from tests.quality.bench.sets import Floats, Ints
+
+Bools = npt.NDArray[np.bool_]
+C = 0.05
+SIDE = 5
+"""Most pairs above, and below, the clicks of a list."""
+
+
+class Arms:
+    """Learners by name. U: rows whose inner products are the owner's scores, float32 [n, d]."""
+
+    def __init__(self, U: Floats, seed: int) -> None:
+        self._U, self._rng = np.asarray(U, np.float32), np.random.default_rng((seed, 11))
+        self._learners = {name: Oasis(U.shape[1], OasisConfig(C=C)) for name in ("all", "above")}
+
+    def learn(self, lists: Ints, clicks: Bools) -> None:
+        """From lists, query and objects int64 [h, 1 + LENGTH], and what was clicked, bool [h, LENGTH]."""
+        rows: list[tuple[int, int, int]] = []
+        below: list[bool] = []
+        random: list[bool] = []
+        for (query, *objects), clicked in zip(lists.tolist(), clicks, strict=True):
+            chosen, free = np.flatnonzero(clicked), np.flatnonzero(~clicked)
+            pairs = np.array([(c, s) for c in chosen for s in free])
+            for side in (pairs[pairs[:, 0] > pairs[:, 1]], pairs[pairs[:, 0] < pairs[:, 1]]):
+                for c, s in side[self._rng.permutation(len(side))[:SIDE]]:
+                    rows.append((query, objects[c], objects[s]))
+                    below.append(bool(s > c))
+                    random.append(False)
+            for c in chosen:
+                rows.append((query, objects[c], int(self._rng.integers(len(self._U)))))
+                below.append(False)
+                random.append(True)
+        if not rows:
+            return
+        triplets, under, drawn = np.array(rows).T, np.array(below), np.array(random)
+        for name, learner in self._learners.items():
+            kept = triplets[:, ~drawn if name == "all" else ~under]
+            learner.learn_many(TripletBatch(*(DenseBlock(self._U[one]) for one in kept)))
+
+    def scores(self, candidate: ArmShare) -> Scores:
+        """Of catalog rows with the catalog, raw and with a share of the owner's ranking."""
+        name, share = candidate
+        folded = self._U @ self._learners[name].W + np.float32(share) * self._U
+        return lambda rows: np.asarray(folded[rows] @ self._U.T, np.float32)
+
+    def bets(self, lists: Ints, clicks: Bools, leader: ArmShare | None) -> OrderBets:
+        """As `daemon.validate.comparing.order_bets`."""
+        if not len(lists):
+            return NO_BETS
+        clicked, asked = shown(clicks), lists[:, 0].tolist()
+        given = of_lists(lambda rows: self._U[rows] @ self._U.T, lists)
+        raw = {
+            name: of_lists(lambda rows, W=learner.W: self._U[rows] @ W @ self._U.T, lists)  # type: ignore[misc]
+            for name, learner in self._learners.items()
+        }
+        scores = {
+            (name, share): one + np.float32(share) * given
+            for name, one in raw.items()
+            for share in OWN_SHARES
+        }
+
+        def bets(candidate: ArmShare, other: Floats) -> list[float]:
+            ours = scores[candidate]
+            return [] if are_nearer(ours, other, clicked) else bets_of(balanced(ours, other, clicked), asked)
+
+        lead = {} if leader is None else {one: bets(one, scores[leader]) for one in scores if one != leader}
+        return OrderBets({one: bets(one, given) for one in scores}, lead, lists.shape[1] - 1)
+
+
+def reordered(own: Floats, order: Floats, rows: Ints, top: int) -> Floats:
+    """Scores by which the first `top` objects of the own ranking are in another order, the query left out."""
+    out = own.copy()
+    out[np.arange(len(rows)), rows] = np.inf
+    first = np.argsort(-out, axis=1, kind="stable")[:, 1 : top + 1]
+    ranks = np.argsort(np.argsort(-np.take_along_axis(order, first, axis=1), axis=1), axis=1)
+    scale = np.float32(np.abs(own).max() + 1)
+    np.put_along_axis(out, first, scale * (np.float32(1 + top) - ranks.astype(np.float32)), axis=1)
+    return out
