@@ -239,15 +239,13 @@ class View:
 
         query: of one row. first: the vectors of the first `top` objects, or of all. own: the scores of all,
         descending, float32 [n]. Behind `first` the own ranking stays; a score there is the last one of
-        `first`, less the version's share of the own ranking times what the own score is lower by.
+        `first`, less what the own score is lower by.
         """
-        assert self.answers.order is not None
         if not len(first):
             return np.arange(len(own)), own
         scores = kept_scores(self.given_scores(query, first)[0])
         places = np.argsort(-scores, kind="stable")
-        lower = own[len(first) - 1] - own[len(first) :]
-        rest = scores[places[-1]] - np.float32(self.answers.order.own_share) * lower
+        rest = scores[places[-1]] - (own[len(first) - 1] - own[len(first) :])
         places = np.concatenate([places, np.arange(len(first), len(own))])
         return places, np.concatenate([scores[places[: len(first)]], rest])
 

@@ -533,10 +533,10 @@ _OF_INDEX = "how the store of [index] took part; only where one is configured"
 
 _ORDERED_BY = (
     "whose scores these are; only of a version with an order of its own. `order`: the arm that clicks chose "
-    "for lists, with a share of your own ranking. It scores what `filter.include` names, and whatever a "
+    "for lists, and a share of your own ranking. It scores what `filter.include` names, and whatever a "
     "version answers that is not shown to search better: the first objects of your own ranking, in order. "
-    "Behind these your ranking stays as it is, and a score is the last one of these, less that share times "
-    "what its own score is lower by. `form`: the serving form"
+    "Behind these your ranking stays as it is, and a score is the last one of these, less what its own score "
+    "is lower by. `form`: the serving form"
 )
 
 _BY_KEY = "which model answered; only where the question named a key"

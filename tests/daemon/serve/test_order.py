@@ -27,7 +27,6 @@ from tests.daemon.serve.ordered import (
     DIM,
     ITEMS,
     ORDER,
-    SHARE,
     TOP,
     OrderedVersions,
     answers,
@@ -79,7 +78,7 @@ def test_the_users_own_first_are_put_in_order_and_the_rest_follows_as_it_was(
         np.testing.assert_allclose(given[:TOP], [known[one] for one in wanted[: min(k, TOP)]], atol=1e-4)
         last = {one: at for at, one in enumerate(shop.ids)}
         edge = cosine[last[own[TOP - 1]]]
-        lower = [given[TOP - 1] - SHARE * (edge - cosine[last[one]]) for one in wanted[TOP:k]]
+        lower = [given[TOP - 1] - (edge - cosine[last[one]]) for one in wanted[TOP:k]]
         np.testing.assert_allclose(given[TOP:], lower, atol=1e-4)
     assert ids(served.post({"x": shop.objects[ROW].tolist(), "k": 3})[1])  # by vector, too
     batch = served.post({"queries": [{"id": "o1", "k": 5}, {"id": "o2"}]}, "/v1/similar/batch")[1]["answers"]
@@ -317,7 +316,7 @@ def moved(shop: OrderedVersions) -> list[tuple[bool, dict[str, Any] | None]]:
     return [
         (False, ORDER | {"own_share": 10.0}),
         (True, ORDER | {"own_share": 10.0}),
-        (False, ORDER | {"top": 5}),
+        (False, ORDER | {"top": 5, "own_share": 0.0}),
         (True, None),
         (False, ORDER),
     ]
