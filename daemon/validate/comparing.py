@@ -35,7 +35,7 @@ from daemon.validate.preferences import (
     outcomes,
     standing_higher,
 )
-from daemon.validate.race import NO_BETS, OWN_SHARES, ArmShare, OrderBets
+from daemon.validate.race import NO_BETS, ArmShare, OrderBets
 from daemon.validate.scorer import Panel
 from daemon.validate.shown import Float, Mask, Scores, ShownLists
 
@@ -155,30 +155,28 @@ def with_trained(held: Comparison, trained: Comparison) -> Comparison:
 
 def order_bets(
     panel: Panel,
-    arms: Mapping[str, Scores],
-    given: Scores,
+    arms: Mapping[ArmShare, Scores],
+    zero: Scores,
     fresh: Mask,
     leader: ArmShare | None,
 ) -> OrderBets:
     """What the lists that were not bet on before say of all candidates for their order.
 
-    arms: raw scores of each arm, given: the user's own, not normalised, float32 [n, L] in the order of time,
-    as fresh, bool[n]. leader: the candidate that leads.
+    arms: scores of each candidate, zero: of the user's own ranking, float32 [n, L] in the order of time, as
+    fresh, bool[n]. leader: the candidate that leads.
     """
     lists, where = panel.lists.in_order(panel.order), fresh & panel.plain
     clusters = panel.in_time(panel.group).tolist()
     if not arms or not where.any():
         return NO_BETS
-    scores: dict[ArmShare, Scores] = {
-        (name, share): raw + np.float32(share) * given for name, raw in arms.items() for share in OWN_SHARES
-    }
 
     def bets(other: Scores, candidate: ArmShare) -> list[float]:
-        ours = scores[candidate]
+        ours = arms[candidate]
         if are_nearer(ours[where], other[where], lists.at(where)):
             return []
         return bets_of(np.where(where, balanced(ours, other, lists), np.nan), clusters)
 
-    lead = {name: bets(scores[leader], name) for name in scores if name != leader} if leader in scores else {}
+    led = None if leader is None else arms.get(leader)
+    lead = {} if led is None else {name: bets(led, name) for name in arms if name != leader}
     lengths = lists.valid[where].sum(axis=1)
-    return OrderBets({name: bets(given, name) for name in scores}, lead, int(np.median(lengths)))
+    return OrderBets({name: bets(zero, name) for name in arms}, lead, int(np.median(lengths)))

@@ -41,9 +41,9 @@ from daemon.validate.evidence import (
 from daemon.validate.holdout import Holdout, Window
 from daemon.validate.judge import Judge
 from daemon.validate.preferences import Preference, State
-from daemon.validate.race import NO_BETS, ArmShare, OrderBets
+from daemon.validate.race import FORM, NO_BETS, OWN_SHARES, ArmShare, OrderBets
 from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
-from daemon.validate.shown import Float, Mask
+from daemon.validate.shown import Float, Mask, Scores
 from daemon.versions.algorithms import map_of
 from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
 from daemon.versions.forms import FormChoice, KeyedForm
@@ -267,21 +267,23 @@ class Evaluator:
         looks = [self._look(one, window) for one in versions]
         states = [one.state for one in versions]
         seen = compare(self._panel_of(window), looks, states, fresh, window.positions)
-        return replace(seen, order=self._order(versions[0], self._panel_of(window), fresh, leader))
+        form = looks[0].scores
+        return replace(seen, order=self._order(versions[0], form, self._panel_of(window), fresh, leader))
 
     def _order(
-        self,
-        version: Candidate,
-        panel: Panel,
-        fresh: Mask,
-        leader: ArmShare | None,
+        self, version: Candidate, form: Scores, panel: Panel, fresh: Mask, leader: ArmShare | None
     ) -> OrderBets:
-        """What lists say of the order of a version's arms. Raises NotFinite."""
+        """What lists say of the order of a version's arms, and of its form. Raises NotFinite."""
         if version.given is None or not fresh.any():
             return NO_BETS
-        arms = {name: self._judge.shown_scores(scorer, panel) for name, scorer in version.arms.items()}
         given = self._judge.shown_scores(version.given, panel)
-        return order_bets(panel, arms, given, fresh, leader)
+        scores: dict[ArmShare, Scores] = {
+            (name, share): raw + np.float32(share) * given
+            for name, scorer in version.arms.items()
+            for raw in [self._judge.shown_scores(scorer, panel)]
+            for share in OWN_SHARES
+        }
+        return order_bets(panel, scores | {FORM: form}, given, fresh, leader)
 
     def compare_before(
         self,
@@ -303,7 +305,8 @@ class Evaluator:
         looks = {one.number: Scored({}, self._judge.shown_scores(one.scorer, panel)) for one in versions}
         scored, states = [looks[one.number] for one in versions], [one.state for one in versions]
         seen = compare(panel, scored, states, fresh, {}, alike=False)
-        return replace(seen, order=self._order(versions[0], panel, fresh, leader))
+        form = scored[0].scores
+        return replace(seen, order=self._order(versions[0], form, panel, fresh, leader))
 
     def unseen(self, candidate: Candidate, zero: Candidate, window: Window) -> Measures:
         """How a version does against version 0 on kinds of queries of which nothing is learned; empty where
@@ -512,7 +515,7 @@ class Weigher:
         Raises NotFinite.
         """
         if not known.anchor:
-            leads = known.race.leader is not None
+            leads = known.race.choice is not None
             outcome = Conclusion("not yet", promoted=leads, fell=not leads, reach=False)
             return Weighed(best.number, 0 if leads else best.number, known, outcome, self._evidence)
         worse = self.is_worse(evaluator, best, zero)

@@ -205,7 +205,7 @@ def weigh(
     version that is not shown to search better is best all the same while something leads there; it does not
     search then.
     """
-    race, led = standing.race.take(seen.order, ORDER_SHARE * rule.alpha), standing.race.leader
+    race, led = standing.race.take(seen.order, ORDER_SHARE * rule.alpha), standing.race.choice
     if race.own:
         rule = replace(rule, alpha=(1 - ORDER_SHARE) * rule.alpha)
     searching = best if standing.anchor else 0
@@ -237,8 +237,8 @@ def weigh(
     if guards or found == "inferior" or (found != "superior" and not now.anchor):
         if now.anchor:
             return now, Conclusion(found, tuple(guards))
-        fell = led is not None and race.leader is None and best > 0
-        return now, Conclusion(found, tuple(guards), race.leader is not None, fell, reach=False)
+        fell = led is not None and race.choice is None and best > 0
+        return now, Conclusion(found, tuple(guards), race.choice is not None, fell, reach=False)
     if found == "superior":
         now = replace(now.anchored(version), hold=now.hold if version == best else UNTOUCHED)
     return now, Conclusion(found, promoted=True)

@@ -1,8 +1,9 @@
 """Which arm orders given lists best, and whether it orders them better than the user's own ranking: a pure
 fold over bets.
 
-The candidates are the arms of a version with each of `OWN_SHARES` of the user's own ranking beside. Every
-list is bet on by all of them before it is learned from, each list once per question (`Duel`):
+The candidates are the arms of a version with each of `OWN_SHARES` of the user's own ranking beside, and its
+serving form (`FORM`): while that leads, lists are ordered by it. Every list is bet on by all of them before
+it is learned from, each list once per question (`Duel`):
 
 - Is any of them better than the user's own ranking? Each bets on it, and the mean of their capitals is the
   capital against "none is": it reaches 1 / alpha with probability alpha at most while none is, over all looks
@@ -55,6 +56,8 @@ def standardized(values: Doubles, bets: float, squares: float) -> Doubles:
 
 ArmShare = tuple[str, float]
 """The name of an arm, and the share of the user's own ranking."""
+FORM: Final[ArmShare] = ("", 0.0)
+"""The candidate that is the serving form of a version, behind all arms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ class OrderBets:
 
     def after(self, earlier: OrderBets) -> OrderBets:
         """These after earlier ones."""
-        names = self.own.keys() | earlier.own.keys()
+        names = dict.fromkeys([*earlier.own, *self.own])  # in the order of the arms
         join = {name: [*earlier.own.get(name, ()), *self.own.get(name, ())] for name in names}
         lead = {name: [*earlier.lead.get(name, ()), *self.lead.get(name, ())] for name in names}
         return OrderBets(join, lead, self.top or earlier.top)
@@ -145,8 +148,9 @@ class RaceStanding:
 
     @property
     def choice(self) -> OrderChoice | None:
-        """How lists are ordered; None: not shown to be better."""
-        return None if self.leader is None else OrderChoice(*self.leader, self.top)
+        """The arm that orders lists; None: none is shown to be better than the user's own ranking and the
+        serving form."""
+        return None if self.leader in (None, FORM) else OrderChoice(*self.leader, self.top)
 
     def take(self, bets: OrderBets, alpha: float) -> RaceStanding:
         """The standing after further bets; alpha: the error of all that this race ever says."""
@@ -177,7 +181,7 @@ class RaceStanding:
             return ()
         each = alpha / 2**self.falls / max(1, len(self.own))
         keep = {self.leader[0], *(name[0] for name, duel in self.lead.items() if not duel.is_below(each))}
-        return tuple(sorted({name for name, _ in self.own} - keep))
+        return tuple(sorted({name for name, _ in self.own} - keep - {FORM[0]}))
 
     def _led_by(self, name: ArmShare) -> RaceStanding:
         return replace(self, leader=name, lead={}, hold=UNTOUCHED)

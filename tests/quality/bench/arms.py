@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from daemon.validate.comparing import are_nearer
 from daemon.validate.preferences import balanced, bets_of
-from daemon.validate.race import NO_BETS, OWN_SHARES, ArmShare, OrderBets
+from daemon.validate.race import FORM, NO_BETS, OWN_SHARES, ArmShare, OrderBets
 from learners import Oasis, OasisConfig
 from learners.block import DenseBlock, TripletBatch
 from tests.quality.bench.judged import of_lists, shown
@@ -59,8 +59,8 @@ class Arms:
         folded = self._U @ self._learners[name].W + np.float32(share) * self._U
         return lambda rows: np.asarray(folded[rows] @ self._U.T, np.float32)
 
-    def bets(self, lists: Ints, clicks: Bools, leader: ArmShare | None) -> OrderBets:
-        """As `daemon.validate.comparing.order_bets`."""
+    def bets(self, lists: Ints, clicks: Bools, form: Scores, leader: ArmShare | None) -> OrderBets:
+        """As `daemon.validate.comparing.order_bets`; form: scores of the version's form."""
         if not len(lists):
             return NO_BETS
         clicked, asked = shown(clicks), lists[:, 0].tolist()
@@ -74,6 +74,7 @@ class Arms:
             for name, one in raw.items()
             for share in OWN_SHARES
         }
+        scores[FORM] = of_lists(form, lists)
 
         def bets(candidate: ArmShare, other: Floats) -> list[float]:
             ours = scores[candidate]

@@ -144,9 +144,9 @@ class Product:
     def go_on(self, count: int, lists: Ints) -> Conclusion:
         """Learn from lists up to that number, `lists` being what is shown; publish and judge a version."""
         part = self._users.look(lists, count - self.lists)
-        asked = [self.arms.bets(part.open, part.open_clicks, self.standing.race.leader)] if self.lists else []
+        leader = self.standing.race.leader
+        asked = [self.arms.bets(part.open, part.open_clicks, self.latest, leader)] if self.lists else []
         self.arms.learn(part.open, part.open_clicks)
-        asked.append(self.arms.bets(part.held, part.held_clicks, self.standing.race.leader))
         self._parts.append(part)
         self._learner.take(part.rows, part.drawn)
         self.lists, self.newest = count, self.newest + 1
@@ -156,6 +156,7 @@ class Product:
         self._taken = len(learned.held) if len(learned.held) >= LEAST_JUDGED else 0
         choice = self._choice(held)
         self.choices[self.newest], self._scores[self.newest] = choice, self.version.scores(choice)
+        asked.append(self.arms.bets(part.held, part.held_clicks, self.latest, leader))
         opened = Window.last(learned.open, learned.open_clicks, self._taken_open)
         self._taken_open = len(learned.open)
         if not self._taken:
