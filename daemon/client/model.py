@@ -179,7 +179,8 @@ class Model:
         self, query: Features, items: Items | Features, k: int = 10, *, key: str | None = None
     ) -> Similar:
         """The k items most similar to one query, exactly; fewer where there are fewer. Of a model whose
-        similarity does not fold, the best of the SHORTLIST items nearest by cosine.
+        similarity does not fold, the best of the SHORTLIST items nearest by cosine; of a version that orders
+        lists alone, the first items of the user's own ranking in order.
 
         key: whose model answers, where one is learned per key; version 0 does where that has learned nothing
         yet, and without a key. Raises ValueError where one model answers everybody, and BlockError for a
