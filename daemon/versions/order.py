@@ -131,4 +131,11 @@ def order_form(version: Version, own: OwnRanking, choice: OrderChoice) -> Biline
         raise StateError(f"version {version.manifest.number} has no arm {choice.arm}")
     matrix = matrices[choice.arm]
     matrix.reshape(-1)[:: own.dim + 1] += np.float32(choice.own_share) * own.metric
-    return BilinearForm(matrix)
+    return arm_form(version.manifest, own, choice.arm, matrix)
+
+
+def arm_form(manifest: Manifest, own: OwnRanking, name: str, matrix: Float32s) -> BilinearForm:
+    """The scores of an arm by its matrix of mapped vectors. In the own geometry it has learned from vectors
+    of unit length, which those that a map whitens do not have there."""
+    unit = arm_settings(manifest)[name].get("geometry") == OWN_GEOMETRY
+    return BilinearForm(matrix, metric=own.metric if unit else None)

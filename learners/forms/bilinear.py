@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from learners.block import Float32s, as_block, times
-from learners.forms.quadratic import Pieces, score_pairs, self_products, whole
+from learners.forms.quadratic import DiagonalForm, Pieces, score_pairs, self_products, whole
 from learners.pending import PendingSteps
 
 
@@ -26,12 +26,14 @@ class BilinearForm:
 
     matrix: W without its pending steps, float32 [d, d], read and never copied: the form follows it. pending:
     the steps that wait to be added to it, followed likewise; None where there are none. distance: W is
-    symmetric, and a query folds to 2 W q.
+    symmetric, and a query folds to 2 W q. metric: of a diagonal M, float32 [d]: scores are those of vectors
+    that were learned from at unit length under M, q^T W p / sqrt(q^T M q p^T M p).
     """
 
     matrix: Float32s
     pending: PendingSteps | None = None
     distance: bool = False
+    metric: Float32s | None = None
 
     @property
     def dim(self) -> int:
@@ -40,8 +42,8 @@ class BilinearForm:
 
     @property
     def normalised(self) -> bool:
-        """Never: the papers score without norms."""
-        return False
+        """Where there is a metric: the papers score without norms."""
+        return self.metric is not None
 
     def fold(self, queries: Any) -> Float32s:
         """W^T q for each query, float32 [n, d], 2 W q for a distance; search any index of items with it by
@@ -58,8 +60,10 @@ class BilinearForm:
         return folded
 
     def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
-        """p^T W p for each item, float32 [n]; summed in float64. `pieces` changes no bit. Clipped at 0 as in
-        other forms, but not for a distance, of which it is a part of the score."""
+        """p^T W p for each item, float32 [n], or p^T M p; summed in float64. `pieces` changes no bit. Clipped
+        at 0 as in other forms, but not for a distance, of which it is a part of the score."""
+        if self.metric is not None:
+            return DiagonalForm(self.metric, True).self_scores(items, pieces)
         block = as_block(items, self.dim, "items")
         products = self_products(self.matrix, block, pieces)
         if self.pending is not None and len(self.pending):

@@ -112,6 +112,7 @@ class OrderedVersions:
         """The order of a version: its arm works on vectors whose inner product is the user's own score."""
         assert self.space.own is not None
         rows = self.mapped.values.astype(np.float64) * np.sqrt(self.space.own.metric.astype(np.float64))
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         return np.asarray(
             rows @ (self.arms[number].T.astype(np.float64) @ rows[row]) + share * (rows @ rows[row])
         )
