@@ -21,6 +21,7 @@ from daemon.serve.metrics import ServeMetrics
 from daemon.serve.query import Query, QueryError
 from daemon.serve.start import SignedLists
 from daemon.telemetry.server import Health, status_of
+from daemon.versions.order import OrderChoice, order_form
 from tests.daemon.models.moves import promote
 from tests.daemon.serve.ordered import (
     ALIASES,
@@ -84,6 +85,23 @@ def test_the_users_own_first_are_put_in_order_and_the_rest_follows_as_it_was(
     batch = served.post({"queries": [{"id": "o1", "k": 5}, {"id": "o2"}]}, "/v1/similar/batch")[1]["answers"]
     assert [ids(one) for one in batch] == [shop.reranked(1, 1)[:5], shop.reranked(1, 2)[:10]]
     assert [one["ordered_by"] for one in batch] == ["order", "order"]
+
+
+@pytest.mark.parametrize("share", [0.0, 3.0])
+def test_an_arm_that_has_learned_nothing_orders_as_the_users_own_ranking(
+    tmp_path: Path, share: float
+) -> None:
+    shop = OrderedVersions(tmp_path)  # of which no row has unit length in the user's own geometry
+    nothing = {"arms.all.pending_tau": np.zeros(4, np.float32), "arms.all.W": np.eye(DIM, dtype=np.float32)}
+    version = shop.versions.load(shop.add(**nothing, **no_pairs(shop)))
+    assert shop.space.own is not None
+    form = order_form(version, shop.space.own, OrderChoice("all", share, TOP))
+    own = np.array([shop.own(row) for row in range(ITEMS)])
+    np.testing.assert_allclose(form.scores(shop.mapped, shop.mapped), (1 + share) * own, atol=1e-4)
+
+
+def no_pairs(shop: OrderedVersions) -> dict[str, np.ndarray]:
+    return {"arms.all.pending_pairs": np.zeros_like(shop.versions.load(0).arrays["arms.all.pending_pairs"])}
 
 
 def test_what_is_left_out_makes_room_for_the_next_of_the_users_own(
