@@ -103,8 +103,9 @@ class FeedReport:
         )
         capped = f" ({account.capped_pairs:,} more pairs capped)" if account.capped_pairs else ""
         self.note(
-            f"{account.triplets:,} triplets, {account.random_negatives:,} of them with a random negative"
-            f"{capped}; {seconds:.1f} s, {account.triplets / seconds:,.0f} triplets/s"
+            f"{account.triplets:,} triplets, {account.below:,} of them with an object below the click, "
+            f"{account.random_negatives:,} with a random negative{capped}; {seconds:.1f} s, "
+            f"{account.triplets / seconds:,.0f} triplets/s"
         )
         hint = " (--explain shows where and what to do)"
         for fate, counts, more in (("dropped", account.dropped, hint), ("ignored", account.ignored, "")):

@@ -31,23 +31,16 @@ TIES = (BY_ROW, RELEVANT_LAST)
 QUERIES_AT_ONCE = 256
 
 
-def ranks_of(
-    scores: Scores,
-    relevant: Ranks,
-    exclude: int | None = None,
-    ordered: Scores | None = None,
-    ties: str = BY_ROW,
-) -> Ranks:
+def ranks_of(scores: Scores, relevant: Ranks, exclude: int | None = None, ties: str = BY_ROW) -> Ranks:
     """1-based ranks of the rows `relevant` when all candidates are sorted by falling score, int64 [k].
 
     scores [n]; relevant int64 [k], distinct; exclude: the query's own row, which is no candidate and not
-    among them; ordered: the scores sorted upwards, where the caller has them. By row, `rank(i) = 1 + #{j: s_j
-    > s_i} + #{j < i: s_j = s_i}`. One sort, no argsort: O(n log n), n extra floats. Raises ValueError for
-    other `ties`.
+    among them. By row, `rank(i) = 1 + #{j: s_j > s_i} + #{j < i: s_j = s_i}`. One sort, no argsort:
+    O(n log n), n extra floats. Raises ValueError for other `ties`.
     """
     if ties not in TIES:
         raise ValueError(f"ties {ties!r} is not one of {', '.join(map(repr, TIES))}")
-    upwards = np.sort(scores) if ordered is None else ordered
+    upwards = np.sort(scores)
     wanted = scores[relevant]
     upto = np.searchsorted(upwards, wanted, side="right")
     below = np.searchsorted(upwards, wanted, side="left")

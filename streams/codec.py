@@ -47,7 +47,7 @@ def encode_event(event: Event) -> bytes:
     """The one canonical encoding of an event; raises Poison for whatever `decode_event` would refuse."""
     wire.check_ts(event.ts)
     fields: dict[str, Any] = {
-        "v": _version_of(event.key),
+        "v": limits.PAIRED_VERSION if event.pair else _version_of(event.key),
         "id": _text(event.id, "id"),
         "ts": event.ts,
         "q": object_fields(event.query, "q"),
@@ -62,6 +62,9 @@ def encode_event(event: Event) -> bytes:
         fields["prop"] = _number(event.propensity, "prop", 1.0)
     _add_text(fields, "sp", event.space)
     _add_key(fields, event.key)
+    if event.pair:
+        wire.check_whole(event.pair, "pair", limits.PAIR_KINDS)
+        fields["pair"] = event.pair
     return pack(fields)
 
 
@@ -84,6 +87,7 @@ def decode_event(value: bytes | None, *, check_values: bool = True) -> Event:
         propensity=fields.get("prop"),
         space=fields.get("sp"),
         key=fields.get("key"),
+        pair=fields.get("pair", 0),
     )
     if check_values:
         for where, ref in (("q", event.query), ("c", event.clicked), ("s", event.skipped)):

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from streams import poison
 from streams.catalog import Catalog, RawParts, Resolver, RoleColumns, build_role
-from streams.event import Float32Array, Int64Array, SpaceSpec
+from streams.event import PAIR_UNKNOWN, Float32Array, Int64Array, SpaceSpec
 from streams.ids import UInt64Array, hash_ids
 from streams.limits import MAX_KEY_BYTES, MAX_VALUE_BYTES
 from streams.poison import DeadLetter, Poison
@@ -35,10 +35,10 @@ class DecodedBatch:
     `offsets` int64 [n]; `timestamps` int64 [n], the events' own `ts` in ms, none later than its record's
     arrival where times are bounded (`Arrivals`); `weights` float32 [n];
     `ids` uint64 [n], xxh64 (seed 0) of each event id's UTF-8 bytes; `sources` uint64 [n], the same of each
-    `src`, 0 without one; `keys` bytes of 64 [n], the UTF-8 of each `key`, b"" without one, or None from a
-    decoder that leaves them out. `poison` holds the refused records, in order; `next_offset` is one past the
-    last record polled, refused ones included; `last_digest` is the SHA-256 of that record's value (of nothing
-    for null).
+    `src`, 0 without one; `pairs` uint8 [n], where each skipped object stood, one of the `PAIR_` constants;
+    `keys` bytes of 64 [n], the UTF-8 of each `key`, b"" without one, or None from a decoder that leaves them
+    out. `poison` holds the refused records, in order; `next_offset` is one past the last record polled,
+    refused ones included; `last_digest` is the SHA-256 of that record's value (of nothing for null).
     """
 
     partition: int
@@ -47,6 +47,7 @@ class DecodedBatch:
     weights: Float32Array
     ids: UInt64Array
     sources: UInt64Array
+    pairs: npt.NDArray[np.uint8]
     query: RoleColumns
     clicked: RoleColumns
     skipped: RoleColumns
@@ -155,6 +156,7 @@ class PlainDecoder:
             np.array([one.fields.get("w", 1.0) for one in events], np.float32),
             hash_ids([one.fields["id"] for one in events]),
             _sources(events),
+            np.array([one.fields.get("pair", PAIR_UNKNOWN) for one in events], np.uint8),
             query,
             clicked,
             skipped,
@@ -285,6 +287,7 @@ class BatchDecoder(PlainDecoder):
             found.weights,
             found.ids,
             found.sources,
+            found.pairs,
             *self._reading.roles(found),
             refused,
             batch.offsets[-1] + 1,

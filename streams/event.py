@@ -109,6 +109,13 @@ class ObjectRef:
         return {UNNAMED_VIEW: self.x} if self.x is not None else self.views
 
 
+PAIR_UNKNOWN, PAIR_ABOVE, PAIR_BELOW, PAIR_RANDOM = 0, 1, 2, 3
+"""Where the skipped object of an event stood: it does not say; above the click; below it; nowhere, for it was
+drawn at random."""
+PAIR_NAMES: Mapping[str, int] = {"above": PAIR_ABOVE, "below": PAIR_BELOW, "random": PAIR_RANDOM}
+"""The kinds of pairs by the names that people write."""
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One triplet to learn from.
@@ -116,7 +123,8 @@ class Event:
     `ts` is the time of the click in milliseconds since the epoch; `weight` scales the step;
     `impression` names the shown list it came from; `propensity` is the clicked rank's logged
     probability of being examined, in (0, 1]; `space` names the feature space of inline features;
-    `key` the model that learns it, where there is one per key.
+    `key` the model that learns it, where there is one per key; `pair` where the skipped object stood, one of
+    the `PAIR_` constants.
     """
 
     id: str
@@ -130,6 +138,7 @@ class Event:
     propensity: float | None = None
     space: str | None = None
     key: str | None = None
+    pair: int = PAIR_UNKNOWN
 
 
 EITHER, FIRST, SECOND = TEAMS = (0, 1, 2)

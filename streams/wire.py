@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 
 from streams import poison
-from streams.event import TEAMS, UNNAMED_VIEW
+from streams.event import PAIR_UNKNOWN, TEAMS, UNNAMED_VIEW
 from streams.limits import (
     DRAFTED_VERSION,
     FORMAT_VERSION,
@@ -21,11 +21,14 @@ from streams.limits import (
     KIND_VERSION,
     MAX_KEY_BYTES,
     MAX_MAP_ENTRIES,
+    MAX_PAIR,
     MAX_SHOWN,
     MAX_TEXT_BYTES,
     MAX_TS,
     MAX_VALUE_BYTES,
     MAX_WEIGHT,
+    PAIR_KINDS,
+    PAIRED_VERSION,
     TRAINED_VERSION,
 )
 from streams.poison import Poison
@@ -45,6 +48,7 @@ _OF_VERSION: Mapping[int, tuple[str, ...]] = {
     DRAFTED_VERSION: ("draft", "key"),
     KIND_VERSION: ("kind", "draft", "key"),
     TRAINED_VERSION: ("trained", "draft", "key"),
+    PAIRED_VERSION: ("pair", "key"),
 }
 """The field that each later version requires, and those that it may have besides."""
 
@@ -104,15 +108,21 @@ def open_map(raw: Any, where: str) -> dict[str, Any]:
 
 
 def read_event(value: bytes | None, max_bytes: int = MAX_VALUE_BYTES) -> dict[str, Any]:
-    """An event's fields, all checked except the objects `q`, `c` and `s`, which stay raw."""
+    """An event's fields, all checked except the objects `q`, `c` and `s`, which stay raw.
+
+    A `pair` of a later release is read as unknown.
+    """
     fields = open_map(unpack(value, max_bytes, max_list=2), "the event")
-    _check_head(fields, _EVENT_REQUIRED, _EVENT_FIELDS, (FORMAT_VERSION, KEYED_VERSION))
+    _check_head(fields, _EVENT_REQUIRED, _EVENT_FIELDS, (FORMAT_VERSION, KEYED_VERSION, PAIRED_VERSION))
     if len(fields) > len(_EVENT_REQUIRED):
         _check_texts(fields, ("src", "imp", "sp"))
         if "w" in fields:
             check_number(fields["w"], "w", MAX_WEIGHT)
         if "prop" in fields:
             check_number(fields["prop"], "prop", 1.0)
+        if "pair" in fields:
+            check_whole(fields["pair"], "pair", MAX_PAIR)
+            fields["pair"] = fields["pair"] if fields["pair"] <= PAIR_KINDS else PAIR_UNKNOWN
     return fields
 
 
@@ -251,20 +261,21 @@ def check_draft(models: Any, teams: Any, shown: int) -> None:
             raise Poison(poison.WRONG_TYPE, "draft: a model is [name, version, records]")
         check_text(model[0], "draft.models")
         for number in model[1:]:
-            _check_whole(number, "a number of draft.models", MAX_TS)
+            check_whole(number, "a number of draft.models", MAX_TS)
     for team in teams:
-        _check_whole(team, "a team of the draft", TEAMS[len(models)])
+        check_whole(team, "a team of the draft", TEAMS[len(models)])
 
 
 def check_explored(explored: Any, shown: int) -> None:
     """The rank of the explored slot and the chance of the object in it."""
     if type(explored) is not list or len(explored) != 2:
         raise Poison(poison.WRONG_TYPE, "draft.explored is not [rank, chance]")
-    _check_whole(explored[0], "the rank of draft.explored", shown - 1)
+    check_whole(explored[0], "the rank of draft.explored", shown - 1)
     check_number(explored[1], "the chance of draft.explored", 1.0)
 
 
-def _check_whole(raw: Any, where: str, high: int) -> None:
+def check_whole(raw: Any, where: str, high: int) -> None:
+    """A whole number within 0 .. high."""
     if type(raw) is not int:
         raise Poison(poison.WRONG_TYPE, f"{where} is not a whole number")
     if not 0 <= raw <= high:

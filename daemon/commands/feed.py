@@ -70,7 +70,7 @@ def feed(
     ] = None,
     rule: Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(RULES)}.")] = None,
     triplets_per_impression: Annotated[
-        int | None, typer.Option(metavar="N", help="Most shown-list pairs per impression; 0 is no cap.")
+        int | None, typer.Option(metavar="N", help="Most pairs per list and side of clicks; 0 is no cap.")
     ] = None,
     random_negatives: Annotated[
         int | None, typer.Option(metavar="N", help="Random objects per click as further negatives.")

@@ -620,13 +620,15 @@ class FeedConfig(Section):
     """[feed]: impressions -> triplets."""
 
     rule: Literal["skip_above", "last_click", "skip_next", "all_skipped", "clicked_vs_random"] = Field(
-        "skip_above", description="how clicks become triplets"
+        "all_skipped",
+        description="how clicks become triplets; those with an object below the click say so, and a learner"
+        " may leave them out",
     )
     triplets_per_impression: int = Field(
         5,
         ge=0,
-        description="most shown-list pairs kept per impression, drawn with the seed; random negatives come on"
-        " top; 0 no cap",
+        description="most shown-list pairs kept per impression on each side of its clicks, drawn with the"
+        " seed; random negatives come on top; 0 no cap",
     )
     random_negatives: int = Field(1, ge=0, le=100, description="random catalog objects per click as skipped")
     negative_weight: float = Field(

@@ -31,7 +31,7 @@ from daemon.versions.restore import DERIVED, stands
 from learners.base import Learner
 from learners.block import Float32s
 from learners.errors import LearnerError
-from learners.forms.bilinear import BilinearForm
+from learners.forms.bilinear import OwnLengthForm
 from learners.forms.carried import Tangent
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import ServingForm, learned_of, with_learned
@@ -161,7 +161,7 @@ class LoadedState:
     remake: Callable[[Arrays], Learner]
     queries: QueryMaps = field(default_factory=dict)
     answers: Answering = BY_FORM
-    order: BilinearForm | None = None
+    order: OwnLengthForm | None = None
 
     @property
     def records(self) -> int:
@@ -235,7 +235,7 @@ def answers_of(alias: str, entries: Iterable[LedgerEntry], number: int) -> Answe
     return replace(found, reach=True) if alias == LATEST else found
 
 
-def load_order(source: VersionSource, number: int, answers: Answering) -> BilinearForm | None:
+def load_order(source: VersionSource, number: int, answers: Answering) -> OwnLengthForm | None:
     """What version `number` orders given lists by, None where that is its form. Raises VersionRejected."""
     if answers.order is None:
         return None
@@ -246,7 +246,7 @@ def load_order(source: VersionSource, number: int, answers: Answering) -> Biline
     return _order_in(version, source.space.own, answers)
 
 
-def _order_in(version: Version, own: OwnRanking | None, answers: Answering) -> BilinearForm | None:
+def _order_in(version: Version, own: OwnRanking | None, answers: Answering) -> OwnLengthForm | None:
     choice, manifest = answers.order, version.manifest
     if choice is None:
         return None

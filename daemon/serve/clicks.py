@@ -21,7 +21,7 @@ from daemon.runtime.watchdog import give_way
 from daemon.serve.query import HitClicks
 from streams.codec import decode_event
 from streams.errors import StreamError
-from streams.event import Event
+from streams.event import PAIR_BELOW, Event
 from streams.feed.triplets import is_drawn
 from streams.poison import Poison
 from streams.source import Source
@@ -39,7 +39,7 @@ log = structlog.get_logger("tripletd.serve")
 @dataclass(frozen=True, slots=True)
 class _Comparison:
     """A triplet by ids. of: its list, or the event itself where it names none. passed_over: None where chance
-    drew the skipped object, which nobody saw then."""
+    drew the skipped object, or it stood below the click: nobody need have seen it then."""
 
     query: str
     clicked: str | None
@@ -63,7 +63,7 @@ class ClickWindow:
         with self._lock:
             self._order.append(query)
             if query is not None:
-                seen = None if is_drawn(event) else event.skipped.id
+                seen = None if is_drawn(event) or event.pair == PAIR_BELOW else event.skipped.id
                 of = event.impression or event.id
                 one = _Comparison(query, event.clicked.id, seen, of, event.key)
                 self._by_query.setdefault(query, deque()).append(one)

@@ -114,7 +114,7 @@ class PairedTest:
 
     @property
     def variance(self) -> float:
-        """Of the differences, with one of 1 more: never 0."""
+        """Of the differences, with one of 1 more in their squares; 0 where all are 1, or -1."""
         return (self.squares + 1.0) / (self.bets + 1.0) - self.mean**2
 
     def margin(self, horizon: int) -> float:
@@ -161,9 +161,9 @@ class PairedTest:
         """
         if self.mean * self.mean * self.bets * 4 <= self.variance or self.mean <= 0:
             return None
-        short = -math.log(alpha) - self.above.log
-        stake = min(float(STAKES[-1]), self.mean / self.variance)
-        growth = stake * self.mean - stake * stake * self.variance / 2
+        short, square = -math.log(alpha) - self.above.log, (self.squares + 1.0) / (self.bets + 1.0)
+        stake = min(float(STAKES[-1]), self.mean / square)
+        growth = stake * self.mean - stake * stake * square / 2
         return max(0, math.ceil(short / growth))
 
     def to_json(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from daemon.validate.preferences import (
     outcomes,
     standing_higher,
 )
-from daemon.validate.race import NO_BETS, ArmShare, OrderBets
+from daemon.validate.race import ArmShare, OrderBets
 from daemon.validate.scorer import Panel
 from daemon.validate.shown import Float, Mask, Scores, ShownLists
 
@@ -51,12 +51,11 @@ NEARER = 0.03
 @dataclass(frozen=True, slots=True)
 class Scored:
     """What one look of a version at a panel gives: its measures; its scores of the lists in the order of
-    time, float32 [n, L], also of each of its arms; average precision of each judged query.
+    time, float32 [n, L]; average precision of each judged query.
     """
 
     measures: Measures
     scores: Scores
-    arms: Mapping[str, Scores] = field(default_factory=dict)
     precision: Float = field(default_factory=lambda: np.zeros(0))
 
 
@@ -160,15 +159,16 @@ def order_bets(
     fresh: Mask,
     leader: ArmShare | None,
 ) -> OrderBets:
-    """What the lists that were not bet on before say of all candidates for their order.
+    """What the lists that were not bet on before say of all candidates for their order; an empty sequence for
+    each where none tells.
 
     arms: scores of each candidate, zero: of the user's own ranking, float32 [n, L] in the order of time, as
     fresh, bool[n]. leader: the candidate that leads.
     """
     lists, where = panel.lists.in_order(panel.order), fresh & panel.plain
     clusters = panel.in_time(panel.group).tolist()
-    if not arms or not where.any():
-        return NO_BETS
+    if not where.any():
+        return OrderBets(dict.fromkeys(arms, ()))
 
     def bets(other: Scores, candidate: ArmShare) -> list[float]:
         ours = arms[candidate]

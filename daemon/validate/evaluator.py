@@ -48,11 +48,12 @@ from daemon.versions.algorithms import map_of
 from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
 from daemon.versions.forms import FormChoice, KeyedForm
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict
-from daemon.versions.order import arm_form, arm_matrices, arm_settings
+from daemon.versions.order import arm_matrices, arm_settings
 from daemon.versions.restore import ChoosesForms, choice_of, learner_of, serving_form
 from daemon.versions.verdict import JudgedGain
 from learners.block import Float32s
 from learners.errors import LearnerError
+from learners.forms.bilinear import OwnLengthForm
 from learners.forms.quadratic import DiagonalForm, IdentityForm, ServedForm, by_distance, folds
 from learners.pending import matrix_in
 from learners.psd import symmetry_index
@@ -182,8 +183,8 @@ class CandidateCache:
         if not arm_settings(version.manifest) or (own := objects.own) is None:
             return {}, None
         matrices = arm_matrices(version, own)
-        forms = {name: arm_form(version.manifest, own, name, one) for name, one in matrices.items()}
-        return {name: Scorer(form, objects) for name, form in forms.items()}, Scorer(own.form(), objects)
+        arms = {name: Scorer(OwnLengthForm(matrix, own.metric), objects) for name, matrix in matrices.items()}
+        return arms, Scorer(DiagonalForm(own.metric, True), objects)
 
     def _form_of(self, version: Version, chooser: ChoosesForms | None) -> ServedForm:
         """The version's serving form; version 0 stays open for good, so its W = I is not held."""
@@ -273,7 +274,7 @@ class Evaluator:
         self, version: Candidate, form: Scores, panel: Panel, fresh: Mask, leader: ArmShare | None
     ) -> OrderBets:
         """What lists say of the order of a version's arms, and of its form. Raises NotFinite."""
-        if version.given is None or not fresh.any():
+        if version.given is None:
             return NO_BETS
         given = self._judge.shown_scores(version.given, panel)
         scores: dict[ArmShare, Scores] = {

@@ -76,7 +76,7 @@ class Standing:
 
     line: the newest versions against version 0. step: against the anchor. lead: against what was best at the
     time, where that is neither, by interleaved lists alone. hold: against the best version, see
-    `Capital.restarting_bet`. falls: how often `best` went back. lists: lists taken; interleaved: those of
+    `Capital.restarting_bets`. falls: how often `best` went back. lists: lists taken; interleaved: those of
     them that two versions made together; trained: those that were learned from later. through: holdout
     positions up to which those that were held out are taken; bettor: up to when the others are. race: of the
     candidates for the order of given lists.
@@ -96,8 +96,10 @@ class Standing:
     race: RaceStanding = NO_RACE
 
     def alpha(self, rule: EvidenceRule) -> float:
-        """The error of the next proof: halved by each fall, so that all have twice `rule.alpha` at most."""
-        return float(rule.alpha / 2**self.falls)
+        """The error of the next proof: halved by each fall, so that all have twice `rule.alpha` at most;
+        less what the race for the order of given lists may spend."""
+        share = 1.0 - ORDER_SHARE if self.race.own else 1.0
+        return float(share * rule.alpha / 2**self.falls)
 
     def anchored(self, version: int) -> Standing:
         """With another anchor, that nothing was compared with yet."""
@@ -187,13 +189,16 @@ class Conclusion:
 
     @property
     def decided(self) -> bool:
-        """Whether there was evidence, for or against."""
+        """Whether there was evidence, for or against. Of a version that only orders lists nothing says that
+        its arms have stopped learning."""
+        if self.promoted and not self.reach:
+            return False
         return self.found != "not yet" or bool(self.guards) or self.fell
 
     @property
     def improved(self) -> bool:
         """Whether learning has surely gone on."""
-        return self.promoted and self.found == "superior"
+        return self.promoted and self.reach and self.found == "superior"
 
 
 def weigh(
@@ -205,9 +210,8 @@ def weigh(
     version that is not shown to search better is best all the same while something leads there; it does not
     search then.
     """
-    race, led = standing.race.take(seen.order, ORDER_SHARE * rule.alpha), standing.race.choice
-    if race.own:
-        rule = replace(rule, alpha=(1 - ORDER_SHARE) * rule.alpha)
+    race = standing.race.take(seen.order, ORDER_SHARE * rule.alpha, bool(standing.anchor))
+    led = standing.race.choice
     searching = best if standing.anchor else 0
     hold = standing.hold.restarting_bets([-difference for difference in seen.fresh_best])
     now = replace(

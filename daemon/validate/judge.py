@@ -64,10 +64,11 @@ class ClickJudge:
         precision: list[float] = []
         for part in query_blocks(min(len(panel.queries), self._max_queries), self._size):
             scores = scorer.catalog(scorer.fold(panel.queries[part]))
-            for mine, query in zip(scores, range(part.start, part.stop), strict=True):
+            for row, query in enumerate(range(part.start, part.stop)):
                 own = self._objects.row_of(panel.queries[query])
                 rows = np.array(sorted(clicked.get(query, set()) - {own}), np.int64)
-                precision.append(average_precision(ranks_of(mine, rows, own)))
+                precision.append(average_precision(ranks_of(scores[row], rows, own)))
+            del scores  # two blocks alive at once would double the memory
         return mean_over(np.array(precision))
 
 

@@ -54,7 +54,7 @@ BEST_MEASURES = "best_measures"
 TRIAL = "trial"
 """Of a RESUME after enough new events: trials since the last gain, events that the gain took."""
 FORMER = {"balanced_hop": "position_balanced"}
-"""What earlier releases decided by, and what stands for it among the measures that they wrote."""
+"""What earlier releases decided by, and what is decided by instead."""
 EVIDENCE = "evidence"
 """Of a judgement by evidence: its outcome, and what is known after it."""
 
@@ -117,6 +117,9 @@ def _judged(version: int, measures: Mapping[str, Any], rule: DecisionRule) -> Ju
     decided_by = str(measures.get(DECIDED_BY))
     if not isinstance(reference, Mapping) or FORMER.get(decided_by, decided_by) != rule.measure:
         return None
+    if decided_by in FORMER:  # its values, the best version's too, are of the former measure
+        measures = {**measures, rule.measure: measures.get(decided_by)}
+        reference = {**reference, rule.measure: reference.get(decided_by)}
     if not is_finite(measures, rule) or not is_finite(reference, rule):
         return None
     found, outcome = measures.get(EVIDENCE), None
@@ -181,7 +184,7 @@ def keep_entry(
         **({} if candidate.choice is None else {FORM: candidate.choice.to_json()}),
         **({} if evidence is None else {EVIDENCE: evidence.to_json(), ANCHOR: evidence.standing.anchor}),
     }
-    if evidence is not None and evidence.standing.race.own:
+    if evidence is not None:
         measures[ORDER] = None if evidence.order is None else evidence.order.to_json()
     answer = _answer(judged, keys, evidence, gains)
     if answer is not None:

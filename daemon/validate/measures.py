@@ -89,21 +89,6 @@ def auc_per_list(scores: Scores, clicked: Mask, random: Scores, counts: Mask) ->
         return np.where(pairs > 0, total / pairs, np.nan)
 
 
-def weighted_auc(scores: Scores, ordered: Scores, targets: Rows, weights: Float, barred: Rows) -> float:
-    """Weighted mean over `targets` of the share of other candidates scored lower, ties one half.
-
-    Candidates are all of scores [n] but `barred` (int64, distinct, none a target); ordered: the scores sorted
-    upwards; targets int64[k], weights float[k]. NaN without a target or another candidate.
-    """
-    others = scores.shape[0] - barred.shape[0] - 1
-    if targets.shape[0] == 0 or others < 1:
-        return float("nan")
-    wanted, out = scores[targets], np.sort(scores[barred])
-    below = np.searchsorted(ordered, wanted, side="left") - np.searchsorted(out, wanted, side="left")
-    upto = np.searchsorted(ordered, wanted, side="right") - np.searchsorted(out, wanted, side="right")
-    return float(np.average((below + 0.5 * (upto - below - 1)) / others, weights=weights))
-
-
 class PositionBalance:
     """Counts over the lists of a window, gathered part by part. Memory: two float64 [L, L]."""
 

@@ -23,8 +23,8 @@ lower objects above upper ones, so that what is subtracted is mostly noise. In l
 it is mostly what users prefer: on the first 2,000 lists of Wikispeedia the gain of OASIS is 3.7 of its errors
 with the subtraction, and 5.1 without it.
 
-Several clicks of one list share its weight of 1. Differences are doubled and cut to [-1, 1]: of lists of 10
-not one in 1,000 is cut.
+Several clicks of one list share its weight of 1. Differences from which something is subtracted are doubled
+and cut to [-1, 1]: of lists of 10 not one in 1,000 is cut.
 
 **An interleaved list needs less to be true** (`outcomes`). It tells the share of its credited clicks that one
 team got, less the other's: `(n_one - n_other) / (n_one + n_other)`, in [-1, 1], and 0 where neither got one.
@@ -82,11 +82,12 @@ def differences(own: Scores, other: Scores, lists: ShownLists, like: Mask | None
 
 
 def balanced(own: Scores, other: Scores, lists: ShownLists) -> Float:
-    """As `differences`, with nothing subtracted."""
+    """As `differences`, with nothing subtracted, and nothing cut: of short lists the two sides would be cut
+    unlike, and a ranking that is nearer to the shown order would be preferred."""
     out = np.zeros(len(lists.valid))
     for pairs, weights in _balanced(lists):
         out[pairs.part] = pairs.summed(weights * (pairs.above(own) - pairs.above(other)))
-    return np.clip(SCALE * out, -1.0, 1.0)
+    return np.clip(out, -1.0, 1.0)  # but for the last bit it is within
 
 
 def standing_higher(own: Scores, other: Scores, lists: ShownLists) -> tuple[Float, Float]:

@@ -2,8 +2,8 @@
 fold over bets.
 
 The candidates are the arms of a version with each of `OWN_SHARES` of the user's own ranking beside, and its
-serving form (`FORM`): while that leads, lists are ordered by it. Every list is bet on by all of them before
-it is learned from, each list once per question (`Duel`):
+serving form (`FORM`): while that leads, lists are ordered by it. It cannot lead before a version is shown to
+search. Every list is bet on by all of them before it is learned from, each list once per question (`Duel`):
 
 - Is any of them better than the user's own ranking? Each bets on it, and the mean of their capitals is the
   capital against "none is": it reaches 1 / alpha with probability alpha at most while none is, over all looks
@@ -50,7 +50,7 @@ def standardized(values: Doubles, bets: float, squares: float) -> Doubles:
     and a mean of 0 stays 0 but for what is cut. bets, squares: how many came before, and the sum of their
     squares."""
     sums = np.cumsum(np.concatenate([[squares], values * values]))[:-1]
-    deviations = np.sqrt((sums + 1.0) / (bets + np.arange(len(values)) + 1.0))
+    deviations = np.sqrt((sums + 0.25) / (bets + np.arange(len(values)) + 1.0))
     return np.clip(values / (SPREAD * deviations), -1.0, 1.0)
 
 
@@ -79,7 +79,7 @@ class Duel:
     @property
     def lower(self) -> float:
         """The mean less `ERRORS` standard errors of it."""
-        variance = (self.squares + 0.01) / (self.bets + 1.0)
+        variance = (self.squares + 0.0025) / (self.bets + 1.0)
         return self.mean - ERRORS * math.sqrt(variance / (self.bets + 1.0))
 
     def take(self, differences: Sequence[float]) -> Duel:
@@ -114,19 +114,19 @@ class Duel:
 @dataclass(frozen=True, slots=True)
 class OrderBets:
     """What lists say that were not bet on before, differences in [-1, 1] in order of time, one per query.
-    own: of each candidate against the user's own ranking. lead: of each against the leader, if there is one.
-    top: objects that the lists have in the median."""
+    own: of each candidate of the version that is judged against the user's own ranking, also where no list
+    tells. lead: of each against the leader, if there is one. top: objects that the lists have in the median;
+    0 without any."""
 
     own: Mapping[ArmShare, Sequence[float]] = field(default_factory=dict)
     lead: Mapping[ArmShare, Sequence[float]] = field(default_factory=dict)
     top: int = 0
 
     def after(self, earlier: OrderBets) -> OrderBets:
-        """These after earlier ones."""
-        names = dict.fromkeys([*earlier.own, *self.own])  # in the order of the arms
-        join = {name: [*earlier.own.get(name, ()), *self.own.get(name, ())] for name in names}
-        lead = {name: [*earlier.lead.get(name, ()), *self.lead.get(name, ())] for name in names}
-        return OrderBets(join, lead, self.top or earlier.top)
+        """These after earlier ones, of the candidates of these."""
+        own = {name: [*earlier.own.get(name, ()), *bets] for name, bets in self.own.items()}
+        lead = {name: [*earlier.lead.get(name, ()), *self.lead.get(name, ())] for name in own}
+        return OrderBets(own, lead, self.top or earlier.top)
 
 
 NO_BETS: Final = OrderBets()
@@ -136,7 +136,7 @@ NO_BETS: Final = OrderBets()
 class RaceStanding:
     """All that is known of the candidates. own: against the user's own ranking. lead: against the leader
     since it leads. leader: None while nobody is surely better than the user's own ranking. hold: bets against
-    the leader that begin again at 1 wherever they fall below (`Capital.restarting_bet`). falls: how often a
+    the leader that begin again at 1 wherever they fall below (`Capital.restarting_bets`). falls: how often a
     leader lost to the user's own ranking. top: see `OrderChoice`."""
 
     own: Mapping[ArmShare, Duel] = field(default_factory=dict)
@@ -152,27 +152,29 @@ class RaceStanding:
         serving form."""
         return None if self.leader in (None, FORM) else OrderChoice(*self.leader, self.top)
 
-    def take(self, bets: OrderBets, alpha: float) -> RaceStanding:
-        """The standing after further bets; alpha: the error of all that this race ever says."""
+    def take(self, bets: OrderBets, alpha: float, reach: bool = False) -> RaceStanding:
+        """The standing after further bets; alpha: the error of all that this race ever says. reach: whether
+        versions search by their form, which leads only then: else arms have to order what is given."""
         own = {name: self.own.get(name, Duel()).take(values) for name, values in bets.own.items()}
         now = replace(self, own=own, top=bets.top or self.top)
-        if self.leader is not None and self.leader not in own:  # its arm is gone
+        running = own if reach else {name: duel for name, duel in own.items() if name != FORM}
+        if self.leader is not None and self.leader not in running:  # its arm is gone
             now = replace(now, leader=None, lead={}, hold=UNTOUCHED)
         if now.leader is None:
-            capital = log_mean([duel.above.log for duel in own.values()])
-            ahead = [name for name, duel in own.items() if duel.lower > 0]
+            capital = log_mean([duel.above.log for duel in running.values()])
+            ahead = [name for name, duel in running.items() if duel.lower > 0]
             proven = ahead and capital >= -math.log(alpha / 2**self.falls)
             return now._led_by(_first(ahead, own)) if proven else now
         hold = self.hold.restarting_bets([-value for value in bets.own[now.leader]])
         if hold.log >= math.log(FALSE_ALARM_BETS):
-            return RaceStanding(falls=self.falls + 1, top=now.top)
+            return RaceStanding({name: Duel() for name in own}, falls=self.falls + 1, top=now.top)
         lead = {
             name: self.lead.get(name, Duel()).take(bets.lead.get(name, ()))
             for name in own
             if name != now.leader
         }
         now = replace(now, lead=lead, hold=hold)
-        better = [name for name, duel in lead.items() if duel.lower > 0 and own[name].lower > 0]
+        better = [name for name in lead if name in running and min(lead[name].lower, own[name].lower) > 0]
         return now._led_by(max(better, key=lambda name: (lead[name].lower, name))) if better else now
 
     def dropped(self, alpha: float) -> tuple[str, ...]:
@@ -180,8 +182,9 @@ class RaceStanding:
         if self.leader is None:
             return ()
         each = alpha / 2**self.falls / max(1, len(self.own))
-        keep = {self.leader[0], *(name[0] for name, duel in self.lead.items() if not duel.is_below(each))}
-        return tuple(sorted({name for name, _ in self.own} - keep - {FORM[0]}))
+        worse = {name for name, duel in self.lead.items() if duel.is_below(each)}
+        keep = {self.leader[0], FORM[0], *(name[0] for name in self.own if name not in worse)}
+        return tuple(sorted({name for name, _ in self.own} - keep))
 
     def _led_by(self, name: ArmShare) -> RaceStanding:
         return replace(self, leader=name, lead={}, hold=UNTOUCHED)

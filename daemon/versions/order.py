@@ -2,8 +2,9 @@
 
 **Order.** Of the arms of a version (learners beside the main learner, on the same events), clicks choose the
 arm, and the share of the user's own ranking in its scores: q^T W p + own_share x own(q, p), with own the
-inner product of the vectors as they were given. Raw scores order given lists best, and lose in a catalog that
-no list has shown: the clicks of lists do not tell how an object that was never shown compares.
+cosine of the vectors as they were given, and q, p of unit length in its metric. Raw scores order given lists
+best, and lose in a catalog that no list has shown: the clicks of lists do not tell how an object that was
+never shown compares.
 
 **Reach** is whether the version is shown to be better at searching, in its serving form. A version with order
 but not reach re-ranks the first `top` objects of the user's own ranking: as many as the lists have that its
@@ -24,7 +25,7 @@ from checkpoints.versions import Version
 from daemon.versions.contents import ARMS_PREFIX
 from learners.block import Float32s
 from learners.errors import StateError
-from learners.forms.bilinear import BilinearForm
+from learners.forms.bilinear import OwnLengthForm
 from learners.maps.base import OwnRanking
 from learners.pending import matrix_in
 
@@ -84,9 +85,9 @@ def answering(entries: Iterable[LedgerEntry], number: int) -> Answering:
     """
     newest, reach = (-1, -1, None), True
     for entry in entries:
-        if entry.version is None or entry.version > number or ORDER not in entry.measures:
+        if entry.version is None or entry.version > number:
             continue
-        if (entry.version, entry.n) > newest[:2]:
+        if ORDER in entry.measures and (entry.version, entry.n) > newest[:2]:
             newest = (entry.version, entry.n, entry.measures[ORDER])
         if entry.kind == "PROMOTE" and entry.alias == BEST and entry.version == number:
             reach = bool(entry.measures.get(REACH, True))
@@ -103,7 +104,8 @@ def arm_settings(manifest: Manifest) -> Mapping[str, Mapping[str, Any]]:
 
 
 def arm_matrices(version: Version, own: OwnRanking) -> dict[str, Float32s]:
-    """By name the matrix A of each arm, float32 [d, d], with q^T A p its raw score of mapped vectors.
+    """By name the matrix A of each arm, float32 [d, d], with q^T A p its raw score of mapped vectors that are
+    of unit length in the metric of the user's own ranking (`OwnLengthForm`).
 
     Raises StateError for an arm whose arrays are missing or not finite.
     """
@@ -124,18 +126,11 @@ def arm_matrices(version: Version, own: OwnRanking) -> dict[str, Float32s]:
     return matrices
 
 
-def order_form(version: Version, own: OwnRanking, choice: OrderChoice) -> BilinearForm:
+def order_form(version: Version, own: OwnRanking, choice: OrderChoice) -> OwnLengthForm:
     """The scores by which a version orders lists. Raises StateError where it does not have the arm."""
     matrices = arm_matrices(version, own)
     if choice.arm not in matrices:
         raise StateError(f"version {version.manifest.number} has no arm {choice.arm}")
     matrix = matrices[choice.arm]
     matrix.reshape(-1)[:: own.dim + 1] += np.float32(choice.own_share) * own.metric
-    return arm_form(version.manifest, own, choice.arm, matrix)
-
-
-def arm_form(manifest: Manifest, own: OwnRanking, name: str, matrix: Float32s) -> BilinearForm:
-    """The scores of an arm by its matrix of mapped vectors. In the own geometry it has learned from vectors
-    of unit length, which those that a map whitens do not have there."""
-    unit = arm_settings(manifest)[name].get("geometry") == OWN_GEOMETRY
-    return BilinearForm(matrix, metric=own.metric if unit else None)
+    return OwnLengthForm(matrix, own.metric)

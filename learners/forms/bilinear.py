@@ -26,14 +26,12 @@ class BilinearForm:
 
     matrix: W without its pending steps, float32 [d, d], read and never copied: the form follows it. pending:
     the steps that wait to be added to it, followed likewise; None where there are none. distance: W is
-    symmetric, and a query folds to 2 W q. metric: of a diagonal M, float32 [d]: scores are those of vectors
-    that were learned from at unit length under M, q^T W p / sqrt(q^T M q p^T M p).
+    symmetric, and a query folds to 2 W q.
     """
 
     matrix: Float32s
     pending: PendingSteps | None = None
     distance: bool = False
-    metric: Float32s | None = None
 
     @property
     def dim(self) -> int:
@@ -42,8 +40,8 @@ class BilinearForm:
 
     @property
     def normalised(self) -> bool:
-        """Where there is a metric: the papers score without norms."""
-        return self.metric is not None
+        """Never: the papers score without norms."""
+        return False
 
     def fold(self, queries: Any) -> Float32s:
         """W^T q for each query, float32 [n, d], 2 W q for a distance; search any index of items with it by
@@ -60,15 +58,48 @@ class BilinearForm:
         return folded
 
     def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
-        """p^T W p for each item, float32 [n], or p^T M p; summed in float64. `pieces` changes no bit. Clipped
-        at 0 as in other forms, but not for a distance, of which it is a part of the score."""
-        if self.metric is not None:
-            return DiagonalForm(self.metric, True).self_scores(items, pieces)
+        """p^T W p for each item, float32 [n]; summed in float64. `pieces` changes no bit. Clipped at 0 as in
+        other forms, but not for a distance, of which it is a part of the score."""
         block = as_block(items, self.dim, "items")
         products = self_products(self.matrix, block, pieces)
         if self.pending is not None and len(self.pending):
             products += self.pending.self_products(block)
         return (products if self.distance else np.maximum(products, 0)).astype(np.float32)
+
+    def scores(self, queries: Any, items: Any) -> Float32s:
+        """Scores of all pairs, float32 [queries, items]."""
+        return score_pairs(self, queries, items)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OwnLengthForm:
+    """S(q, p) = q^T A p / sqrt(M(q, q) M(p, p)): a bilinear score of vectors of unit length in a diagonal
+    metric.
+
+    With A = M it is the cosine in that metric. matrix: A, float32 [d, d], read and never copied. metric: M,
+    float32 [d], > 0.
+    """
+
+    matrix: Float32s
+    metric: Float32s
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return len(self.metric)
+
+    @property
+    def normalised(self) -> bool:
+        """Always: by the lengths in the metric."""
+        return True
+
+    def fold(self, queries: Any) -> Float32s:
+        """A^T q for each query, float32 [n, d]. Raises BlockError as `BilinearForm.fold`."""
+        return BilinearForm(self.matrix).fold(queries)
+
+    def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
+        """M(p, p) for each item, by which scores are normalised, float32 [n]; `pieces` changes no bit."""
+        return DiagonalForm(self.metric, True).self_scores(items, pieces)
 
     def scores(self, queries: Any, items: Any) -> Float32s:
         """Scores of all pairs, float32 [queries, items]."""

@@ -171,11 +171,12 @@ TABLE = types.Tuple(
         types.int32[:, ::1],
         types.int64[:, :, :, ::1],
         types.uint64[::1],
+        types.uint8[::1],
         types.uint8[:, ::1],
     )
 )
 """Per event: record int64, its place in the batch; ts int64; weight float32; hash uint64 of its id; rows
 int32 [3]: per role the catalog's row or -1; spans int64 [3, views, 3]: per role and view where its indices
 begin (or its dense values), where its values begin, and how many bytes each of them has; source uint64: hash
-of its `src`, 0 without one; key uint8 [64]: its `key`, filled up with zeros; no rows at all where keys are
-not wanted."""
+of its `src`, 0 without one; pair uint8: its `pair`, 0 without one; key uint8 [64]: its `key`, filled up with
+zeros; no rows at all where keys are not wanted."""

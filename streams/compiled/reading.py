@@ -101,6 +101,7 @@ class ScannedEvents:
     rows: npt.NDArray[np.int32]
     spans: Int64Array
     sources: npt.NDArray[np.uint64]
+    pairs: npt.NDArray[np.uint8]
     keys: npt.NDArray[np.bytes_] | None = field(kw_only=True)
 
     def __len__(self) -> int:
@@ -134,6 +135,7 @@ class RecordScanner:
             np.empty((n, ROLES), np.int32),
             np.empty((n, ROLES, views, 3), np.int64),
             np.empty(n, np.uint64),
+            np.empty(n, np.uint8),
             np.empty((n if self._keyed else 0, MAX_KEY_BYTES), np.uint8),
         )
         first = taken = 0

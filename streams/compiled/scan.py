@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from streams import limits
 from streams.compiled.compile import BYTES, LONGS, SPACE, TABLE, inlined, kernel
 from streams.compiled.hashing import INDEX, find_row, same, xxh64
 from streams.compiled.headers import (
@@ -25,7 +26,6 @@ from streams.compiled.headers import (
     text,
     whole_number,
 )
-from streams.limits import FORMAT_VERSION, KEYED_VERSION, MAX_KEY_BYTES, MAX_MAP_ENTRIES, MAX_TS, MAX_WEIGHT
 
 from numba import types  # isort: skip
 
@@ -78,7 +78,7 @@ def read_views(data: Any, at: int, end: int, space: Any, spans: Any, row: int, r
     _, names, bounds, sizes, _ = space
     seen = 0
     at, entries = map_header(data, at, end)
-    if at < 0 or entries != len(sizes) or entries > MAX_MAP_ENTRIES:
+    if at < 0 or entries != len(sizes) or entries > limits.MAX_MAP_ENTRIES:
         return UNUSUAL
     for _ in range(entries):
         start, stop = text(data, at, end)
@@ -119,20 +119,22 @@ def read_vector(data: Any, at: int, end: int, size: int, spans: Any, row: int, r
 
 
 V, ID, TS, Q, C, S = (key_code(name) for name in ("v", "id", "ts", "q", "c", "s"))
-W, SRC, IMP, PROP, SP, KEY = (key_code(name) for name in ("w", "src", "imp", "prop", "sp", "key"))
+W, SRC, IMP, PROP, SP = (key_code(name) for name in ("w", "src", "imp", "prop", "sp"))
+KEY, PAIR = key_code("key"), key_code("pair")
 QUERY, CLICKED, SKIPPED = 0, 1, 2
 
 HAS_V, HAS_ID, HAS_TS, HAS_Q, HAS_C, HAS_S = 1, 2, 4, 8, 16, 32
 HAS_W, HAS_SRC, HAS_IMP, HAS_PROP, HAS_SP, HAS_KEY, IS_KEYED = 64, 128, 256, 512, 1024, 2048, 4096
+HAS_PAIR, IS_PAIRED = 8192, 16384
 REQUIRED = HAS_V | HAS_ID | HAS_TS | HAS_Q | HAS_C | HAS_S
 
 
 @inlined
 def read_event(data: Any, at: int, end: int, space: Any, index: Any, table: Any, row: int) -> Any:
     """Whether [at, end) is one event; its row of the table is then filled."""
-    table[2][row], table[6][row] = np.float32(1.0), np.uint64(0)
-    if len(table[7]):
-        table[7][row, :] = 0
+    table[2][row], table[6][row], table[7][row] = np.float32(1.0), np.uint64(0), np.uint8(0)
+    if len(table[8]):
+        table[8][row, :] = 0
     seen = 0
     at, entries = map_header(data, at, end)
     for _ in range(entries):
@@ -153,17 +155,20 @@ def read_event(data: Any, at: int, end: int, space: Any, index: Any, table: Any,
         if at < 0 or seen & field:
             return False
         seen |= field
-    keyed = ((seen & IS_KEYED) != 0) == ((seen & HAS_KEY) != 0)
-    return at == end and keyed and (seen & REQUIRED) == REQUIRED
+    paired = (seen & IS_PAIRED) != 0
+    keyed = paired or ((seen & IS_KEYED) != 0) == ((seen & HAS_KEY) != 0)
+    return at == end and keyed and paired == ((seen & HAS_PAIR) != 0) and (seen & REQUIRED) == REQUIRED
 
 
 @inlined
 def read_version(data: Any, at: int, end: int) -> Any:
-    """(the field, with whether it is the version that has a key; the place after it)."""
+    """(the field, with whether it is a version that has a key or a pair; the place after it)."""
     after, value = whole_number(data, at, end)
-    if value == KEYED_VERSION:
+    if value == limits.KEYED_VERSION:
         return HAS_V | IS_KEYED, after
-    return HAS_V, (after if value == FORMAT_VERSION else UNUSUAL)
+    if value == limits.PAIRED_VERSION:
+        return HAS_V | IS_PAIRED, after
+    return HAS_V, (after if value == limits.FORMAT_VERSION else UNUSUAL)
 
 
 @inlined
@@ -177,7 +182,7 @@ def read_head(data: Any, at: int, end: int, field: int, table: Any, row: int) ->
         return stop
     after, value = whole_number(data, at, end)
     table[1][row] = value
-    return after if value <= MAX_TS else UNUSUAL
+    return after if value <= limits.MAX_TS else UNUSUAL
 
 
 @inlined
@@ -186,17 +191,21 @@ def read_optional(data: Any, at: int, end: int, key: int, space: Any, table: Any
     if key == W:
         after, value = number(data, at, end)
         table[2][row] = np.float32(value)
-        return HAS_W, (after if 0.0 < value <= MAX_WEIGHT else UNUSUAL)
+        return HAS_W, (after if 0.0 < value <= limits.MAX_WEIGHT else UNUSUAL)
     if key == PROP:
         after, value = number(data, at, end)
         return HAS_PROP, (after if 0.0 < value <= 1.0 else UNUSUAL)
+    if key == PAIR:
+        after, kind = whole_number(data, at, end)
+        table[7][row] = np.uint8(kind if kind <= limits.PAIR_KINDS else 0)
+        return HAS_PAIR, (after if kind <= limits.MAX_PAIR else UNUSUAL)
     start, stop = text(data, at, end)
     if key == SP:
         name = space[0]
         stop = stop if same(data, start, stop, name, 0, len(name)) else UNUSUAL
         field = HAS_SP
     elif key == KEY:
-        stop = keep_key(data, start, stop, table[7], row)
+        stop = keep_key(data, start, stop, table[8], row)
         field = HAS_KEY
     elif key in (SRC, IMP):
         field = HAS_SRC if key == SRC else HAS_IMP
@@ -212,7 +221,7 @@ def read_optional(data: Any, at: int, end: int, key: int, space: Any, table: Any
 @inlined
 def keep_key(data: Any, start: int, stop: int, keys: Any, row: int) -> Any:
     """The end of a key that is as long as one may be and has no byte 0; kept where keys are wanted."""
-    if stop - start > MAX_KEY_BYTES:
+    if stop - start > limits.MAX_KEY_BYTES:
         return UNUSUAL
     for place in range(start, stop):
         if data[place] == 0:

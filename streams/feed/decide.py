@@ -118,7 +118,8 @@ class Decider:
 
     space: what features that come with an object are checked against; None: by who learns them alone. kinds:
     of queries that are held out as a whole. queries: of which other models vectors of queries may be. fed:
-    how many events the training topic holds already; the attribute counts on.
+    how many events the training topic holds already; the attribute counts on, without pairs below a click:
+    what random negatives weigh does not depend on whether these are made.
     """
 
     def __init__(
@@ -185,7 +186,7 @@ class Decider:
             if isinstance(item, LateClick):
                 return Decision("ignored", reasons.CLICK_NOT_SHOWN, "its list was refused")
             return refused(error)
-        self.fed += len(decision.made.events)
+        self.fed += len(decision.made.events) - decision.made.below
         return decision
 
     def _first(self, item: Event | Impression | UnclickedList) -> Decision:

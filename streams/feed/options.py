@@ -151,18 +151,18 @@ class FeedSettings:
 
     `random_negatives` per clicked object of an impression (a plain triplet is fed as it is), each of the
     weight that `weight_of_drawn` gives, on top of at most `triplets_per_impression` pairs of its shown list
-    (0: all of them); `holdout_share` of the queries, or where `holdout_by` is "list" of the lists, in [0,
-    1); `holdout_kinds` kinds of queries, each of `kind_share` of the catalog, held out as a whole in
-    addition; `query_cap` impressions (or plain triplets) kept per query and `dedupe_window` ids remembered,
-    0 for no cap and no memory; `space` is written into items with inline features that name none. Changing
-    `seed` or `holdout_share` between runs moves queries between training and holdout. What is stamped later
-    than `latest_ms` is dropped: learners would refuse it. `proof`: how signed lists are checked, None where
-    no key is known. `prequential`: lists that are learned from are written as lists, too, but for those
-    stamped `untimed_ms`, the time that is given to items without one. `position_weights`: how much each
-    pair counts by its ranks, None: all alike. Raises ValueError.
+    on each side of the clicks (0: all of them); `holdout_share` of the queries, or where `holdout_by` is
+    "list" of the lists, in [0, 1); `holdout_kinds` kinds of queries, each of `kind_share` of the catalog,
+    held out as a whole in addition; `query_cap` impressions (or plain triplets) kept per query and
+    `dedupe_window` ids remembered, 0 for no cap and no memory; `space` is written into items with inline
+    features that name none. Changing `seed` or `holdout_share` between runs moves queries between training
+    and holdout. What is stamped later than `latest_ms` is dropped: learners would refuse it. `proof`: how
+    signed lists are checked, None where no key is known. `prequential`: lists that are learned from are
+    written as lists, too, but for those stamped `untimed_ms`, the time that is given to items without one.
+    `position_weights`: how much each pair counts by its ranks, None: all alike. Raises ValueError.
     """
 
-    rule: str = "skip_above"
+    rule: str = "all_skipped"
     triplets_per_impression: int = 5
     random_negatives: int = 1
     negative_weight: float = 1.0
@@ -201,7 +201,7 @@ class FeedSettings:
             raise ValueError(f"partitions is {self.partitions}; use 1 or more")
 
     def weight_of_drawn(self, fed: int) -> float:
-        """Of a random negative in the stream's event number `fed`, from 0: `negative_weight`, from
+        """Of a random negative after `fed` events of the stream: `negative_weight`, from
         `negative_falls_from` events on (0: never) times the root of how much more there is by now, down to
         `LEAST_SHARE` of it."""
         if not self.negative_falls_from or fed < self.negative_falls_from:

@@ -19,13 +19,14 @@ from streams.source import OutRecord, Sink
 class Account:
     """Counts of one run.
 
-    `read` = `training` + `holdout` + the sum of `dropped`, in impressions (or plain triplets,
-    or malformed lines).  `triplets` = `from_pairs` + `random_negatives`, in events written to
-    training; a plain triplet is a pair.  `pairs` = `from_pairs` + `unknown_pairs` (left out because the
-    catalog lacks an object) + `capped_pairs` (left out by `triplets_per_impression`): the pairs of the
-    impressions fed to training.  `ignored` lines are no impressions.  `no_negative`: random negatives
-    wanted for which no eligible object was found.  `drafts`: lists with a signed id that were fed, by what
-    became of their draft (`streams.feed.items.PROVED` and the two after it).
+    `read` = `training` + `holdout` + the sum of `dropped`, in impressions (or plain triplets, or malformed
+    lines). `triplets` = `from_pairs` + `random_negatives`, in events written to training; a plain triplet is
+    a pair. `below`: pairs whose skipped object stood below the click. `pairs` = `from_pairs` +
+    `unknown_pairs` (left out because the catalog lacks an object) + `capped_pairs` (left out by
+    `triplets_per_impression`): the pairs of the impressions fed to training. `ignored` lines are no
+    impressions. `no_negative`: random negatives wanted for which no eligible object was found. `drafts`:
+    lists with a signed id that were fed, by what became of their draft (`streams.feed.items.PROVED` and the
+    two after it).
     """
 
     read: int = 0
@@ -35,6 +36,7 @@ class Account:
     ignored: Counter[str] = field(default_factory=Counter)
     triplets: int = 0
     from_pairs: int = 0
+    below: int = 0
     random_negatives: int = 0
     no_negative: int = 0
     pairs: int = 0
@@ -60,6 +62,7 @@ class Account:
             self.triplets += len(decision.records)
             self.random_negatives += made.negatives
             self.from_pairs += len(made.events) - made.negatives
+            self.below += made.below
             self.no_negative += made.no_negative
             self.pairs += made.pairs
             self.unknown_pairs += made.lost_pairs

@@ -3,7 +3,8 @@
 Why a cap: the pairs of a rule grow with clicks times list length, and those of one list share query,
 clicked and skipped objects, so each further one repeats what the others said. Uncapped, one long list
 with several clicks gives dozens of them and outweighs many short ones; on photo lists a cap of a few
-pairs gave the same quality from a fraction of the events.
+pairs gave the same quality from a fraction of the events. The sides of a click are capped apart: a learner
+that leaves out pairs below the clicks learns the same whether they are made or not.
 
 Why random negatives: learning from shown lists alone compares nearly right objects with nearly right
 ones; a uniformly drawn object per click is the sampling of Chechik et al., JMLR 11 (2010), section 2.3,
@@ -19,7 +20,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Protocol
 
-from streams.event import Draft, Event, Impression, ObjectRef
+from streams.event import PAIR_ABOVE, PAIR_BELOW, PAIR_RANDOM, Draft, Event, Impression, ObjectRef
 from streams.feed.options import RULES, FeedSettings, RankPairs
 from streams.partitions import route_key
 
@@ -144,6 +145,11 @@ class Made:
     lost_pairs: int = 0
     capped_pairs: int = 0
 
+    @property
+    def below(self) -> int:
+        """How many events have a skipped object that stood below the click."""
+        return sum(event.pair == PAIR_BELOW for event in self.events)
+
 
 def make_events(
     impression: Impression,
@@ -168,7 +174,8 @@ def make_events(
             clicked,
             impression.shown[skipped],
             f"{impression.id}/{clicked}/{skipped}",
-            1.0 if by_rank is None else by_rank.of_pair(clicked, skipped),
+            pair=PAIR_ABOVE if skipped < clicked else PAIR_BELOW,
+            weight=1.0 if by_rank is None else by_rank.of_pair(clicked, skipped),
         )
         for clicked, skipped in kept
     ]
@@ -180,7 +187,8 @@ def make_events(
             clicked,
             skipped,
             f"{impression.id}/{clicked}/r{number}",
-            of_drawn * (1.0 if by_rank is None else by_rank.of_drawn(clicked)),
+            pair=PAIR_RANDOM,
+            weight=of_drawn * (1.0 if by_rank is None else by_rank.of_drawn(clicked)),
         )
         for clicked, number, skipped in drawn
         if skipped is not None
@@ -203,7 +211,7 @@ def make_correction(
 
     The pairs that the rule gives with all clicks and did not give without this one, under the ids that they
     would have had; and for each pair that had passed the late object over, the same pair turned round, which
-    takes that step back. `pairs` counts both.
+    takes that step back and has the `pair` of what it takes back. `pairs` counts both.
     """
     before = make_events(impression, unknown, candidates, settings, fed)
     whole = replace(impression, clicked=tuple(sorted({*impression.clicked, late})))
@@ -216,7 +224,12 @@ def make_correction(
     ending = f"/{late}"
     turned = [
         _event(
-            impression, late, event.clicked, f"{impression.id}/{late}/{event.id.split('/')[-2]}", event.weight
+            impression,
+            late,
+            event.clicked,
+            f"{impression.id}/{late}/{event.id.split('/')[-2]}",
+            pair=event.pair,
+            weight=event.weight,
         )
         for event in before.events
         if event.id.endswith(ending) and not is_drawn(event)
@@ -232,12 +245,14 @@ def is_drawn(event: Event) -> bool:
 
 
 def capped(pairs: RankPairs, cap: int, impression_id: str, seed: int) -> RankPairs:
-    """At most `cap` of the pairs (all where it is 0), in their order; every choice is as likely.
+    """At most `cap` of the pairs on each side of the clicks (all where it is 0), in their order; every choice
+    is as likely.
 
     Kept are those whose hash of seed, impression id and ranks is smallest (BLAKE2b-64), so feeding the same
     impression again keeps the same pairs, and a larger cap only adds to them.
     """
-    if not cap or len(pairs) <= cap:
+    sides = [[(c, s) for c, s in pairs if s < c], [(c, s) for c, s in pairs if s > c]]
+    if not cap or max(map(len, sides)) <= cap:
         return pairs
     salt = _salt(seed)
 
@@ -245,7 +260,7 @@ def capped(pairs: RankPairs, cap: int, impression_id: str, seed: int) -> RankPai
         text = f"{impression_id}/{pair[0]}/{pair[1]}".encode()
         return blake2b(text, digest_size=8, key=salt, person=b"pair").digest()
 
-    chosen = frozenset(sorted(pairs, key=place)[:cap])
+    chosen = frozenset(pair for side in sides for pair in sorted(side, key=place)[:cap])
     return tuple(pair for pair in pairs if pair in chosen)
 
 
@@ -265,9 +280,12 @@ def _negatives(
             yield clicked, number, draw(candidates, excluded, purpose, settings.seed)
 
 
-def _event(impression: Impression, clicked: int, skipped: ObjectRef, name: str, weight: float = 1.0) -> Event:
+def _event(
+    impression: Impression, clicked: int, skipped: ObjectRef, name: str, *, pair: int, weight: float
+) -> Event:
     return Event(
         weight=weight,
+        pair=pair,
         id=name,
         ts=impression.ts,
         query=impression.query,
@@ -282,16 +300,16 @@ def _event(impression: Impression, clicked: int, skipped: ObjectRef, name: str, 
 
 
 def as_impression(event: Event) -> Impression:
-    """A plain triplet as a two-item impression: the skipped object above the clicked one.
-
-    Above, because a skipped object was passed over; the order has no other ground.
+    """A plain triplet as a two-item impression: the skipped object below the clicked one where the triplet
+    says so, else above, because a skipped object was passed over.
     """
+    below = event.pair == PAIR_BELOW
     return Impression(
         id=event.id,
         ts=event.ts,
         query=event.query,
-        shown=(event.skipped, event.clicked),
-        clicked=(1,),
+        shown=(event.clicked, event.skipped) if below else (event.skipped, event.clicked),
+        clicked=(0 if below else 1,),
         source=event.source,
         space=event.space,
         key=event.key,

@@ -309,17 +309,17 @@ def history_at_random(seed: int, count: int) -> list[LedgerEntry]:
 
 def judgment(rng: random.Random, better: bool, best: int, events: int, keys: int) -> dict[str, Any]:
     """Measures of a judged version with the verdicts on some keys."""
-    common = {"clicked_vs_random": 1.0, "hop_auc": 1.0}
+    common = {"clicked_vs_random": 1.0}
     against = {"best_decision": 0.5, "best_holds": True, "min_delta": 0.0} if best else {}
     verdict = rng.choice(["learned", "cosine"])
     line = {"impressions": 9, "decision": 0.5, "version_0": 0.5, "verdict": verdict}
     return {
         **common,
         **against,
-        "balanced_hop": 0.9 if better else 0.4,
+        "position_balanced": 0.9 if better else 0.4,
         "impressions": 5000,
-        "decision_measure": "balanced_hop",
-        "version_0": {**common, "balanced_hop": 0.5},
+        "decision_measure": "position_balanced",
+        "version_0": {**common, "position_balanced": 0.5},
         "best_before": best,
         "events": events,
         "keys": {f"k{(events + at) % 12}": line for at in range(keys)},

@@ -17,7 +17,7 @@ import pytest
 
 from daemon.cli import main
 from streams.codec import decode_event, decode_impression
-from streams.event import Draft, DraftModel, Event, Impression, ObjectRef
+from streams.event import PAIR_BELOW, Draft, DraftModel, Event, Impression, ObjectRef
 from streams.open import ensure_topic, open_source
 from streams.signed_lists import SignedList, sign_list
 from streams.source import parse_address
@@ -86,6 +86,7 @@ def test_feed_into_the_log_and_again(tmp_path: Path, clicks: Path) -> None:
     assert first["triplets"] == first["from_pairs"] + first["random_negatives"]
     assert first["pairs"] == first["from_pairs"] + first["capped_pairs"]
     assert first["capped_pairs"] > 0
+    assert 0 < first["below"] == sum(event.pair == PAIR_BELOW for event in events) < first["from_pairs"]
     assert {event.query.id for event in events}.isdisjoint(one.query.id for one in held)
     assert len({event.id for event in events}) == len(events)
     again = account(tripletd(*words))
@@ -100,6 +101,7 @@ def test_the_cap_is_an_option_and_reported(tmp_path: Path, clicks: Path) -> None
     assert told["pairs"] == whole["pairs"] == whole["from_pairs"] > told["from_pairs"]
     assert told["random_negatives"] == whole["random_negatives"]
     assert f"({told['capped_pairs']:,} more pairs capped)" in one.stderr.decode()
+    assert f"{told['below']:,} of them with an object below the click" in one.stderr.decode()
     assert "pairs over the cap" in one.stderr.decode()
     assert "capped" not in none.stderr.decode()
 

@@ -20,7 +20,7 @@ from daemon.look.status import collect
 from daemon.replica.form_updates import FORM_UPDATERS
 from daemon.replica.loading import BufferArrays
 from daemon.versions.algorithms import map_of
-from daemon.versions.forms import CARRIED, FIRST, OFFERED, RAW, FormChoice, MatrixForms, as_scored
+from daemon.versions.forms import CARRIED, FIRST, OFFERED, FormChoice, MatrixForms, as_scored
 from daemon.versions.restore import (
     FormByChoice,
     choice_at,
@@ -35,6 +35,9 @@ from learners.forms.carried import CarriedForm
 from learners.forms.serving import BackoffForm, ServingForm
 from learners.maps.base import OwnRanking
 from tests.daemon.test_own_ranking import OBJECTS, Place, vectors_of
+
+RAW = FormChoice(1.0, 0.0, raw=True)
+"""What earlier releases could choose, so that versions have it."""
 
 
 class Judged(Place):
@@ -230,7 +233,7 @@ def test_raw_scores_are_followed_without_norms() -> None:
     items = 0.3 * draw.standard_normal((9, dim)).astype(np.float32)
     learner.learn_one(items[0], items[1], items[2])
     buffers = BufferArrays({"W": learner.W}, *np.empty((2, dim, dim), np.float32))
-    updater = FORM_UPDATERS[CARRIED](MatrixForms(), ServingConfig(), ranking, {1: OFFERED[RAW]}.get)
+    updater = FORM_UPDATERS[CARRIED](MatrixForms(), ServingConfig(), ranking, {1: RAW}.get)
     form = updater.follow(updater.exact(learner, 1), learner, buffers)
     assert isinstance(form, CarriedForm)
     learner.learn_one(items[3], items[4], items[5])
@@ -248,8 +251,8 @@ class Raw:
     def choose(
         self, number: int, now: FormChoice | None, learned: FormByChoice, own: OwnRanking
     ) -> FormChoice:
-        assert learned(OFFERED[RAW]).matrix is learned(FormChoice(1.0, 1.0)).matrix, "decomposed once"
-        return replace(OFFERED[RAW], why=f"{OFFERED[RAW].told}: because")
+        assert learned(RAW).matrix is learned(FormChoice(1.0, 1.0)).matrix, "decomposed once"
+        return replace(RAW, why=f"{RAW.told}: because")
 
 
 def raw_by_hand(place: Place, number: int) -> Any:

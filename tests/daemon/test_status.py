@@ -324,7 +324,7 @@ def test_a_list_of_versions_has_whole_names_and_headings_at_any_width(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     names = ("best", "monday-before-the-sale", "latest")
-    measures = {"map_full": 0.5, "p10_full": 0.25, "balanced_hop": 0.5, "clicked_vs_random": 0.125}
+    measures = {"map_full": 0.5, "p10_full": 0.25, "position_balanced": 0.5, "clicked_vs_random": 0.125}
     written = "2026-01-31T12:00:00+00:00"
     models._print_list([VersionRow(12, 11, written, 1, 1_234_567, 3 << 20, None, names, measures)])
     out = capsys.readouterr().out

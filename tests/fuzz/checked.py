@@ -83,7 +83,8 @@ class CheckedReading:
         views = len(self._case.space.views)
         table = [np.zeros(1, kind) for kind in (np.int64, np.int64, np.float32, np.uint64)]
         table += [np.zeros((1, 3), np.int32), np.zeros((1, 3, views, 3), np.int64)]
-        table += [np.zeros(1, np.uint64), np.full((1, MAX_KEY_BYTES), 0xEE, np.uint8)]
+        table += [np.zeros(1, np.uint64), np.zeros(1, np.uint8)]
+        table += [np.full((1, MAX_KEY_BYTES), 0xEE, np.uint8)]
         data, bounds = Guarded(np.frombuffer(value, np.uint8)), Guarded(np.array([0, len(value)], np.int64))
         arguments = (data, bounds, 0, 1, self._case.limit, self._space, self._index)
         with np.errstate(over="ignore"):
@@ -94,7 +95,8 @@ class CheckedReading:
             theirs = (found.records, found.timestamps, found.weights, found.ids, found.rows)
             assert [one.tobytes() for one in table[:5]] == [one.tobytes() for one in theirs]
             assert table[6].tobytes() == found.sources.tobytes()
-            assert table[7].tobytes() == found.keys.tobytes()
+            assert table[7].tobytes() == found.pairs.tobytes()
+            assert table[8].tobytes() == found.keys.tobytes()
             self._check_columns(data, table[5], found)
         return bool(taken)
 

@@ -14,7 +14,7 @@ from streams.event import Column, SparseColumn
 from streams.source import RecordBatch
 from tests.fuzz.cases import Case
 
-COLUMNS = ("offsets", "timestamps", "weights", "ids", "sources", "keys")
+COLUMNS = ("offsets", "timestamps", "weights", "ids", "sources", "pairs", "keys")
 
 
 def batch_of(values: Sequence[bytes | None], first: int = 10) -> RecordBatch:

@@ -27,7 +27,7 @@ LIES += [bytes([head, 255, 255, 255, 255]) for head in b"\xdf\xdd\xc6\xdb"]
 """Headers of much that does not follow, and of types that the format does not use."""
 
 DEEP = [b"\x91" * 600 + b"\xc0", b"\x81\xa1a" * 600 + b"\xc0", b"\x92\x80" * 40]
-FIELDS = ["v", "id", "ts", "q", "c", "s", "w", "src", "imp", "prop", "sp", "key", "x", "views"]
+FIELDS = ["v", "id", "ts", "q", "c", "s", "w", "src", "imp", "prop", "sp", "key", "pair", "x", "views"]
 KEYS = [*FIELDS, "z", "", "weight", "\0v"]
 
 
@@ -62,6 +62,8 @@ def event(rng: Random, space: SpaceSpec, full: float = 0.3) -> Map:
     fields |= {name: value for name, value in optional.items() if rng.random() < full}
     if rng.random() < full:
         fields |= {"v": 2, "key": _text(rng)}
+    if rng.random() < full:
+        fields |= {"v": 6, "pair": rng.choice([0, 1, 2, 3, 4, 255])}
     pairs = [(Text(name.encode()), value) for name, value in fields.items()]
     if rng.random() < 0.3:
         rng.shuffle(pairs)

@@ -174,15 +174,3 @@ def test_a_learner_without_such_a_form_says_so() -> None:
 def test_it_folds() -> None:
     form = BilinearForm(np.eye(3, dtype=np.float32))
     assert folds(form)
-
-
-def test_a_metric_scores_vectors_at_unit_length_under_it() -> None:
-    draw = np.random.default_rng(3)
-    W, rows = draw.standard_normal((6, 6)).astype(np.float32), draw.standard_normal((5, 6)).astype(np.float32)
-    metric = np.linspace(0.2, 3, 6, dtype=np.float32)
-    form = BilinearForm(W, metric=metric)
-    units = rows / np.sqrt(rows**2 @ metric)[:, None]
-    np.testing.assert_allclose(form.scores(rows[:2], rows), units[:2] @ W @ units.T, rtol=1e-4, atol=1e-5)
-    assert form.normalised
-    own = BilinearForm(np.diag(metric), metric=metric).scores(rows, rows)
-    np.testing.assert_allclose(own.diagonal(), 1, rtol=1e-5)

@@ -42,6 +42,8 @@ PREQUENTIAL = "daemon/validate/test_prequential.py"
 MAKERS = "daemon/validate/test_makers.py"
 PREFERENCES = "daemon/validate/test_preferences.py"
 CHOOSING = "daemon/validate/test_choosing.py"
+RACE = "daemon/validate/test_race.py"
+ORDER = "daemon/versions/test_order.py"
 FORMS = "daemon/test_form_by_clicks.py"
 MODELS = "daemon/models/test_decide.py"
 SUPERVISE = "daemon/test_supervise.py"
@@ -176,12 +178,27 @@ VALIDATE = (
     _m("evidence.usual", "def differences(", " - usual[pairs.clicked, pairs.other]", "", PREFERENCES),
     _m("evidence.before", "def _before(", "np.where(upper, clicks_below, clicks_above)", "np.where(upper, clicks_above, clicks_below)", PREFERENCES),
     _m("evidence.earlier-parts", "def _balanced(", "seen += pairs.by_ranks(share)", "pass", PREFERENCES),
+    _m("evidence.not-cut", "def balanced(", "np.clip(out,", "np.clip(2 * out,", PREFERENCES),
+    _m("evidence.queries", "def bets_of(", "/ math.sqrt(len(group))", "", PREFERENCES),
+    _m("evidence.order-waits", "def decided(self) -> bool", "if self.promoted and not self.reach:", "if False:", RACE),
+    _m("evidence.shared-error", "def alpha(self, rule", "1.0 - ORDER_SHARE if self.race.own else 1.0", "1.0", RACE),
+    _m("evidence.order-alone", "def weigh(", "race.choice is not None, fell", "False, fell", RACE),
+    _m("race.proof", "def take(self, bets: OrderBets", "ahead and capital >=", "ahead and 1 or capital >=", RACE),
+    _m("race.next-proof", "def take(self, bets: OrderBets", "alpha / 2**self.falls", "alpha", RACE),
+    _m("race.own-ranking", "def take(self, bets: OrderBets", "min(lead[name].lower, own[name].lower) > 0", "lead[name].lower > 0", RACE),
+    _m("race.gone", "def take(self, bets: OrderBets", "self.leader not in running", "False", RACE),
+    _m("race.form", "def take(self, bets: OrderBets", "own if reach else", "own if True else", RACE),
+    _m("race.nothing-known", "def dropped(self, alpha", "if name not in worse", "if name in self.lead and name not in worse", RACE),
+    _m("race.no-lists", "def order_bets(", "OrderBets(dict.fromkeys(arms, ()))", "OrderBets()", RACE),
+    _m("race.own-lists", "def order_bets(", "if are_nearer(ours[where], other[where], lists.at(where)):", "if False:", RACE),
+    _m("order.geometry", "def arm_matrices(", "roots[:, None] * W * roots if scaled else np.array(W)", "np.array(W)", ORDER),
+    _m("order.later", "def answering(", "or entry.version > number", "", ORDER),
+    _m("order.by-hand", "def answering(", "bool(entry.measures.get(REACH, True))", "bool(entry.measures.get(REACH, reach))", ORDER),
     _m("forms.by-what-is-bet-on", "def chooser(self, window", "if held.offset < after.get(held.partition, 0)", "", CHOOSING),
     _m("forms.judged-unlike", "def choose_by_judgments(", "if not one.is_below_far", "", CHOOSING),
     _m("forms.surely-preferred", "def is_above(self) -> bool:", "self.mean > ERRORS * self.error", "self.mean > 0", CHOOSING),
     _m("forms.below-the-own-ranking", "def is_below_far(self) -> bool:", "self.far.queries >= LEAST_FAR and self.far.is_below", "False", CHOOSING),
     _m("forms.below-it-on-unseen-kinds", "def forbidden(self) -> bool:", " or self.is_below_unseen", "", CHOOSING),
-    _m("forms.raw-surely", "def is_surely_preferred(self) -> bool:", "RAW_SURE * self.to_now.error", "0", CHOOSING),
     _m("forms.bolder", "def choose(now: int", " or one.is_tried", " or True", CHOOSING),
     _m("forms.of-a-later-version", "def choice_at(", "if one <= number", "", FORMS),
     _m("forms.kept-before", "def stands(", "return judged and isinstance", "return False and isinstance", FORMS),
@@ -197,8 +214,9 @@ VALIDATE = (
     _m("rules.guard", "def fallen(", "base - guard.tolerance", "base + guard.tolerance", RULES + " " + DECIDE),
     _m("rules.margin-of-few", "def margin_on(", "self.margin * float(short**NOISE_EXPONENT)", "self.margin", RULES),
     _m("history.refused-stays", "if entry.measures.get(REFUSED):", "judged = [one for one in judged if one.version != entry.version]", "pass", HISTORY),
+    _m("history.former", "def _judged(", "measures.get(decided_by)", "measures.get(rule.measure)", HISTORY),
     _m("history.resume", "elif entry.kind == \"RESUME\" and", "not is_pause(entry)", "True", "daemon/validate"),
-    _m("history.other-rule", "def _judged(version", "or measures.get(DECIDED_BY) != rule.measure", "", HISTORY),
+    _m("history.other-rule", "def _judged(version", "or FORMER.get(decided_by, decided_by) != rule.measure", "", HISTORY),
     _m("measures.hinge", "def shown_hinge(", "1.0 - own.astype(np.float64) + other", "1.0 + own.astype(np.float64) - other", MEASURES),
     _m("measures.auc-ties", "def auc_per_list(", "0.5 * (own == other)", "1.0 * (own == other)", MEASURES),
     _m("drift.falls-too", "def update(self, loss", "if self._recent > before else None", "", "daemon/validate/test_drift.py"),
@@ -207,7 +225,7 @@ VALIDATE = (
     _m("window.share", "def share_of(", "-(-size // partitions)", "size // partitions", "daemon/validate"),
     _m("window.trained-take-room", "def add(self, held", "held.offset - self._passed[held.partition]", "held.offset", PREQUENTIAL),
     _m("prequential.has-learned", "def _with_trained(", "self._candidates.open(bettor.version)", "self._candidates.open(version.number)", PREQUENTIAL),
-    _m("prequential.again", "def compare_before(", "since_ms < one.ts <= until_ms", "one.ts <= until_ms", PREQUENTIAL),
+    _m("prequential.again", "def compare_before(", "times_ms[0] < one.ts <= times_ms[1]", "one.ts <= times_ms[1]", PREQUENTIAL),
     _m("prequential.few", "def _with_trained(", "len(came) < LEAST_TRAINED", "not came", PREQUENTIAL),
     _m("prequential.usual", "def compare_before(", "alike=False", "alike=True", PREQUENTIAL),
     _m("ending.patience", "def wait_for(self, missing", "waited >= PATIENCE_SECONDS", "waited >= 2 * PATIENCE_SECONDS", "daemon/validate/test_ending.py",

@@ -24,7 +24,7 @@ from daemon.validate.judge import ShownJudge
 from daemon.validate.scorer import Panel, Scorer, make_panel
 from daemon.versions.algorithms import ALGORITHMS, untrained
 from learners.block import TripletBatch
-from streams.event import Event, Impression, ObjectRef
+from streams.event import PAIR_BELOW, Event, Impression, ObjectRef
 from streams.feed.decide import Decider
 from streams.feed.options import FeedSettings
 from streams.feed.triplets import CatalogCandidates
@@ -99,7 +99,8 @@ def _steps(data: Dataset, setting: Setting, lists: Callable[[], npt.NDArray[np.i
         decision = decider.decide(impression)
         if decision.fate == "holdout":
             held.append(impression)
-        pending.extend(decision.made.events)
+        # the learner leaves out pairs below the clicks, as learner.pairs = "above" has it
+        pending.extend(event for event in decision.made.events if event.pair != PAIR_BELOW)
         while len(pending) >= BATCH:
             weights = np.array([event.weight for event in pending[:BATCH]])
             yield _rows(data, pending[:BATCH]), weights, held

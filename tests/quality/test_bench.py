@@ -94,7 +94,8 @@ def test_clicks_are_as_likely_as_of_one_list(many, one):
 
 
 def test_triplets_are_those_of_the_feed(digits, learned):
-    """The same pairs where the cap takes none away, as many where it does; one drawn object per click."""
+    """Of the pairs above the clicks, which learners learn by default, the same where the cap takes none
+    away, as many where it does; one drawn object per click."""
     lists, made = learned
     data, ids = digits, digits.ids
     clicks = {number: set() for number in made.clicked_of.tolist()}
@@ -107,7 +108,7 @@ def test_triplets_are_those_of_the_feed(digits, learned):
         ranks = tuple(rank for rank, row in enumerate(shown) if row in clicked)
         query, objects = ObjectRef(id=ids[asked[number]]), tuple(ObjectRef(id=ids[row]) for row in shown)
         seen = Impression(f"visit-{number}", 1, query, objects, ranks)
-        feed = make_events(seen, frozenset(), CatalogCandidates(ids), FeedSettings())
+        feed = make_events(seen, frozenset(), CatalogCandidates(ids), FeedSettings(rule="skip_above"))
         own = made.rows[:, made.of == number]
         pairs = own[:, ~made.drawn[made.of == number]]
         assert own.shape[1] - pairs.shape[1] == feed.negatives == len(ranks)

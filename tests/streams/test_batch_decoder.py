@@ -13,7 +13,19 @@ from hypothesis import strategies as st
 from streams.catalog import Catalog, gather_objects
 from streams.codec import decode_event, encode_event
 from streams.decode import BatchDecoder, PlainDecoder
-from streams.event import DenseColumn, Event, ObjectRef, SpaceSpec, SparseColumn, SparseVector, ViewSpec
+from streams.event import (
+    PAIR_ABOVE,
+    PAIR_BELOW,
+    PAIR_RANDOM,
+    PAIR_UNKNOWN,
+    DenseColumn,
+    Event,
+    ObjectRef,
+    SpaceSpec,
+    SparseColumn,
+    SparseVector,
+    ViewSpec,
+)
 from streams.poison import Poison
 from streams.source import RecordBatch
 
@@ -354,6 +366,22 @@ def test_events_tell_their_keys_to_a_decoder_that_wants_them():
     plain = BatchDecoder(DENSE, None, "t").decode(batch(values))
     assert plain.keys is None
     assert plain.ids.tolist() == decoded.ids.tolist()
+
+
+@pytest.mark.parametrize("decoder", [BatchDecoder, PlainDecoder])
+def test_events_tell_which_pair_they_are_with_a_key_and_without(decoder):
+    query = ObjectRef(x=np.ones(3, np.float32))
+    kinds = [PAIR_BELOW, PAIR_UNKNOWN, PAIR_RANDOM, PAIR_ABOVE, PAIR_UNKNOWN]
+    values = [
+        encode_event(Event(f"e{n}", 5, query, query, query, key=key, pair=kind))
+        for key in (None, "k")
+        for n, kind in enumerate(kinds)
+    ]
+    later = {**msgpack.unpackb(values[0]), "pair": 4}
+    decoded = decoder(DENSE, None, "t", keyed=True).decode(batch([*values, msgpack.packb(later)]))
+    assert decoded.pairs.dtype == np.uint8
+    assert decoded.pairs.tolist() == [*kinds, *kinds, PAIR_UNKNOWN]
+    assert decoded.keys.tolist() == [b""] * 5 + [b"k"] * 5 + [b""]
 
 
 DAY_MS = 86_400_000

@@ -101,7 +101,7 @@ def edits(node):
 
 def test_every_first_byte_of_every_field():
     fields = {
-        "v": 2,
+        "v": 6,
         "id": "e",
         "ts": 5,
         "w": 2,
@@ -110,6 +110,7 @@ def test_every_first_byte_of_every_field():
         "imp": "b",
         "sp": "texts",
         "key": "k",
+        "pair": 2,
     }
     objects = {name: {"x": [bytes(8), bytes(8)]} for name in "qcs"}
     whole = msgpack.unpackb(msgpack.packb(fields | objects), object_pairs_hook=tuple)

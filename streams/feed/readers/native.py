@@ -5,9 +5,9 @@ An impression: `{"id", "ts", "q", "shown", "clicked"}` and, optionally, `prop`, 
 objects.
 
 A triplet: `{"q", "c", "s", "id"?, "ts"?, "w"?, "src"?, ...}`. The names are those of the event format
-(`imp`, `prop`, `sp` and `key` are read too). An object is a string id, or a map with `x` or `views`. A
-triplet without an id gets one from its line number and bytes, so that the same file gives the same ids
-again; one without a time gets the time of feeding.
+(`imp`, `prop`, `sp`, `key` and `pair` are read too; `pair` is "above", "below" or "random"). An object is a
+string id, or a map with `x` or `views`. A triplet without an id gets one from its line number and bytes, so
+that the same file gives the same ids again; one without a time gets the time of feeding.
 
 The wire format: msgpack maps of events or impressions, one after another.
 """
@@ -21,7 +21,7 @@ from typing import Any
 import msgpack
 
 from streams.codec import decode_event, decode_impression
-from streams.event import Event, Impression, ObjectRef
+from streams.event import PAIR_NAMES, PAIR_UNKNOWN, Event, Impression, ObjectRef
 from streams.feed import items as reasons
 from streams.feed.inputs import Input, InputLine
 from streams.feed.items import BadItemError, Dropped, Item, Placed
@@ -99,7 +99,7 @@ def propensities(value: Any, shown: int) -> tuple[float, ...]:
 
 
 TRIPLET_REQUIRED = ("q", "c", "s")
-TRIPLET_FIELDS = frozenset({*TRIPLET_REQUIRED, "id", "ts", "w", "src", "imp", "prop", "sp", "key"})
+TRIPLET_FIELDS = frozenset({*TRIPLET_REQUIRED, "id", "ts", "w", "src", "imp", "prop", "sp", "key", "pair"})
 
 
 def read_triplets(source: Input, options: ReaderOptions) -> Iterator[Placed]:
@@ -122,7 +122,14 @@ def parse_triplet(line: dict[str, Any], at: InputLine, options: ReaderOptions) -
         propensity=number(line["prop"], "prop", reasons.BAD_PROPENSITY, 1.0) if "prop" in line else None,
         space=text(line["sp"], "sp") if "sp" in line else None,
         key=text(line["key"], "key") if "key" in line else options.key,
+        pair=_pair(line["pair"]) if "pair" in line else PAIR_UNKNOWN,
     )
+
+
+def _pair(value: Any) -> int:
+    if not isinstance(value, str) or value not in PAIR_NAMES:
+        raise BadItemError(reasons.WRONG_TYPE, f"pair is none of {', '.join(PAIR_NAMES)}")
+    return PAIR_NAMES[value]
 
 
 def _content_id(at: InputLine) -> str:

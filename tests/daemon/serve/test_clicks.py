@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from daemon.serve.clicks import ClickWindow, RecentClicks
 from daemon.serve.query import HitClicks
 from streams.codec import encode_event
 from streams.errors import StreamUnavailable
-from streams.event import Event, ObjectRef
+from streams.event import PAIR_ABOVE, PAIR_BELOW, Event, ObjectRef
 from streams.open import ensure_topic, open_sink, open_source
 from streams.source import OutRecord, parse_address
 from tests.harness.waiting import until
@@ -41,6 +42,13 @@ def test_what_chance_drew_was_not_passed_over() -> None:
     window = ClickWindow()
     window.take(learned("q", "a", "b", of="list", id="list/0/r0"))
     window.take(learned("q", "a", "c", of="list", id="list/0/3"))
+    assert [one.passed_over for one in window.clicks_on("q", [], ["b", "c"])] == [0, 1]
+
+
+def test_what_stood_below_the_click_was_not_passed_over() -> None:
+    window = ClickWindow()
+    for skipped, pair in (("b", PAIR_BELOW), ("c", PAIR_ABOVE)):
+        window.take(replace(learned("q", "a", skipped, of="list"), pair=pair))
     assert [one.passed_over for one in window.clicks_on("q", [], ["b", "c"])] == [0, 1]
 
 

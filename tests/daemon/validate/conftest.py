@@ -88,8 +88,9 @@ class World:
             TripletBatch(self.mapped.take(rows), self.mapped.take(same), self.mapped.take(other))
         )
 
-    def publish(self, W=None, position=0, events=0, **changes):
-        """The learner's state (or another W) as the next version."""
+    def publish(self, W=None, position=0, events=0, arms=None, **changes):
+        """The learner's state (or another W) as the next version. arms: arrays of each by name, which begin
+        from the user's own ranking."""
         if self.epoch is None:
             self.epoch = self.versions.claim()
         state = dict(self.learner.state())
@@ -105,6 +106,12 @@ class World:
             "counters": {"updated": events, "passive": 0, "rejected": 3},
         }
         arrays = pack(state, {}, self.fitted.arrays(), {})
+        if arms is not None:
+            listed = [
+                {"name": one, "pairs": "all", "random": True, "C": 0.05, "geometry": "own"} for one in arms
+            ]
+            meta["learner"] = {**OASIS, "config": {**OASIS["config"], "arms": listed}}
+            arrays |= {f"arms.{name}.{key}": one for name, of in arms.items() for key, one in of.items()}
         return self.versions.publish(self.epoch, arrays, VersionMeta(**(meta | changes))).number
 
     def impression(self, flipped=False, inline=False):

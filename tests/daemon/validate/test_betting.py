@@ -27,9 +27,7 @@ def test_each_stake_is_that_of_another_library(place):
     oracle = ville.BettingTest(
         m0=0.0, bounds=(-1.0, 1.0), alternative="greater", alpha=1e-300, c=float(STAKES[place])
     ).fit(told)
-    capital = Capital()
-    for gain in told.tolist():
-        capital = capital.bet(gain)
+    capital = Capital().bets(told)
     assert capital.logs[place] == pytest.approx(oracle.log_e_values_[-1], rel=1e-9)
 
 
@@ -52,10 +50,30 @@ def test_the_capital_is_a_martingale():
 
 
 def _capital(gains):
-    capital = Capital()
-    for gain in gains:
-        capital = capital.bet(gain)
-    return capital.log
+    return Capital().bets(np.array(gains)).log
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_capital_has_the_same_bits_however_bets_are_cut(seed):
+    """A restart, or a version more, cuts them elsewhere."""
+    rng = np.random.default_rng(seed)
+    told = differences(0.02, 5_000, seed=seed)
+    whole, whole_test = Capital().bets(told), PairedTest().take(told, HORIZON)
+    for cuts in ([1, 2, 3, 9, 4_999], sorted(rng.integers(0, 5_001, 40).tolist()), []):
+        capital, test = Capital(), PairedTest()
+        for part in np.split(told, cuts):
+            capital, test = capital.bets(part), test.take(part, HORIZON)
+        assert capital == whole
+        assert test == whole_test
+    restarting = Capital().restarting_bets(told)
+    assert restarting == Capital().restarting_bets(told[:77]).restarting_bets(told[77:])
+
+
+def test_lists_that_all_say_the_same_are_foreseen_too():
+    for same in (1.0, -1.0):
+        test = PairedTest().take([same] * 3, HORIZON)
+        assert test.variance == 0
+        assert (test.missing(0.05) is not None) is (same > 0)
 
 
 @pytest.mark.parametrize(("mean", "finding"), [(0.05, "superior"), (-0.05, "inferior"), (0.0, "equivalent")])
@@ -98,11 +116,11 @@ def test_a_difference_outside_is_refused():
 
 def test_a_capital_that_begins_again_finds_a_change_late_in_a_good_life():
     capital, plain = Capital(), Capital()
-    for gain in differences(-0.05, 5_000, seed=8).tolist():
-        capital, plain = capital.restarting_bet(gain), plain.bet(gain)
+    told = differences(-0.05, 5_000, seed=8)
+    capital, plain = capital.restarting_bets(told), plain.bets(told)
     assert plain.log < -7
     assert capital.log < math.log(1_000)
-    for gain in differences(0.05, 700, seed=9).tolist():
-        capital, plain = capital.restarting_bet(gain), plain.bet(gain)
+    told = differences(0.05, 700, seed=9)
+    capital, plain = capital.restarting_bets(told), plain.bets(told)
     assert capital.log > math.log(50_000)
     assert plain.log < 0

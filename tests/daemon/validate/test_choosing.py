@@ -10,6 +10,7 @@ import pytest
 
 from daemon.validate.betting import STAKES, log_capital
 from daemon.validate.choosing import (
+    BY_JUDGMENTS,
     LEAST_FAR,
     LEAST_LISTS,
     Compared,
@@ -22,7 +23,7 @@ from daemon.validate.choosing import (
 from daemon.validate.evaluator import Evaluator
 from daemon.validate.holdout import HeldImpression, Window
 from daemon.validate.preferences import ERRORS, NO_PREFERENCE, Preference, differences
-from daemon.versions.forms import FIRST, OFFERED, RAW, FormChoice
+from daemon.versions.forms import FIRST, OFFERED, FormChoice
 from learners.block import DenseBlock
 from learners.forms.serving import FAMILIAR, BackoffForm, ServingForm, usual_ratio
 from learners.maps import SpaceMap, ViewConfig
@@ -44,9 +45,6 @@ DOWN = Preference(-0.011, 0.01, 300)
 FEW_BELOW = Preference(-0.03, 0.01, LEAST_FAR - 1)
 
 
-GIVING_WAY = OFFERED[RAW + 1 :]
-
-
 def compared(*seen):
     return [Compared(*one) for one in seen]
 
@@ -54,9 +52,9 @@ def compared(*seen):
 def test_the_form_in_use_stays_where_lists_cannot_speak_against_it():
     """They are nearer to every form than to the own ranking."""
     silent = (SAME, NO_PREFERENCE)
-    assert choose(1, compared(*[silent] * 5)) == 1
-    assert choose(3, compared(*[silent] * 5)) == 3
-    assert choose(2, compared(*[silent] * 5)) == 2
+    assert choose(1, compared(*[silent] * 4)) == 1
+    assert choose(3, compared(*[silent] * 4)) == 3
+    assert choose(2, compared(*[silent] * 4)) == 2
 
 
 @pytest.mark.parametrize(
@@ -89,32 +87,8 @@ def test_the_form_in_use_stays_where_lists_cannot_speak_against_it():
     ],
 )
 def test_which_form_is_taken(now, seen, wanted):
-    """Of the forms behind the raw one, which nobody prefers here."""
-    assert (RAW, FIRST, len(seen)) == (0, 2, len(OFFERED) - 1)
-    assert choose(now + 1, compared((SAME, FAR_SAME), *seen)) == wanted + 1
-
-
-@pytest.mark.parametrize(
-    ("raw", "wanted"),
-    [
-        ((Preference(0.031, 0.01, 300), FAR_SAME), RAW),
-        ((Preference(0.029, 0.01, 300), FAR_SAME), FIRST),
-        ((MORE_UP, FEW_BELOW), FIRST),
-        ((MORE_UP, FAR_BELOW), FIRST),
-        ((MORE_UP, FAR_SAME, FAR_BELOW), FIRST),
-        # to be preferred to the own ranking alone is not enough for it
-        ((SAME, Preference(0.05, 0.01, LEAST_FAR)), FIRST),
-    ],
-)
-def test_the_raw_form_is_taken_where_users_surely_prefer_it(raw, wanted):
-    assert choose(FIRST, compared(raw, *[(SAME, FAR_SAME)] * (len(OFFERED) - 1))) == wanted
-
-
-def test_the_raw_form_is_left_for_any_that_users_prefer():
-    others = [(SAME, FAR_SAME), (UP, FAR_SAME), (SAME, FAR_SAME), (SAME, FAR_SAME)]
-    assert choose(RAW, compared((SAME, FAR_SAME), *others)) == FIRST
-    assert choose(RAW, compared((SAME, FAR_SAME), *[(SAME, FAR_SAME)] * 4)) == RAW
-    assert choose(RAW, compared((SAME, FAR_BELOW), *[(SAME, FAR_SAME)] * 4)) != RAW
+    assert (FIRST, len(seen)) == (1, len(OFFERED))
+    assert choose(now, compared(*seen)) == wanted
 
 
 def test_a_preference_is_a_mean_and_its_error():
@@ -129,24 +103,24 @@ def test_a_preference_is_a_mean_and_its_error():
 
 def test_the_reason_is_a_sentence():
     seen = compared((UP, FAR_BELOW), (SAME, FAR_SAME), (UP, FAR_SAME), (SAME, FAR_SAME))
-    assert told_why(GIVING_WAY, 1, 2, seen, 1_200) == (
+    assert told_why(OFFERED, 1, 2, seen, 1_200) == (
         "power 1 with 1 of your own ranking: on 1,200 held-out lists users prefer it to power 1.5 with 0.3 "
         "of your own ranking; below your own ranking on 40 queries unlike those that were clicked: power 1.5 "
         "with 0.2 of your own ranking"
     )
     seen = compared((UP, FAR_SAME, FAR_BELOW), *[(SAME, FAR_SAME, FAR_SAME)] * 3)
-    assert told_why(GIVING_WAY, 1, 1, seen, 300).endswith(
+    assert told_why(OFFERED, 1, 1, seen, 300).endswith(
         "users prefer no other form; below your own ranking on 40 queries of kinds that are never learned: "
         "power 1.5 with 0.2 of your own ranking"
     )
-    told = told_why(GIVING_WAY, 1, 1, compared(*[(SAME, FAR_SAME)] * 4), 300)
+    told = told_why(OFFERED, 1, 1, compared(*[(SAME, FAR_SAME)] * 4), 300)
     assert told.endswith("of your own ranking: on 300 held-out lists users prefer no other form")
-    told = told_why(GIVING_WAY, 1, 0, compared(*[(SAME, FAR_UP)] * 4), 300)
+    told = told_why(OFFERED, 1, 0, compared(*[(SAME, FAR_UP)] * 4), 300)
     assert told.endswith(
         "on 300 held-out lists users like it no less than power 1.5 with 0.3 of your own ranking, and they "
         "prefer it to your own ranking on 40 queries unlike those that were clicked"
     )
-    told = told_why(GIVING_WAY, 0, 3, compared(*[(SAME, FAR_BELOW)] * 3, (SAME, FAR_SAME)), 300)
+    told = told_why(OFFERED, 0, 3, compared(*[(SAME, FAR_BELOW)] * 3, (SAME, FAR_SAME)), 300)
     assert told.startswith("power 1.5 with 1 of your own ranking, no longer power 1.5 with 0.2 of your own")
 
 
@@ -262,13 +236,13 @@ def test_lists_that_were_not_bet_on_are_no_earlier_ones(world):
     assert len(chooser.window) == 10
 
 
-def test_every_form_on_offer_but_the_raw_one_gives_way_to_the_own_ranking(world):
+def test_every_form_on_offer_gives_way_to_the_own_ranking(world):
     """Also the boldest answers a query that has nothing in common with what was learned by it alone."""
     learned = Learned(1e4)(OFFERED[FIRST])
     far = np.zeros((1, DIM), np.float32)
     far[0, 5:] = 1.0
     objects = world.values
-    for one in GIVING_WAY:
+    for one in OFFERED:
         form = BackoffForm.beside(learned, OWN.metric, one.own_share, 1e3, one.familiar)
         products = form.fold(far) @ objects.T
         np.testing.assert_allclose(
@@ -300,22 +274,18 @@ def test_a_query_without_an_id_counts(world):
 @pytest.mark.parametrize(
     ("now", "gains", "far", "taken"),
     [
-        (5, (0.0,) * 6, (0.0,) * 6, 5),  # nothing is better than the plain one, which is in use
-        (5, (0.0, 0.05, 0.03, 0.0, 0.0, 0.0), (0.0,) * 6, 1),
-        (5, (0.09, 0.05, 0.0, 0.0, 0.0, 0.0), (-0.1, 0.0, 0.0, 0.0, 0.0, 0.0), 1),  # raw loses what is unlike
-        (
-            5,
-            (-0.1, -0.1, -0.02, -0.03, -0.2, 0.0),
-            (0.0, 0.0, 0.0, 0.0, 0.0, -0.1),
-            2,
-        ),  # so is plain
-        (1, (0.0,) * 5 + (0.04,), (0.0,) * 6, 5),
-        (1, (0.0,) * 6, (-0.1,) * 6, len(OFFERED) - 1),
-        (1, (0.005,) * 6, (0.0,) * 6, 1),  # less than the error
-        (5, (0.0,) * 6 + (0.02,), (0.0,) * 7, 6),  # as it was learned
+        (4, (0.0,) * 5, (0.0,) * 5, 4),  # nothing is better than the plain one, which is in use
+        (4, (0.05, 0.03, 0.0, 0.0, 0.0), (0.0,) * 5, 0),
+        (4, (0.05, 0.03, 0.0, 0.0, 0.0), (-0.1, 0.0, 0.0, 0.0, 0.0), 1),  # the boldest loses what is unlike
+        (4, (-0.1, -0.02, -0.03, -0.2, 0.0), (0.0, 0.0, 0.0, 0.0, -0.1), 1),  # so is plain
+        (0, (0.0,) * 4 + (0.04,), (0.0,) * 5, 4),
+        (1, (0.0,) * 5, (-0.1,) * 5, len(OFFERED) - 1),
+        (1, (0.005,) * 5, (0.0,) * 5, 1),  # less than the error
+        (4, (0.0,) * 5 + (0.02,), (0.0,) * 6, 5),  # as it was learned
     ],
 )
 def test_judgments_choose_the_best_that_loses_nothing_unlike_what_was_clicked(now, gains, far, taken):
+    assert BY_JUDGMENTS[:4] == OFFERED
     compared = [
         Compared(Preference(gain, 0.01, 200), Preference(unlike, 0.01, 60))
         for gain, unlike in zip(gains, far, strict=True)
@@ -356,3 +326,19 @@ def test_a_validator_with_judgments_records_what_they_chose(world, start):
     choice = inputs.candidates.open(1).choice
     assert choice is not None
     assert "judged queries" in choice.why
+
+
+def test_raw_scores_are_not_on_offer_and_read_where_an_earlier_release_chose_them():
+    raw = FormChoice(1.0, 0.0, raw=True, why="why")
+    assert not any(one.raw for one in BY_JUDGMENTS)
+    assert FormChoice.from_json(raw.to_json()) == raw
+    assert raw.to_json()["score"] == "raw"
+    for other in OFFERED:
+        assert "score" not in other.to_json(), "as releases before it write it"
+        assert FormChoice.from_json(other.to_json()) == other
+
+
+def test_where_raw_scores_were_chosen_the_first_form_is_the_one_in_use(world):
+    chooser, learned = chooser_of(world, LEAST_LISTS - 1), Learned()
+    found = chooser.choose(2, FormChoice(1.0, 0.0, raw=True), learned, OWN)
+    assert (found.power, found.own_share, found.raw) == (1.5, 0.3, False)

@@ -35,10 +35,10 @@ def told(mean, count, seed=0):
     return np.clip(found - found.mean() + mean, -1, 1).tolist()
 
 
-def seen(own, count=300, anchor=None, best=(), window=(), away=(), **more):
+def seen(own, count=300, anchor=None, best=(), window=(), **more):
     fresh = told(own, count)
     against = fresh if anchor is None else told(anchor, count, seed=1)
-    return Comparison(fresh, against, best, window, away, count, {0: count}, **more)
+    return Comparison(fresh, against, best, window, count, {0: count}, **more)
 
 
 def answer(standing, best, version, outcome, shown=None):
@@ -71,13 +71,13 @@ def test_several_versions_prove_together_what_none_can_alone():
 @pytest.mark.parametrize(("mean", "finding"), [(DOWN, "inferior"), (SAME, "equivalent")])
 def test_what_is_not_better_stays_where_it_is(mean, finding):
     standing, outcome = weigh(Standing(), RULE, 1, 0, seen(mean, 2_000))
-    assert outcome == Conclusion(finding)
+    assert outcome == Conclusion(finding, reach=False)
     assert answer(standing, 0, 1, outcome).answer == "no"
 
 
 def test_what_is_missing_is_said():
     standing, outcome = weigh(Standing(), RULE, 1, 0, seen(UP, 60))
-    assert outcome == Conclusion("not yet")
+    assert outcome == Conclusion("not yet", reach=False)
     missing = lists_missing(standing, RULE)
     assert 20 < missing < 300
     words = answer(standing, 0, 1, outcome, seen(UP, 60))
@@ -94,9 +94,8 @@ def test_what_is_missing_is_said():
 @pytest.mark.parametrize(
     ("guarded", "why"),
     [
-        ({"away": told(DOWN, 300)}, "two clicks away"),
         ({"window": told(DOWN, 300)}, "order of version 1"),
-        ({"barred": ("retrieval is worse",)}, "retrieval is worse"),
+        ({"fresh_lead": told(DOWN, 300)}, "what was best before, such as version 1"),
     ],
 )
 def test_a_guard_holds_back_what_clicks_in_the_list_prefer(guarded, why):

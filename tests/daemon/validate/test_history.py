@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from structlog.testing import capture_logs
 
 from checkpoints.entries import LedgerEntry
@@ -23,9 +24,9 @@ from tests.daemon.validate.helpers import better_and_better, turn
 MEASURES = {
     "map_full": 0.3,
     "p10_full": 0.5,
-    "balanced_hop": 0.8,
+    "position_balanced": 0.6,
     "decision_measure": "map_full",
-    "version_0": {"map_full": 0.2, "p10_full": 0.5, "balanced_hop": 0.7},
+    "version_0": {"map_full": 0.2, "p10_full": 0.5, "position_balanced": 0.5},
 }
 
 
@@ -77,7 +78,7 @@ def test_a_stop_by_hand_is_a_stop():
 
 def test_judgements_by_another_measure_do_not_count():
     assert fold(entries(keep(1)), CLICKS).judged == ()
-    assert len(fold(entries(keep(1, decision_measure="balanced_hop")), CLICKS).judged) == 1
+    assert len(fold(entries(keep(1, decision_measure="position_balanced")), CLICKS).judged) == 1
     assert fold(entries(keep(1, map_full=None)), FULL_CATALOG).judged == ()
 
 
@@ -90,6 +91,21 @@ def against(best, version, value, at):
         best_holds=True,
         min_delta=0.01,
     )
+
+
+def test_what_an_earlier_release_decided_by_is_read_in_its_own_units():
+    """Models of keys were best by order and by what is two clicks away, together: they stay best."""
+    base = {"clicked_vs_random": 1.0, "position_balanced": 0.5, "balanced_hop": 0.9}
+    common = {"decision_measure": "balanced_hop", "impressions": 900, "min_delta": 0.01, "best_holds": True}
+    first = common | base | {"version_0": base, "balanced_hop": 0.95, "best_before": 0}
+    second = first | {"balanced_hop": 0.97, "best_before": 1, "best_decision": 0.95}
+    rows = [{"kind": "KEEP", "version": n, "measures": one} for n, one in ((1, first), (2, second))]
+    judged = fold(entries(*rows), CLICKS).judged
+    assert [(one.value, one.reference, one.beats) for one in judged] == [(0.95, 0.9, True), (0.97, 0.9, True)]
+    assert judged[1].lead == pytest.approx(0.02)
+    assert fold(entries(*rows), FULL_CATALOG).judged == ()
+    without = {name: value for name, value in first.items() if name != "balanced_hop"}
+    assert fold(entries({"kind": "KEEP", "version": 1, "measures": without}), CLICKS).judged == ()
 
 
 def test_the_best_before_is_read_with_its_value_and_the_min_delta_of_that_day():

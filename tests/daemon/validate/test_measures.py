@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, ndcg_score, roc_auc_score
 
@@ -100,29 +99,6 @@ def test_auc_of_each_list_agrees_with_scikit_learn_and_halves_ties():
         own, other = scores[n, clicked[n]], others[n, counts[n]]
         truth = np.r_[np.ones(len(own)), np.zeros(len(other))]
         assert got[n] == pytest.approx(roc_auc_score(truth, np.r_[own, other]))
-
-
-@settings(max_examples=200, deadline=None)
-@given(tied_scores, st.data())
-def test_weighted_auc_agrees_with_the_slow_oracle_under_ties(values, data):
-    scores = np.array(values, np.float32)
-    places = st.lists(st.integers(0, len(values) - 1), unique=True)
-    barred = data.draw(places)
-    targets = [place for place in data.draw(places) if place not in barred]
-    weights = np.arange(1.0, len(targets) + 1)
-    got = measures.weighted_auc(
-        scores, np.sort(scores), np.array(targets, np.int64), weights, np.array(barred, np.int64)
-    )
-    candidates = [i for i in range(len(values)) if i not in barred]
-    if not targets or len(candidates) < 2:
-        assert math.isnan(got)
-        return
-    total = 0.0
-    for target, weight in zip(targets, weights.tolist(), strict=True):
-        others = [values[i] for i in candidates if i != target]
-        won = sum((values[target] > other) + (values[target] == other) / 2 for other in others)
-        total += weight * won / len(others)
-    assert got == pytest.approx(total / weights.sum())
 
 
 def test_propensity_weights_are_clipped():

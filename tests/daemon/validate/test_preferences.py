@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from daemon.validate.betting import STAKES, PairedTest, log_capital
-from daemon.validate.preferences import by_cluster, differences, in_shown_order, standing_higher
+from daemon.validate.preferences import (
+    balanced,
+    bets_of,
+    by_cluster,
+    differences,
+    in_shown_order,
+    standing_higher,
+)
 from daemon.validate.scorer import ShownLists
 from daemon.validate.shown import propensity_weights
 
@@ -40,6 +47,10 @@ def test_by_hand():
     other = shown_order(3, 2)
     # They differ by (0 - 1 + 0) / 3 on average; the other direction's share is 0 at first, then 1 and 1/2.
     assert differences(own, other, lists) == pytest.approx([0, 1, 2 * 0.5 * -1 / 3])
+    # With nothing subtracted they differ in the second list alone, or in the third one.
+    assert balanced(own, other, lists) == pytest.approx([0, 1, 0])
+    turned = np.array([[2.0, 1.0], [2.0, 1.0], [1.0, 2.0]])
+    assert balanced(turned, other, lists) == pytest.approx([0, 0, 0.5])
 
 
 def test_rankings_that_agree_differ_nowhere():
@@ -47,6 +58,7 @@ def test_rankings_that_agree_differ_nowhere():
     own = rng.standard_normal((50, 6))
     lists = lists_of(rng.random((50, 6)) < 0.3)
     assert np.all(differences(own, np.exp(own), lists) == 0)
+    assert np.all(balanced(own, np.exp(own), lists) == 0)
 
 
 def slow_above(scores, first, second):
@@ -107,6 +119,9 @@ def test_agrees_with_a_slow_loop_in_any_parts(monkeypatch, part, ties):
         ]
         found = differences(own, other, lists, known)
         np.testing.assert_allclose(found, np.clip(2 * np.array(wanted), -1, 1), atol=1e-12)
+    plain = [sum(w * slow_apart(own[n], other[n], h, m) for h, m, w in one) for n, one in enumerate(weighted)]
+    found = balanced(own, other, lists)
+    np.testing.assert_allclose(found, plain, atol=1e-12)
     gained = [
         [w * slow_apart(own[n], other[n], h, m) for h, m, w in pairs] for n, pairs in enumerate(weighted)
     ]
@@ -238,3 +253,32 @@ def test_of_ten_thousand_streams_looked_at_after_each_list_at_most_one_in_twenty
 def test_lists_of_one_query_make_one_bet():
     assert by_cluster(np.array([0.5, 0.1, -0.5, 0.3]), ["a", "b", "a", "b"]) == pytest.approx([0.0, 0.2])
     assert by_cluster(np.array([np.nan, 0.1, -0.5, np.nan]), ["a", "b", "a", "c"]) == [0.1, -0.5]
+
+
+def test_a_query_asked_k_times_weighs_as_much_as_the_root_of_k_queries():
+    told = bets_of(np.array([0.5, 0.1, -0.2, 0.3]), ["a", "b", "a", "b"])
+    assert told == pytest.approx([0.3 / math.sqrt(2), 0.4 / math.sqrt(2)])
+    assert bets_of(np.array([np.nan, 0.1, -0.5, np.nan]), ["a", "b", "a", "c"]) == [0.1, -0.5]
+    assert bets_of(np.array([0.9, 0.9, -1.0, -1.0]), ["a", "a", "b", "b"]) == [1.0, -1.0], "cut"
+    assert bets_of(np.full(3, np.nan), ["a", "b", "a"]) == bets_of(np.zeros(0), []) == []
+
+
+@pytest.mark.parametrize("length", [2, 3, 6])
+def test_balanced_differences_prefer_nobody_where_clicks_are_by_rank_alone(length):
+    """Once both outcomes were seen at each pair of ranks: whoever made the lists, and however short they are.
+    Cut at one half they would prefer what is nearer to the shown order."""
+    rng = np.random.default_rng(12)
+    clicked = np.zeros((60_000, length), bool)
+    share = examined(length) / examined(length).sum()
+    clicked[np.arange(60_000), rng.choice(length, 60_000, p=share)] = True
+    lists, shown = lists_of(clicked), shown_order(60_000, length)
+    one, two = rng.standard_normal((2, *shown.shape))
+    for own, reference in ((one, two), (one, shown), (shown, one), (shown + one, two), (-shown, shown)):
+        found = balanced(own, reference, lists)[500:]
+        assert abs(found).max() <= 1
+        assert abs(found.mean()) < 3 * found.std() / math.sqrt(len(found))
+    found = balanced(shown + one, two, lists)[500:].clip(-0.5, 0.5)
+    if length == 2:
+        assert found.mean() > 3 * found.std() / math.sqrt(len(found)), (
+            "a cut costs nothing: nothing is tested"
+        )

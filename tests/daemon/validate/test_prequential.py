@@ -285,7 +285,7 @@ def test_how_far_rankings_usually_differ_is_said_by_the_lists_that_are_bet_on_al
     found = []
     for learned in (0.0, 9.0):
         scores = place + 4 * noise + np.where(fresh[:, None], 0.0, learned * shown.clicked)
-        one, zero = (Scored({}, score, np.zeros(0)) for score in (scores, place))
+        one, zero = (Scored({}, score) for score in (scores, place))
         states = (1, 9), (0, 0), (0, 0), (0, 0)
         found.append(
             [

@@ -57,9 +57,11 @@ def test_without_judgments_clicks_decide_under_their_guards(world):
     world.publish()
     run(world.config(validate__judgments=""), ONCE)
     keep = [entry for entry in world.ledger.entries() if entry.kind == "KEEP"][-1].measures
-    assert keep["decision_measure"] == "balanced_hop"
-    assert keep["decision"] == pytest.approx(keep["position_balanced"] + 0.5 * keep["hop_auc"])
-    assert keep["version_0"]["decision"] == keep["version_0"]["balanced_hop"]
+    assert keep["decision_measure"] == "position_balanced"
+    assert keep["decision"] == keep["position_balanced"]
+    assert keep["version_0"]["decision"] == keep["version_0"]["position_balanced"]
+    assert keep["order"] is None, "there are no arms"
+    assert keep["evidence"]["reach"]
     assert keep["impressions"] >= 500
     assert keep["guarded"]
     assert keep["eligible"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.validate.decide import CLICKS, FULL_CATALOG, SHOWN_LISTS, Incumbent, is_finite, judge_by
+from daemon.validate.decide import CLICKS, FULL_CATALOG, Incumbent, is_finite, judge_by
 
-ZERO = {"balanced_hop": 0.9, "position_balanced": 0.5, "clicked_vs_random": 0.9, "hop_auc": 0.8}
+ZERO = {"position_balanced": 0.5, "clicked_vs_random": 0.9}
 
 
 def clicks(**changes):
-    return {"impressions": 900, **ZERO, "balanced_hop": 0.95, "position_balanced": 0.55} | changes
+    return {"impressions": 900, **ZERO, "position_balanced": 0.55} | changes
 
 
 @pytest.mark.parametrize(
@@ -20,19 +20,18 @@ def clicks(**changes):
         (FULL_CATALOG, {"map_full": 0.4, "p10_full": 0.49}, {"map_full": 0.2, "p10_full": 0.5}, False),
         (FULL_CATALOG, {"map_full": 0.2, "p10_full": 0.5}, {"map_full": 0.2, "p10_full": 0.5}, False),
         (CLICKS, clicks(), ZERO, True),
-        (CLICKS, clicks(balanced_hop=0.9201), ZERO, True),
-        (CLICKS, clicks(balanced_hop=0.9199), ZERO, False),
+        (CLICKS, clicks(position_balanced=0.5201), ZERO, True),
+        (CLICKS, clicks(position_balanced=0.5199), ZERO, False),
         (CLICKS, clicks(clicked_vs_random=0.8701), ZERO, True),
         (CLICKS, clicks(clicked_vs_random=0.8699), ZERO, False),
-        (CLICKS, clicks(hop_auc=0.7701), ZERO, True),
-        (CLICKS, clicks(hop_auc=0.7699), ZERO, False),
-        (CLICKS, clicks(impressions=500, balanced_hop=0.9201), ZERO, True),
-        (CLICKS, clicks(impressions=100, balanced_hop=0.9670), ZERO, True),  # .02 (500 / 100)^.75 = .0669
-        (CLICKS, clicks(impressions=100, balanced_hop=0.9668), ZERO, False),
-        (SHOWN_LISTS, clicks(hop_auc=0.0), ZERO, True),
-        (SHOWN_LISTS, clicks(position_balanced=0.51), ZERO, False),
-        (SHOWN_LISTS, clicks(clicked_vs_random=0.8), ZERO, False),
-        (SHOWN_LISTS, clicks(impressions=100), ZERO, False),
+        (CLICKS, clicks(impressions=500, position_balanced=0.5201), ZERO, True),
+        (
+            CLICKS,
+            clicks(impressions=100, position_balanced=0.5670),
+            ZERO,
+            True,
+        ),  # .02 (500 / 100)^.75 = .0669
+        (CLICKS, clicks(impressions=100, position_balanced=0.5668), ZERO, False),
     ],
 )
 def test_eligible(rule, own, reference, eligible):
@@ -42,8 +41,8 @@ def test_eligible(rule, own, reference, eligible):
 
 
 def test_a_guard_without_evidence_leaves_the_window_undecided():
-    without = {name: value for name, value in ZERO.items() if name != "hop_auc"}
-    own = {name: value for name, value in clicks().items() if name != "hop_auc"}
+    without = {name: value for name, value in ZERO.items() if name != "clicked_vs_random"}
+    own = {name: value for name, value in clicks().items() if name != "clicked_vs_random"}
     judged = judge_by(CLICKS, 4, own, without)
     assert not judged.enough
     assert not judged.eligible
@@ -56,13 +55,13 @@ def test_a_guard_without_evidence_leaves_the_window_undecided():
     ("own", "best", "beats"),
     [
         (clicks(), None, True),
-        (clicks(balanced_hop=0.91), None, False),  # within the margin over version 0
-        (clicks(), Incumbent(3, 0.9399, 0.01), True),
-        (clicks(), Incumbent(3, 0.9401, 0.01), False),
-        (clicks(), Incumbent(3, 0.95, 0.0), False),
-        (clicks(balanced_hop=0.91), Incumbent(3, 0.8, 0.01), False),
-        (clicks(hop_auc=0.7), Incumbent(3, 0.8, 0.01), False),
-        (clicks(impressions=100), Incumbent(3, 0.8, 0.01), False),
+        (clicks(position_balanced=0.51), None, False),  # within the margin over version 0
+        (clicks(), Incumbent(3, 0.5399, 0.01), True),
+        (clicks(), Incumbent(3, 0.5401, 0.01), False),
+        (clicks(), Incumbent(3, 0.55, 0.0), False),
+        (clicks(position_balanced=0.51), Incumbent(3, 0.4, 0.01), False),
+        (clicks(clicked_vs_random=0.86), Incumbent(3, 0.4, 0.01), False),
+        (clicks(impressions=100), Incumbent(3, 0.4, 0.01), False),
     ],
 )
 def test_beats(own, best, beats):

@@ -75,7 +75,7 @@ def decoded_by(case: Case) -> Any:
 
 def event_seeds(case: Case) -> tuple[bytes, ...]:
     """Events of the case, some of which are refused."""
-    return tuple(record(Random(seed), case.space) for seed in range(40))
+    return tuple(record(Random(seed), case.space) for seed in range(110, 150))
 
 
 def clean() -> bytes:

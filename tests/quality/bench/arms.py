@@ -14,7 +14,7 @@ from learners import Oasis, OasisConfig
 from learners.block import DenseBlock, TripletBatch
 from tests.quality.bench.judged import of_lists, shown
 from tests.quality.bench.retrieval import Scores
-from tests.quality.bench.sets import Floats, Ints
+from tests.quality.bench.sets import Floats, Ints, unit
 
 Bools = npt.NDArray[np.bool_]
 C = 0.05
@@ -26,7 +26,7 @@ class Arms:
     """Learners by name. U: rows whose inner products are the owner's scores, float32 [n, d]."""
 
     def __init__(self, U: Floats, seed: int) -> None:
-        self._U, self._rng = np.asarray(U, np.float32), np.random.default_rng((seed, 11))
+        self._U, self._rng = unit(np.asarray(U, np.float32)), np.random.default_rng((seed, 11))
         self._learners = {name: Oasis(U.shape[1], OasisConfig(C=C)) for name in ("all", "above")}
 
     def learn(self, lists: Ints, clicks: Bools) -> None:

@@ -1,9 +1,10 @@
 """Simulated users, vectorised: who asks, what they click, and what the feed's rule makes of it.
 
 Of the objects, a fifth never comes as a query: labels judge on them. Of the others the feed holds some
-out. With `kinds`, whole classes never come either. The rule is that of `streams.feed`: skip-above pairs,
-at most so many of a list, and a random object of the catalog for each click; only which pairs and objects
-are drawn comes from a generator here and from hashes of ids there. A test holds the two together.
+out. With `kinds`, whole classes never come either. The triplets of a list are those that a learner takes of
+`streams.feed` by default: pairs above the clicks, at most so many of a list, and a random object of the
+catalog for each click; only which pairs and objects are drawn comes from a generator here and from hashes of
+ids there. A test holds the two together.
 """
 
 from __future__ import annotations

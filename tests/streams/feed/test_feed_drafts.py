@@ -72,7 +72,7 @@ def test_a_proved_draft_goes_along_to_the_holdout() -> None:
 def test_training_learns_from_such_lists_as_from_others() -> None:
     run = fed(made(TRAINED))
     events = [decode_event(record.value) for record in run.written.training]
-    assert [(one.clicked.id, one.skipped.id) for one in events] == [("b", "a")]
+    assert [(one.clicked.id, one.skipped.id) for one in events] == [("b", "a"), ("b", "c"), ("b", "d")]
     assert run.committed.drafts == {reasons.PROVED: 1}
 
 

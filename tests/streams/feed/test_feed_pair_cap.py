@@ -15,7 +15,7 @@ CATALOG = CatalogCandidates([f"p{number}" for number in range(30)])
 
 
 def make(item: Impression, unknown: frozenset[int] = frozenset(), **changes: object) -> Made:
-    how = replace(FeedSettings(random_negatives=0), **changes)
+    how = replace(FeedSettings(rule="skip_above", random_negatives=0), **changes)
     return make_events(item, unknown, CATALOG, how)
 
 

@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams.codec import decode_event, decode_impression
-from streams.event import Event, Impression, ObjectRef, SpaceSpec, SparseVector, ViewSpec
+from streams.event import (
+    PAIR_ABOVE,
+    PAIR_BELOW,
+    Event,
+    Impression,
+    ObjectRef,
+    SpaceSpec,
+    SparseVector,
+    ViewSpec,
+)
 from streams.feed import items as reasons
 from streams.feed.decide import Decider, Decision, QueryCap, SeenIds
 from streams.feed.items import Dropped, FeedError, Ignored, Item
@@ -93,7 +102,7 @@ def test_sums_balance_and_match_what_was_written(log: list[Item], how: FeedSetti
     random = sum(event.id.rpartition("/")[2].startswith("r") for event in written)
     assert account.random_negatives == random
     if how.triplets_per_impression:
-        pairs = Counter(event.impression for event in written if "/r" not in event.id and event.impression)
+        pairs = Counter((one.impression, one.pair) for one in written if one.pair in (PAIR_ABOVE, PAIR_BELOW))
         if how.dedupe_window >= len(log):
             assert max(pairs.values(), default=0) <= how.triplets_per_impression
     if how.dedupe_window >= len(log):
@@ -169,7 +178,7 @@ ALL = {*CATALOG, "q"}
 
 REASONS: list[tuple[str, Item, set[str] | None, dict[str, object]]] = [
     (reasons.NO_CLICK, impression("i", 4, ()), None, {}),
-    (reasons.NO_SKIPPED_ABOVE, impression("i", 4, (0,)), None, {}),
+    (reasons.NO_SKIPPED_ABOVE, impression("i", 4, (0,)), None, {"rule": "skip_above"}),
     (reasons.NO_SKIPPED_ABOVE, impression("i", 4, (0, 1)), None, {"rule": "last_click"}),
     (reasons.NO_PAIR, impression("i", 4, (3,)), None, {"rule": "skip_next"}),
     (reasons.ALL_CLICKED, impression("i", 2, (0, 1)), None, {}),
@@ -181,7 +190,7 @@ REASONS: list[tuple[str, Item, set[str] | None, dict[str, object]]] = [
     ),
     (reasons.UNKNOWN_OBJECT, impression("i", 4, (2,)), set(CATALOG), {}),
     (reasons.UNKNOWN_OBJECT, impression("i", 4, (2,)), ALL - {"p2"}, {}),
-    (reasons.UNKNOWN_OBJECT, impression("i", 4, (1,)), ALL - {"p0"}, {}),
+    (reasons.UNKNOWN_OBJECT, impression("i", 2, (1,)), ALL - {"p0"}, {}),
     (reasons.UNKNOWN_OBJECT, events("i", "q", "p0", "gone"), ALL, {}),
     ("malformed:too_large", impression("i" * 600, 4, (2,)), None, {}),
     (reasons.NOT_UTF8, impression("i", 4, (2,), query="\ud800"), None, {}),
@@ -234,20 +243,21 @@ def test_features_said_to_be_of_another_space_are_for_who_learns_it() -> None:
 
 @pytest.mark.parametrize("item", [impression("i", 4, (0,)), impression("i", 2, (0, 1))])
 def test_a_random_negative_saves_what_the_rule_cannot_use(item: Impression) -> None:
-    decision = decide(item, random_negatives=1)
+    decision = decide(item, random_negatives=1, rule="skip_above")
     assert decision.fate == "training"
     assert decision.made.negatives == len(item.clicked) == len(decision.records)
 
 
 def test_random_negatives_weigh_what_is_said_and_pairs_weigh_1() -> None:
-    decision = decide(impression("i", 4, (1, 3)), random_negatives=1, negative_weight=0.25)
+    decision = decide(impression("i", 4, (2, 3)), random_negatives=1, negative_weight=0.25)
     weights = {event.id: event.weight for event in decision.made.events}
-    assert weights == {"i/1/0": 1.0, "i/3/0": 1.0, "i/3/2": 1.0, "i/1/r0": 0.25, "i/3/r0": 0.25}
+    pairs = dict.fromkeys(("i/2/0", "i/2/1", "i/3/0", "i/3/1"), 1.0)
+    assert weights == pairs | {"i/2/r0": 0.25, "i/3/r0": 0.25}
 
 
 def test_unknown_shown_objects_cost_their_pairs_only() -> None:
     decision = decide(impression("i", 4, (1, 3)), ALL - {"p0"}, random_negatives=1)
-    assert [event.id for event in decision.made.events] == ["i/3/2", "i/1/r0", "i/3/r0"]
+    assert [event.id for event in decision.made.events] == ["i/1/2", "i/3/2", "i/1/r0", "i/3/r0"]
     assert decision.made.lost_pairs == 2
 
 
@@ -281,7 +291,7 @@ def test_event_fields_come_from_the_impression() -> None:
     wanted = Event(
         "i/2/0", 1000, ObjectRef(id="q"), ObjectRef(id="p2"), ObjectRef(id="p0"), 1.0, "web", "i", 0.5
     )
-    assert event == wanted
+    assert event == replace(wanted, pair=PAIR_ABOVE)
 
 
 def test_a_plain_triplet_of_a_holdout_query_becomes_a_two_item_impression() -> None:
@@ -330,7 +340,7 @@ def test_the_account_covers_what_was_written_when_the_outlet_fails(monkeypatch: 
     how = FeedSettings(holdout_share=0.0, random_negatives=0)
     run = FeedRun(Decider(how, CatalogCandidates([])), outlet)
     with pytest.raises(OSError, match="no space"):
-        run.run(placed(impression(f"i{number}") for number in range(30)))
+        run.run(placed(impression(f"i{number}", 3) for number in range(30)))
     assert run.committed.triplets == outlet.written == 12
     assert (run.items, run.place) == (6, "log:6")
     assert balances(run.committed)

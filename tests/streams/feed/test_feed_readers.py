@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from streams.codec import encode_event, encode_impression
-from streams.event import Event, Impression, ObjectRef, SparseVector
+from streams.event import PAIR_NAMES, Event, Impression, ObjectRef, SparseVector
 from streams.feed import inputs
 from streams.feed import items as reasons
 from streams.feed.formats import read_sources
@@ -54,6 +54,18 @@ def test_triplet_fields(tmp_path: Path) -> None:
     }
     ids = (ObjectRef(id=name) for name in "qcs")
     assert read_one(tmp_path, line, TRIPLET) == Event("t1", 1715860800000, *ids, 2.5, "web", "i", 0.5, "s1")
+
+
+@pytest.mark.parametrize("name", PAIR_NAMES)
+def test_a_triplet_says_where_its_skipped_object_stood(tmp_path: Path, name: str) -> None:
+    assert read_one(tmp_path, {**TRIPLET, "pair": name}, TRIPLET).pair == PAIR_NAMES[name]
+
+
+@pytest.mark.parametrize("given", ["beneath", "", 1, None, ["above"]])
+def test_where_it_stood_is_one_of_three_words(tmp_path: Path, given: Any) -> None:
+    dropped = read_one(tmp_path, {**TRIPLET, "pair": given}, TRIPLET)
+    assert isinstance(dropped, Dropped)
+    assert (dropped.reason, dropped.detail) == (reasons.WRONG_TYPE, "pair is none of above, below, random")
 
 
 @pytest.mark.parametrize("good", [TRIPLET, SHOWN], ids=["triplet", "impression"])

@@ -11,7 +11,7 @@ import numpy as np
 from daemon.replica.view import ModelId, View
 from daemon.serve.query import Answered, Query, QueryError
 from daemon.versions.order import Answering, OrderChoice
-from learners.forms.bilinear import BilinearForm
+from learners.forms.bilinear import OwnLengthForm
 from learners.forms.quadratic import DiagonalForm
 from tests.daemon.serve.retrieve import graphed
 from tests.daemon.serve.retrieve.makers import Floats, Items, learned, searcher_of, several_parts
@@ -25,7 +25,7 @@ def view_that_orders(A: Floats) -> View:
     answers = Answering(OrderChoice("all", 3.0, TOP), reach=False)
     cosine = DiagonalForm(np.ones(len(A), np.float32), True, False)
     model = ModelId(3, 0, None, 30)
-    return View(model, "map", cosine, 30, answers=answers, order=BilinearForm(A + 3 * eye))
+    return View(model, "map", cosine, 30, answers=answers, order=OwnLengthForm(A + 3 * eye, eye.diagonal()))
 
 
 def wanted(items: Items, view: View, query: str, allowed: Sequence[str]) -> list[str]:
@@ -35,7 +35,8 @@ def wanted(items: Items, view: View, query: str, allowed: Sequence[str]) -> list
     rows = {one: items.vectors[one].astype(np.float64) for one in allowed if one != query}
     cosine = {one: row @ asked / np.linalg.norm(row) for one, row in rows.items()}
     ranked = sorted(rows, key=lambda one: -cosine[one])
-    order = {one: rows[one] @ (view.order.matrix.T.astype(np.float64) @ asked) for one in ranked[:TOP]}
+    folded = view.order.matrix.T.astype(np.float64) @ asked
+    order = {one: rows[one] @ folded / np.linalg.norm(rows[one]) for one in ranked[:TOP]}
     return [*sorted(order, key=lambda one: -order[one]), *ranked[TOP:]]
 
 
@@ -81,7 +82,8 @@ def test_a_version_with_an_order_that_searches_orders_what_is_given_alone() -> N
     assert [one.ordered_by for one in (searched, given, of_store)] == ["form", "order", "form"]
     assert ids(searched) == ids(of_store) != ids(given)
     assert view.order is not None
-    order = {one: items.vectors["a15"] @ view.order.matrix @ items.vectors[one] for one in living - {"a15"}}
+    folded, rows = items.vectors["a15"] @ view.order.matrix, items.vectors
+    order = {one: folded @ rows[one] / np.linalg.norm(rows[one]) for one in living - {"a15"}}
     assert ids(given) == sorted(order, key=lambda one: -order[one])[:9]
 
 

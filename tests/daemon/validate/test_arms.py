@@ -1,0 +1,165 @@
+"""Versions with arms, judged on a log: promoted to order given lists, then to search, and what is written."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from checkpoints.entries import aliases
+from daemon.validate.ledger import fold
+from daemon.validate.race import OWN_SHARES
+from daemon.versions.order import OrderChoice, answering
+from learners.block import DenseBlock
+from learners.maps import SpaceMap, ViewConfig
+from streams.codec import encode_impression
+from tests.daemon.validate.conftest import DIM
+from tests.daemon.validate.helpers import kinds, turn, usable
+
+BY_CLICKS = {"validate__judgments": ""}
+
+
+@pytest.fixture
+def own_world(world):
+    """Where the user's own ranking is known."""
+    world.fitted = SpaceMap({"x": ViewConfig("unit")}, similarity="cosine").fit(
+        {"x": DenseBlock(world.values)}
+    )
+    world.mapped = world.fitted.transform({"x": DenseBlock(world.values)})
+    assert world.fitted.own is not None
+    return world
+
+
+def diagonal(*values):
+    return {"W": np.diag(np.array([*values, *[1.0] * (DIM - len(values))], np.float32))}
+
+
+KNOWS, OWN, TURNED = diagonal(5, 5, 5), diagonal(), diagonal(-9, -9, -9)
+"""Classes lie in the first three columns: what knows so, what is the user's own ranking, what takes them the
+wrong way round."""
+NOTHING = np.eye(DIM, dtype=np.float32)
+
+
+def judged(world, validator, count=150, **version):
+    """Another version, judged on lists of its own; its number."""
+    world.send([encode_impression(one) for one in usable(world, count)])
+    number = world.publish(**version)
+    while turn(validator) is not None:
+        pass
+    return number
+
+
+def newest(world, kind="KEEP"):
+    return [entry for entry in world.ledger.entries() if entry.kind == kind][-1]
+
+
+def how(world, number):
+    return answering(world.ledger.entries(), number)
+
+
+def test_what_orders_lists_is_best_without_searching_until_that_is_proven(own_world, start):
+    world = own_world
+    world.publish(W=NOTHING, arms={"all": OWN, "above": OWN})
+    validator, inputs = start(world, **BY_CLICKS)
+    first = judged(world, validator, W=NOTHING, arms={"all": KNOWS, "above": OWN})
+    entry = newest(world)
+    choice = OrderChoice.from_json(entry.measures["order"])
+    assert (entry.version, choice.arm) == (first, "all")
+    assert choice.own_share in OWN_SHARES
+    assert 4 < choice.top < 9, "as long as its lists are"
+    assert not entry.measures["evidence"]["reach"]
+    assert entry.measures["answer"]["sentence"] == (
+        f"Yes: it orders the first {choice.top} objects of your ranking better"
+    )
+    moved = newest(world, "PROMOTE")
+    assert (moved.version, moved.measures["order"], moved.measures["reach"]) == (
+        first,
+        choice.to_json(),
+        False,
+    )
+    assert moved.reason == "it orders given lists better; your own ranking searches the catalog"
+    assert (how(world, first).order, how(world, first).reach) == (choice, False)
+    # after a restart, and without new lists, nothing changes
+    before = world.ledger.entries()
+    validator, inputs = start(world, **BY_CLICKS)
+    assert turn(validator) is None
+    assert world.ledger.entries() == before
+    # what searches better is shown to, too
+    W = 5 * NOTHING
+    W[3:, 3:] = np.eye(DIM - 3)
+    later = [judged(world, validator, W=W, arms={"all": KNOWS, "above": OWN}) for _ in range(4)]
+    history = fold(world.ledger.entries(), inputs.rule)
+    assert history.reach
+    assert history.standing.anchor in later
+    assert aliases(world.ledger.entries())["best"] == later[-1]
+    assert how(world, later[-1]).reach
+    assert how(world, later[-1]).order.arm == "all"
+    assert not how(world, first).reach
+
+
+def test_a_version_that_is_judged_without_new_lists_keeps_its_order(own_world, start):
+    world = own_world
+    world.publish(W=NOTHING, arms={"all": OWN})
+    validator, inputs = start(world, **BY_CLICKS)
+    judged(world, validator, W=NOTHING, arms={"all": KNOWS})
+    before = fold(world.ledger.entries(), inputs.rule).standing.race
+    again = judged(world, validator, count=0, W=NOTHING, arms={"all": KNOWS})
+    race = fold(world.ledger.entries(), inputs.rule).standing.race
+    assert (race.own, race.leader) == (before.own, before.leader)
+    assert aliases(world.ledger.entries())["best"] == again
+    assert "ROLLBACK" not in dict(kinds(world))
+
+
+@pytest.mark.parametrize("arms", [{"all": TURNED}, None])
+def test_what_loses_its_order_is_best_no_more(own_world, start, arms):
+    """It is wrong now, or there are no arms any more."""
+    world = own_world
+    world.publish(W=NOTHING, arms={"all": OWN})
+    validator, inputs = start(world, **BY_CLICKS)
+    judged(world, validator, W=NOTHING, arms={"all": KNOWS})
+    assert aliases(world.ledger.entries())["best"] == 1
+    for _ in range(6):
+        last = judged(world, validator, W=NOTHING, arms=arms)
+        if aliases(world.ledger.entries())["best"] == 0:
+            break
+    assert newest(world, "ROLLBACK").reason.endswith("lost to version 0")
+    assert newest(world).measures["order"] is None
+    assert how(world, last).order is None
+    history = fold(world.ledger.entries(), inputs.rule)
+    assert (history.promoted, history.standing.race.leader) == (0, None)
+
+
+def test_after_a_stop_what_only_orders_is_carried_on(own_world, start):
+    world = own_world
+    world.publish(W=NOTHING, arms={"all": OWN})
+    validator, inputs = start(world, **BY_CLICKS)
+    first = judged(world, validator, W=NOTHING, arms={"all": KNOWS})
+    positions = {str(p): offset for p, offset in inputs.holdout.window.positions.items()}
+    for kind in ("STOP", "RESUME"):
+        world.ledger.append(
+            {
+                "kind": kind,
+                "version": first,
+                "by": "operator",
+                "reason": "",
+                "measures": {"holdout_positions": positions},
+            }
+        )
+    history = fold(world.ledger.entries(), inputs.rule)
+    assert (history.standing.anchor, history.standing.race.leader[0]) == (0, "all")
+    assert not history.reach
+    validator, inputs = start(world, **BY_CLICKS)
+    while turn(validator) is not None:
+        pass
+    entry = newest(world)
+    assert (entry.version, entry.measures["evidence"]["promoted"], entry.measures["evidence"]["reach"]) == (
+        first,
+        True,
+        False,
+    )
+    assert aliases(world.ledger.entries())["best"] == first
+    second = judged(world, validator, W=NOTHING, arms={"all": KNOWS})
+    assert aliases(world.ledger.entries())["best"] == second
+    assert not how(world, second).reach
+    json.dumps(newest(world).measures)
