@@ -179,7 +179,8 @@ class Model:
         self, query: Features, items: Items | Features, k: int = 10, *, key: str | None = None
     ) -> Similar:
         """The k items most similar to one query, exactly; fewer where there are fewer. Of a model whose
-        similarity does not fold, the best of the SHORTLIST items nearest by cosine.
+        similarity does not fold, the best of the SHORTLIST items nearest by cosine; of a version that orders
+        lists alone, the first items of the user's own ranking in order.
 
         key: whose model answers, where one is learned per key; version 0 does where that has learned nothing
         yet, and without a key. Raises ValueError where one model answers everybody, and BlockError for a
@@ -194,7 +195,8 @@ class Model:
             folded, ready = view.fold(block), self._ready(own, view, by)
             model, formed = view.model, view.formed
             scale, offset = (ready.terms, None) if view.normalised else (None, ready.terms)
-            room = max(k, SHORTLIST) if view.rescored else k
+            least = SHORTLIST if view.rescored else view.top or 0
+            room = k if k < 0 else max(k, least)  # which is refused
             scores, rows = topk(folded, own.search, scale, None, min(room, len(own)), offset=offset)
             if view.rescored:
                 near = rows[0][rows[0] >= 0]
@@ -203,18 +205,22 @@ class Model:
                 scores, rows = best_of(exact, near, min(k, len(own)))
             else:
                 scores = view.with_queries(block, scores)
+            if view.top is not None:
+                first = own.mapped.take(rows[0][: view.top])
+                places, ordered = view.reordered(block, first, scores[0])
+                rows, scores = rows[:, places[:k]], ordered[None, :k]
         found = tuple(int(row) for row in rows[0] if row >= 0)
         ids = tuple(own.ids[row] for row in found) if own.ids else ()
         return Similar(found, ids, tuple(map(float, scores[0][: len(found)])), model, formed, by)
 
     def scores(self, queries: Features, items: Items | Features, *, key: str | None = None) -> Float32s:
-        """Scores of all pairs, float32 [queries, items], all from one model; key: as in `similar`. NaN for a
-        query that holds a value that is not finite."""
+        """Scores of all pairs, float32 [queries, items], all from one model, by its order where it has one;
+        key: as in `similar`. NaN for a query that holds a value that is not finite."""
         own = self._items(items)
         with self._read(key) as (view, by):
             block = self._map_queries(view, queries)
             terms = None if view.rescored else self._ready(own, view, by).terms
-            return view.pair_scores(block, own.mapped, terms)
+            return view.given_scores(block, own.mapped, terms)
 
     def items(self, vectors: Features, ids: Sequence[str] = ()) -> Items:
         """Objects to be searched many times, mapped now; ids: names for them in answers."""

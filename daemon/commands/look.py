@@ -101,7 +101,7 @@ def _note(alias: AliasStatus, picture: Mapping[str, Any]) -> str:
     steps = alias.version == best and picture["best_records"] not in (None, alias.records)
     if is_unproven(alias.version, best, steps=steps):
         return NOT_SHOWN
-    return "your ranking" if alias.version == 0 and picture["is_own"] else ""
+    return alias.order or ("your ranking" if alias.version == 0 and picture["is_own"] else "")
 
 
 def _version_line(row: Mapping[str, Any], verbose: bool) -> str:

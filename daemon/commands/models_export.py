@@ -25,6 +25,7 @@ class ExportedForm(StrEnum):
 
     served = "served"
     folded = "folded"
+    order = "order"
 
 
 class ExportedSide(StrEnum):
@@ -54,7 +55,8 @@ def export(
         ExportedForm,
         typer.Option(
             help="With --out. served: vectors of all catalog objects, whose inner product is the served "
-            "score. folded: the matrix that folds a query for an index of the vectors as they were given."
+            "score. folded: the matrix that folds a query for an index of the vectors as they were given. "
+            "order: that matrix for scores of given lists."
         ),
     ] = ExportedForm.served,
     side: Annotated[
@@ -108,12 +110,17 @@ def export(
         return _export_factor(settings, versions, number, factor, embed=embed, json=json)
     assert out is not None
     from daemon.models.vectors import ExportSource, export_adapter
+    from daemon.versions.order import answering
 
-    served = ExportSource.load(versions, number, settings.serving, key)
+    answers = answering(entries, number)
+    if form is ExportedForm.order:
+        served = ExportSource.ordering(versions, number, answers)
+    else:
+        served = ExportSource.load(versions, number, settings.serving, key, answers)
     made: AdapterDescription | ModelDescription | VectorsDescription
     if out.suffix == ".onnx":
         made, line = _export_model(served, out, form, side)
-    elif form is ExportedForm.folded:
+    elif form is not ExportedForm.served:
         made = export_adapter(served, out)
         line = f"version {number}: a matrix of {made.dim:,} x {made.dim:,}, exact {made.exact}"
     else:
@@ -149,8 +156,8 @@ def _export_model(
 ) -> tuple[ModelDescription, str]:
     from daemon.models.onnx_model import export_folding, export_model
 
-    folded = form is ExportedForm.folded
-    made = export_folding(served, out) if folded else export_model(served, out, side.value)
+    whole = form is ExportedForm.served
+    made = export_model(served, out, side.value) if whole else export_folding(served, out)
     inputs = ", ".join(f"{name} {dim:,}" for name, dim in made.inputs.items())
     return made, f"version {made.version}: a model from {inputs} to {made.side} of {made.dim:,} numbers"
 

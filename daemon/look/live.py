@@ -206,11 +206,13 @@ class AliasStatus(BaseModel):
 
     `version` is null while it answers nothing; `watermark`: its newest event, Unix seconds; `behind`: for how
     many seconds something newer has been there; `refused`: versions by reason; `line_id`: the line of history
-    of the version, "" where it is not known.
+    of the version, "" where it is not known; `order`: in words how it orders and searches, "" where both are
+    by its serving form.
     """
 
     version: int | None = None
     line_id: str = ""
+    order: str = ""
     records: int = 0
     watermark: float | None = None
     behind: float = 0.0

@@ -31,6 +31,8 @@ UNDER_WAY = 64 << 20
 read, decoded and mapped."""
 MODEL_BYTES = 2304
 """Of the objects of a model by key, besides its arrays and its line in the directory."""
+ORDERED_DIM = 1024
+"""Most dimensions of the arms that are learned where nothing else is configured."""
 JUDGED = 2
 """Versions besides version 0 that validate holds a form of: the best, and the one it judges."""
 
@@ -113,6 +115,12 @@ def form_bytes(config: Config, items: int = 0) -> int:
         return 4 * dim * dim * (1 + shows)
     refers_to_none = kind.follows == HELD or (kind.kept and kind.follows == VERSIONS)
     return learner_bytes(config) if refers_to_none else 0  # to none of the learner's arrays
+
+
+def order_bytes(config: Config) -> int:
+    """Memory of the matrix by which a version orders lists; 0 where no arms are learned."""
+    dim, sparse = mapped_dim(config), any(view.kind == "sparse" for view in config.space.views.values())
+    return 0 if sparse or config.keys.slots or dim > ORDERED_DIM else 4 * dim * dim
 
 
 def serving_bytes(config: Config, items: int = 0) -> int:
@@ -205,6 +213,8 @@ def _buffers(config: Config, items: int) -> Iterator[NeededPart]:
     yield NeededPart(f"second sides of {of_names}", names * (state + own), later=True)
     if own:
         yield NeededPart(f"forms of {of_names}", names * own)
+    if ordered := order_bytes(config):  # of both sides, and one that is being made
+        yield NeededPart(f"what orders lists, for {of_names}", (2 * names + 1) * ordered, later=True)
     if isinstance(kind, KeyedForms):
         one = state // config.keys.slots
         matrix = 4 * dim * dim if kind.inner.has_matrix(config.serving, dim) else 0

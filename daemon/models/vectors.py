@@ -26,9 +26,10 @@ from daemon.models.derive import ExportDescription, made_of, write_new
 from daemon.models.linear_adapter import write_folder
 from daemon.text import size
 from daemon.versions.algorithms import map_of
+from daemon.versions.order import Answering, order_form
 from daemon.versions.restore import choice_at, serving_form
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, concatenate, row_blocks
-from learners.errors import ConfigError
+from learners.errors import ConfigError, StateError
 from learners.forms.embedding import Embedding
 from learners.forms.quadratic import ServedForm, folds
 from learners.forms.serving import BackoffForm, familiar_matrix
@@ -40,6 +41,8 @@ FORMAT = "tripletd vectors 1"
 ADAPTER_FORMAT = "tripletd adapter 1"
 VectorSide: TypeAlias = Literal["documents", "queries"]
 
+BY_FORM = Answering()
+"""Of a version that searches by its serving form."""
 MOST_BYTES = 4 << 30
 """Of rows that are sparse and would be written with their zeros."""
 
@@ -96,16 +99,43 @@ class ExportSource:
 
     @classmethod
     def load(
-        cls, versions: VersionStore, number: int, serving: ServingConfig, key: str | None
+        cls,
+        versions: VersionStore,
+        number: int,
+        serving: ServingConfig,
+        key: str | None,
+        answers: Answering = BY_FORM,
     ) -> ExportSource:
-        """As `number` is served under these settings. Raises UserError for one that does not load, and for a
-        key where there is one model for all, or none where there are several."""
+        """As `number` searches under these settings. Raises UserError for one that does not load, or by
+        `answers` does not search, and for a key where there is one model for all, or none where there are
+        several."""
+        if not answers.reach:
+            raise UserError(
+                f"version {number} orders lists, and is not shown to search better than your own ranking",
+                "keep the index of your own vectors, and write what orders what it finds: --form order; or "
+                "name a version that searches",
+                EX_USAGE,
+            )
         version = load_version(versions, number)
         form = form_of_key(serving_form(versions, version, serving, keep=False), number, key)
         choice = choice_at(versions, number)
         # the form of version 0, and those of settings, are none that was chosen
         told = choice.told if choice is not None and (isinstance(form, BackoffForm) or choice.raw) else ""
         return cls(form, map_of(version), made_of(version.manifest) | {"key": key, "form": told})
+
+    @classmethod
+    def ordering(cls, versions: VersionStore, number: int, answers: Answering) -> ExportSource:
+        """As `number` orders given lists. Raises UserError for one that has no order of its own."""
+        version = load_version(versions, number)
+        fitted, choice = map_of(version), answers.order
+        try:
+            if choice is None or fitted.own is None:
+                raise StateError("clicks have not chosen how it orders lists")
+            form = order_form(version, fitted.own, choice)
+        except StateError as error:
+            what = f"version {number} has no order of its own: {error}"
+            raise UserError(what, "write what searches: --form folded", EX_USAGE) from error
+        return cls(form, fitted, made_of(version.manifest) | {"key": None, "form": choice.description})
 
 
 def export_vectors(

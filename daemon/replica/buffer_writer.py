@@ -19,6 +19,8 @@ from daemon.replica.refine import RefineResult
 from daemon.replica.settings import Hooks, VersionSource
 from daemon.replica.view import ModelId, View
 from daemon.versions.algorithms import state_digest
+from daemon.versions.order import Answering
+from learners.forms.bilinear import OwnLengthForm
 from learners.forms.quadratic import ServedForm
 from learners.steps import Steps
 
@@ -101,6 +103,12 @@ class DoubleBufferWriter:
             if side.view is not None:
                 side.view = replace(side.view, model=model)
 
+    def order_by(self, answers: Answering, order: OwnLengthForm | None) -> None:
+        """Given lists are ordered so from now on."""
+        for side in (self._sides.active, self._sides.idle):
+            if side.view is not None:
+                side.view = replace(side.view, answers=answers, order=order)
+
     def install(self, work: RefineResult) -> ModelId | None:
         """Give readers a refined form and what was prepared of it; the model that answers with it.
 
@@ -164,10 +172,13 @@ class Swapper:
         self._stepping = stepping
         self._generation = 0
 
-    def swap(self, number: int, catch_up: CatchUp | None = None) -> tuple[Manifest, dict[str, float]]:
+    def swap(
+        self, number: int, answers: Answering, catch_up: CatchUp | None = None
+    ) -> tuple[Manifest, dict[str, float]]:
         """Serve version `number` from now on: its manifest, and the seconds that each phase took.
 
-        catch_up: takes steps behind the version before it answers; where that fails it answers without.
+        answers: how it orders and searches. catch_up: takes steps behind the version before it answers; where
+        that fails it answers without.
 
         A replica that steps, and falls back to a version, keeps the form it has and carries it on to that: so
         it follows again within the time of one reading of its state, and the refiner makes the form.
@@ -176,7 +187,7 @@ class Swapper:
         seconds: dict[str, float] = {}
         self._writer.spoil()
         side, active = self._sides.idle, self._sides.active
-        state = _timed(seconds, "load", lambda: load_state(self._source, number, side.buffers))
+        state = _timed(seconds, "load", lambda: load_state(self._source, number, side.buffers, answers))
         if active.view is not None:
             time.sleep(min(seconds["load"], REST_S))
         if self._stepping and active.view is not None and active.view.formed > 0:
@@ -187,7 +198,7 @@ class Swapper:
             try:
                 model = _timed(seconds, "catch up", lambda: catch_up(state.manifest))
             except CannotCatchUp:
-                return self.swap(number)
+                return self.swap(number, answers)
             if model is not None:
                 side.stand_at(model)
         _timed(seconds, "warm", lambda: self._call("warm", self._hooks.warm, side.view))

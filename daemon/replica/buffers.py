@@ -53,7 +53,8 @@ class ModelBuffer:
     def take_version(self, state: LoadedState, form: ServedForm, map_id: str, generation: int) -> View:
         """A view of a version that was loaded into this side's buffers, not yet `prepared`."""
         self.learner, self.remake, self.generation = None, None, generation
-        self.view = View(model_of(state), map_id, form, state.records, queries=state.queries)
+        about = state.queries, state.answers, state.order
+        self.view = View(model_of(state), map_id, form, state.records, None, *about)
         return self.view
 
     def follow_from(self, state: LoadedState) -> None:
@@ -75,7 +76,8 @@ class ModelBuffer:
         self.learner, self.remake, self.generation = state.learner, state.remake, other.generation
         self.mirror(other)
         assert self.view is not None
-        self.view = replace(self.view, model=model_of(state), queries=state.queries)
+        view = replace(self.view, model=model_of(state), queries=state.queries)
+        self.view = replace(view, answers=state.answers, order=state.order)
 
     def stand_at(self, model: ModelId) -> None:
         """The learner has taken the steps that lead to this model: so does the view."""

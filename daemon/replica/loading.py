@@ -5,7 +5,7 @@ were rejected, each counted and logged once, tried again after a while.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -15,22 +15,27 @@ import structlog
 from numpy.typing import NDArray
 
 from checkpoints.encoding import DTYPES, empty_aligned, fresh
+from checkpoints.entries import LATEST, LedgerEntry
 from checkpoints.manifest import ArraySpec, Manifest
 from checkpoints.store import CheckpointError, Damaged
+from checkpoints.versions import Version
 from daemon.config.schema import ServingConfig
 from daemon.exits import UserError
 from daemon.replica.settings import VersionSource
-from daemon.replica.view import ModelSpace
+from daemon.replica.view import BY_FORM, ModelSpace
 from daemon.versions.algorithms import algorithm_of, learner_config_of, restored
-from daemon.versions.contents import MAP_PREFIX, map_arrays, records_of
+from daemon.versions.contents import ARMS_PREFIX, MAP_PREFIX, map_arrays, records_of
 from daemon.versions.forms import CARRIED, as_scored
+from daemon.versions.order import ARMS, Answering, answering, arm_settings, order_form
 from daemon.versions.restore import DERIVED, stands
 from learners.base import Learner
 from learners.block import Float32s
 from learners.errors import LearnerError
+from learners.forms.bilinear import OwnLengthForm
 from learners.forms.carried import Tangent
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import ServingForm, learned_of, with_learned
+from learners.maps.base import OwnRanking
 from learners.maps.queries import ARRAY, QueryMaps, load_queries
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 5.0, 300.0
@@ -52,6 +57,7 @@ REASONS: Mapping[str, str] = {
     "other_space": "it was learned in another space than what is served",
     "older": "it is older than what is served, and no verdict moved the name back to it",
     "form": "its serving form cannot be made",
+    "order": "what it orders lists by cannot be made",
     "prepare": "what is computed for a model before it answers failed",
     "warm": "its first search failed",
 }
@@ -148,12 +154,14 @@ class BufferArrays:
 @dataclass(frozen=True, slots=True)
 class LoadedState:
     """A verified version: manifest, and learner on arrays in the buffers. remake: that learner on others.
-    queries: what takes queries of other models to the space."""
+    queries: what takes queries of other models to the space. answers, order: as in `View`."""
 
     manifest: Manifest
     learner: Learner
     remake: Callable[[Arrays], Learner]
     queries: QueryMaps = field(default_factory=dict)
+    answers: Answering = BY_FORM
+    order: OwnLengthForm | None = None
 
     @property
     def records(self) -> int:
@@ -186,9 +194,11 @@ def lacked(manifest: Manifest, space: ModelSpace) -> Arrays:
     return {} if {*space.later} & {spec.name for spec in manifest.arrays} else {**space.later}
 
 
-def load_state(source: VersionSource, number: int, buffers: BufferArrays) -> LoadedState:
+def load_state(
+    source: VersionSource, number: int, buffers: BufferArrays, answers: Answering = BY_FORM
+) -> LoadedState:
     """Read version `number` into the buffers and verify every byte; nothing of its size is allocated, but
-    for arrays that grow.
+    for arrays that grow, and the arm by which the version is to order lists.
 
     Raises VersionRejected; the buffers then hold anything.
     """
@@ -196,7 +206,7 @@ def load_state(source: VersionSource, number: int, buffers: BufferArrays) -> Loa
         manifest = source.versions.manifest(number)
         check_manifest(manifest, source.space)
         grows = source.space.grows
-        version = source.versions.load(number, lambda spec: _destination(spec, buffers, grows))
+        version = source.versions.load(number, lambda spec: _destination(spec, buffers, grows, answers))
         for name, array in lacked(manifest, source.space).items():
             np.copyto(buffers.state[name], array)
     except Damaged as error:
@@ -212,14 +222,56 @@ def load_state(source: VersionSource, number: int, buffers: BufferArrays) -> Loa
         remake = partial(restored, learner_config_of(manifest), columns=columns, keys=keys, own=own)
         queries = load_queries(manifest.map.get("spec", {}).get("queries", ()), map_arrays(version.arrays))
         read = {name: version.arrays[name] for name in grows}  # a learner that grows takes over none
-        return LoadedState(manifest, remake({**buffers.state, **read}), remake, queries)
+        learner = remake({**buffers.state, **read})
     except (LearnerError, KeyError, ValueError) as error:
         raise VersionRejected("malformed", f"version {number}: {error}") from error
+    return LoadedState(manifest, learner, remake, queries, answers, _order_in(version, own, answers))
 
 
-def _destination(spec: ArraySpec, buffers: BufferArrays, grows: tuple[str, ...]) -> NDArray[Any] | None:
+def answers_of(alias: str, entries: Iterable[LedgerEntry], number: int) -> Answering:
+    """How version `number` answers under an alias. Who asks `latest` wants what was learned: it searches the
+    catalog, whatever was shown of it. Pure."""
+    found = answering(entries, number)
+    return replace(found, reach=True) if alias == LATEST else found
+
+
+def load_order(source: VersionSource, number: int, answers: Answering) -> OwnLengthForm | None:
+    """What version `number` orders given lists by, None where that is its form. Raises VersionRejected."""
+    if answers.order is None:
+        return None
+    try:
+        version = source.versions.load(number, lambda spec: fresh(spec) if _of_arm(spec, answers) else None)
+    except CheckpointError as error:
+        raise VersionRejected("unreadable", f"{error.place}: {error.problem}") from error
+    return _order_in(version, source.space.own, answers)
+
+
+def _order_in(version: Version, own: OwnRanking | None, answers: Answering) -> OwnLengthForm | None:
+    choice, manifest = answers.order, version.manifest
+    if choice is None:
+        return None
+    if own is None or choice.arm not in arm_settings(manifest):
+        if answers.reach:
+            return None
+        raise VersionRejected("order", f"version {manifest.number}: it has no arm {choice.arm}")
+    config = manifest.learner["config"]
+    chosen = [arm for arm in config[ARMS] if arm["name"] == choice.arm]
+    learner = {**manifest.learner, "config": {**config, ARMS: chosen}}  # the arrays of others were not read
+    try:
+        return order_form(replace(version, manifest=replace(manifest, learner=learner)), own, choice)
+    except (LearnerError, ValueError) as error:
+        raise VersionRejected("order", f"version {manifest.number}: {error}") from error
+
+
+def _of_arm(spec: ArraySpec, answers: Answering) -> bool:
+    return answers.order is not None and spec.name.startswith(f"{ARMS_PREFIX}{answers.order.arm}.")
+
+
+def _destination(
+    spec: ArraySpec, buffers: BufferArrays, grows: tuple[str, ...], answers: Answering
+) -> NDArray[Any] | None:
     """Where an array of a version is read to; None for what is not needed."""
-    if spec.name.startswith(MAP_PREFIX + ARRAY) or spec.name in grows:
+    if spec.name.startswith(MAP_PREFIX + ARRAY) or spec.name in grows or _of_arm(spec, answers):
         return fresh(spec)
     return buffers.state.get(spec.name)
 
@@ -228,10 +280,13 @@ def load_form(source: VersionSource, state: LoadedState, buffers: BufferArrays) 
     """The serving form of a version that was loaded into `buffers`, its matrix in theirs.
 
     Nothing of the size of a matrix is allocated where the form is attached to the version, made with the same
-    settings; else it is computed. Raises VersionRejected; the second buffer then holds anything.
+    settings; else it is computed. A version that does not reach is searched by the user's own ranking. Raises
+    VersionRejected; the second buffer then holds anything.
     """
     number, kind = state.manifest.number, source.forms
     own = source.space.own
+    if not state.answers.reach and own is not None:
+        return own.form()
     try:
         form = _kept_form(source, state, buffers) if kind.kept and (number or own is None) else None
         if form is None:

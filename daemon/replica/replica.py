@@ -26,13 +26,21 @@ from daemon.replica.buffer_writer import CannotCatchUp, DoubleBufferWriter, Swap
 from daemon.replica.buffers import LeftRight, ModelBuffer
 from daemon.replica.decide import REASONS, Keep, Load, Lost, ServedVersion, StoreListing, choose
 from daemon.replica.form_updates import form_updater_of
-from daemon.replica.loading import BufferArrays, RejectedVersions, VersionRejected, state_room
+from daemon.replica.loading import (
+    BufferArrays,
+    RejectedVersions,
+    VersionRejected,
+    answers_of,
+    load_order,
+    state_room,
+)
 from daemon.replica.refine import NICE, Refiner, RefineResult
 from daemon.replica.settings import Flip, FollowSettings, Hooks, OpenStepLog, VersionSource
 from daemon.replica.step_applier import NO_TIMES, StepApplier, StepLogReader
-from daemon.replica.view import CarryError, ModelId, NotServing, ReplicaStatus, View
+from daemon.replica.view import BY_FORM, CarryError, ModelId, NotServing, ReplicaStatus, View
 from daemon.runtime.watchdog import BackgroundThread, end_all, give_way
 from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
+from daemon.versions.order import Answering
 from daemon.versions.shards import MergeRecord
 from streams.source import Quiet
 
@@ -78,6 +86,10 @@ class StatusTracker:
     def stands(self, joined: bool, stuck: tuple[str, ...]) -> None:
         """Whether steps are being followed, and which readers do not leave."""
         self._set(following="steps" if joined else "versions", stuck=stuck)
+
+    def orders(self, answers: Answering) -> None:
+        """How the version that answers orders and searches."""
+        self._set(answers=answers)
 
     def measured(self, refined: CarryError) -> None:
         """What carrying the form over had cost."""
@@ -132,6 +144,8 @@ class Follower(BackgroundThread):
         self._reload: int | None = None
         self._look_at = 0.0
         self._entries: Sequence[LedgerEntry] = ()
+        self._answers_at: tuple[Sequence[LedgerEntry], int, Answering] = ((), -1, BY_FORM)
+        self._ordered: tuple[int, Answering] = (-1, BY_FORM)  # what given lists are ordered by
         self._moves: Sequence[LedgerEntry] = ()
         self._folder = FolderWatch(source.versions)  # of the version that answers, or lies behind what does
         self._listed_at: dict[int, float] = {}
@@ -234,6 +248,7 @@ class Follower(BackgroundThread):
             self._load(decision, now)
         else:
             self._keep(decision)
+            self._follow_order(seen, now)
 
     def _is_behind(self, decision: Keep | Load, versions: Sequence[int]) -> bool:
         if self._served is None:
@@ -276,10 +291,38 @@ class Follower(BackgroundThread):
         lost = f"the folder lacks {mine.name}: {LOSS_MESSAGES[how]}" if mine is not None and how else ""
         self._board.set_why_not_newer("; ".join(filter(None, (lost, decision.why))), self._refusals.counts)
 
-    def _load(self, decision: Load, now: float) -> None:
-        unshown = self._writer.unshown
+    def _answers(self, number: int) -> Answering:
+        """How a version answers by the ledger as it was read last."""
+        entries, known, answers = self._answers_at
+        if entries is not self._entries or known != number:
+            answers = answers_of(self._alias, self._entries, number)
+            self._answers_at = self._entries, number, answers
+        return answers
+
+    def _follow_order(self, seen: StoreListing, now: float) -> None:
+        """Answer as the ledger says now. A version that begins or ceases to search is loaded again; otherwise
+        only what orders given lists is, also where steps have come to be a newer version."""
+        served = self._served
+        if served is None or served.number in seen.barred or served.number not in seen.versions:
+            return
+        answers = self._answers(served.number)
+        if (served.number, answers) == self._ordered:
+            return
+        if answers.reach != self._ordered[1].reach:
+            self._load(Load(served.number, served.entry), now)
+            return
         try:
-            manifest, seconds = self._swapper.swap(decision.number, self._catch_up)
+            self._writer.order_by(answers, load_order(self._source, served.number, answers))
+        except VersionRejected as refused:
+            self._refusals.add(served.number, refused, now)
+            return
+        self._ordered = served.number, answers
+        self._board.orders(answers)
+
+    def _load(self, decision: Load, now: float) -> None:
+        unshown, answers = self._writer.unshown, self._answers(decision.number)
+        try:
+            manifest, seconds = self._swapper.swap(decision.number, answers, self._catch_up)
         except VersionRejected as refused:
             if self._stepper is not None and (unshown or self._caught_up is not None):
                 self._fall_back(self._stepper.abandon())  # the load has overwritten half a record
@@ -290,6 +333,8 @@ class Follower(BackgroundThread):
             return
         self._quiet.broken()
         self._served, self._reload = ServedVersion(decision.number, decision.entry), None
+        self._ordered = decision.number, answers
+        self._board.orders(answers)
         self._folder.works_with(manifest)
         self._board.folder("", self._folder.losses)
         model = ModelId(manifest.number, 0, watermark_of(manifest), records_of(manifest), manifest.line)
@@ -347,7 +392,7 @@ class Replica:
     With `steps`, which `latest` alone can have, the learner is followed event by event behind the newest
     version; else whole versions are. Memory: two sides of the learner's state (W: 4 d^2 bytes) each, where
     its form is a matrix of that too, and with `steps` of a third; with `steps` one more state to make forms
-    from. All of it is allocated here, none per swap.
+    from. All of it is allocated here, none per swap, but for the matrix of each side that orders lists.
     """
 
     def __init__(

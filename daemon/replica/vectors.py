@@ -62,7 +62,8 @@ class GivenView:
 class MadeVectors:
     """rows: one for each object. similarity: what of a query's vector and a document's is the score, folded
     ones up to what is each object's own. symmetric: whether an object has one vector for both sides, always
-    False where they are folded. model, formed: as in `View`. views: of a folded vector, () of another."""
+    False where they are folded. model, formed: as in `View`. views: of a folded vector, () of another.
+    top: as in `View`; where it is set, vectors are folded by the user's own ranking."""
 
     rows: Block
     similarity: str
@@ -70,6 +71,7 @@ class MadeVectors:
     model: ModelId
     formed: int
     views: tuple[GivenView, ...] = ()
+    top: int | None = None
 
 
 class VectorMaker:
@@ -81,7 +83,7 @@ class VectorMaker:
         self._roots: OrderedDict[ModelId, Root | None] = OrderedDict()
         self._lock = threading.Lock()
         self._making = threading.Lock()
-        self._given: OrderedDict[ModelId, GivenForm | None] = OrderedDict()
+        self._given: OrderedDict[tuple[ModelId, bool], GivenForm | None] = OrderedDict()
         self._making_given = threading.Lock()
 
     @property
@@ -127,25 +129,27 @@ class VectorMaker:
         the time. None where a model has none, or none yet: the first request that may `begin` has it made in
         a thread, for which it copies the form."""
         with read() as view:
-            model, formed = view.model, view.formed
+            model, formed, top = view.model, view.formed, view.top
+            of = model, top is None
             with self._lock:
-                known, form = model in self._given, self._given.get(model)
+                known, form = of in self._given, self._given.get(of)
             follows = model.behind or isinstance(learned_of(view.form), CarriedForm)
             refused = follows or view.rescored or isinstance(view.form, KeyedForm)
             if begin and not known and not refused and self._making_given.acquire(blocking=False):
-                self._take_back(model, copy.deepcopy(view.search))
+                self._take_back(of, copy.deepcopy(view.search))
         if form is None:
             return None
-        return MadeVectors(DenseBlock(form.fold(rows)), "inner_product", False, model, formed, self.views)
+        folded = DenseBlock(form.fold(rows))
+        return MadeVectors(folded, "inner_product", False, model, formed, self.views, top)
 
-    def _take_back(self, model: ModelId, search: FoldingForm) -> None:
+    def _take_back(self, of: tuple[ModelId, bool], search: FoldingForm) -> None:
         """Make the form for given vectors in a thread, which lets the next one begin."""
 
         def work() -> None:
             try:
                 made = None if self._linear is None else given_form(search, self._linear)
                 with self._lock:
-                    self._given[model] = made
+                    self._given[of] = made
                     while len(self._given) > ROOTS:
                         self._given.popitem(last=False)
             finally:
@@ -168,7 +172,8 @@ class VectorMaker:
         given: Block = DenseBlock(self._linear.back(folded))
         if self._linear.sparse:
             given = as_block(sparse.csr_array(given.values))
-        return MadeVectors(given, "inner_product", False, view.model, view.formed, self.views)
+        about = view.model, view.formed, self.views, view.top
+        return MadeVectors(given, "inner_product", False, *about)
 
     def _known(self, model: ModelId) -> tuple[bool, Root | None]:
         with self._lock:
@@ -197,6 +202,13 @@ def _refuse(view: View) -> None:
             "no_vectors",
             "the similarity of this model is no inner product of finite vectors",
             "ask /v1/similar; models of omks-maps and oasis have vectors",
+        )
+    if view.top is not None:
+        raise NoVectorsError(
+            "order_only",
+            f"version {view.model.version} orders lists, and is not shown to search better",
+            f"index your own vectors, ask for the mode folded, and have the first {view.top} put in order: "
+            "/v1/similar with filter.include, or /v1/rerank",
         )
     if view.model.behind or isinstance(learned_of(view.form), CarriedForm):
         raise NoVectorsError(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from checkpoints.encoding import spec_of
@@ -13,7 +14,9 @@ from checkpoints.manifest import ArraySpec, Manifest
 from daemon.config.learners import KeysConfig
 from daemon.versions.algorithms import ALGORITHMS, NO_VIEWS, ONE_MODEL, Columns, added_later, keys_of
 from daemon.versions.contents import learner_specs
-from learners.block import Block, Float32s, against, without_sense
+from daemon.versions.order import Answering
+from learners.block import Block, Float32s, Int64s, against, without_sense
+from learners.forms.bilinear import OwnLengthForm
 from learners.forms.quadratic import (
     FoldingForm,
     IdentityForm,
@@ -28,6 +31,10 @@ from learners.forms.quadratic import (
 )
 from learners.maps.base import OwnRanking
 from learners.maps.queries import QueryMaps
+from learners.search import kept_scores
+
+BY_FORM = Answering()
+"""Lists are ordered and the catalog is searched by the serving form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +127,8 @@ class ReplicaStatus:
     flip). carried: the last measured error, None before any. stuck: readers who do not leave the old side.
     behind_since: since when something newer has been there than what answers, seconds since the epoch, None
     while it is the newest. folder: how the checkpoint folder is lost (`checkpoints.versions`), "" while it
-    has what answers or something newer; folder_losses: how often it was, by how.
+    has what answers or something newer; folder_losses: how often it was, by how. answers: how the version
+    orders and searches.
     """
 
     alias: str
@@ -137,6 +145,7 @@ class ReplicaStatus:
     behind_since: float | None = None
     folder: str = ""
     folder_losses: Mapping[str, int] = field(default_factory=dict)
+    answers: Answering = BY_FORM
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +156,10 @@ class View:
     version 0, at which the form was computed and `prepared` was made of it; from there to `model.total` the
     form is carried over, and `prepared` is as it was. prepared: what `Hooks.prepare` made of the model (norms
     of the items), None where there is none. queries: what takes queries of other models to the space.
+
+    answers: how the ledger says that the version answers. order: what given lists are scored by, None where
+    that is the form. Where the version does not reach, the form is the user's own ranking, and `reordered`
+    makes answers of it.
     """
 
     model: ModelId
@@ -155,6 +168,8 @@ class View:
     formed: int
     prepared: Any = None
     queries: QueryMaps = field(default_factory=dict)
+    answers: Answering = BY_FORM
+    order: OwnLengthForm | None = None
     search: FoldingForm = field(init=False, repr=False)
     """What items are searched by: the form itself where it folds, else the cosine of their mapped vectors."""
     rescored: bool = field(init=False, repr=False)
@@ -207,6 +222,32 @@ class View:
             known = self.terms(self.self_scores(items)) if terms is None else terms
             scores = self.with_queries(queries, apply_terms(self.search, scores, known))
         return without_sense(scores, queries, items)
+
+    def given_scores(self, queries: Block, items: Block, terms: Float32s | None = None) -> Float32s:
+        """The same of lists that are given: by the order of the version where it has one."""
+        if self.order is None:
+            return self.pair_scores(queries, items, terms)
+        return without_sense(self.order.scores(queries, items), queries, items)
+
+    @property
+    def top(self) -> int | None:
+        """How many objects of the user's own ranking are put in order; None where the version searches."""
+        return None if self.answers.reach or self.answers.order is None else self.answers.order.top
+
+    def reordered(self, query: Block, first: Block, own: Float32s) -> tuple[Int64s, Float32s]:
+        """A ranking by the form as a version answers that does not reach: its places int64 [n], and scores.
+
+        query: of one row. first: the vectors of the first `top` objects, or of all. own: the scores of all,
+        descending, float32 [n]. Behind `first` the own ranking stays; a score there is the last one of
+        `first`, less what the own score is lower by.
+        """
+        if not len(first):
+            return np.arange(len(own)), own
+        scores = kept_scores(self.given_scores(query, first)[0])
+        places = np.argsort(-scores, kind="stable")
+        rest = scores[places[-1]] - (own[len(first) - 1] - own[len(first) :])
+        places = np.concatenate([places, np.arange(len(first), len(own))])
+        return places, np.concatenate([scores[places[: len(first)]], rest])
 
     def with_queries(self, queries: Block, scores: Float32s) -> Float32s:
         """Scores [queries, any] with what is the queries' own."""

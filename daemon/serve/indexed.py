@@ -85,7 +85,9 @@ class IndexSearch:
                 "not_explained", message, "explain", "leave it out, or set index.mode = rescored"
             )
         left_out = (query.id is not None) + min(len(query.exclude), MOST_LEFT_OUT)
-        wanted = query.k if choice.mode != "rescored" else max(query.k, self._config.candidates)
+        wanted = query.k
+        if choice.mode == "rescored":
+            wanted = max(wanted, self._config.candidates, asked.top or 0)
         began = time.perf_counter()
         try:
             seen, kept = self._living(vector, asked.similarity, wanted + left_out, query)
@@ -133,6 +135,8 @@ class IndexSearch:
         if mode == "own":
             return ModeChoice("own", named), self._maker.vectors(alias, [query], "own")
         made = self._maker.vectors(alias, [query], "folded")
+        if made.top is not None:
+            return ModeChoice("rescored", _why_own(made)), made
         choice = self._mode_of(made.model.version) if mode == "auto" else ModeChoice(mode, named)
         return choice, made if choice.mode != "own" else self._maker.vectors(alias, [query], "own")
 
@@ -141,6 +145,8 @@ class IndexSearch:
         up, the catalog is searched."""
         own = self._maker.vectors(alias, [query], "own")
         choice = self._mode_of(own.model.version)
+        if own.top is not None:
+            return ModeChoice("catalog", _why_own(own)), own
         if choice.mode != "embedded":
             return choice, own
         try:
@@ -165,6 +171,11 @@ class IndexSearch:
             return OfIndex(self._index.name, "catalog", 0, error.message)
         status = 503 if kind == "away" else 502
         raise QueryError(f"index_{kind}", error.message, "", error.remedy, status) from error
+
+
+def _why_own(made: VectorAnswers) -> str:
+    shown = f"version {made.model.version} is shown to order lists, not to search"
+    return f"{shown}: the first {made.top} of your own ranking are put in order"
 
 
 TOP = 10

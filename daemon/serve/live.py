@@ -43,6 +43,7 @@ from daemon.serve.query import (
     Answers,
     FoldedView,
     Numbers,
+    OrderedBy,
     Query,
     QueryError,
     ScoreAnswers,
@@ -348,8 +349,9 @@ class Live:
             return None
 
     def scores(self, alias: str, query: Query, documents: Sequence[Query]) -> ScoreAnswers:
-        """The scores of these documents alone, by one model of the alias: of all the form in which it
-        answers. Raises QueryError for the query, where there is one model per key, and 503 without a model.
+        """The scores of these documents alone, by one model of the alias: by its order where it has one, else
+        by the form in which it answers. Raises QueryError for the query, where there is one model per key,
+        and 503 without a model.
         """
         opened = self._there()
         (asked,) = self._looked_up(opened, alias, [query])
@@ -361,9 +363,11 @@ class Live:
             if isinstance(view.form, KeyedForm):
                 message, remedy = "one model per key is learned here", "ask /v1/similar with a key"
                 raise QueryError("one_model_per_key", message, "model", remedy)
-            scores = iter(kept_scores(view.pair_scores(asked, items)[0])[1:].tolist())
+            scores = iter(kept_scores(view.given_scores(asked, items)[0])[1:].tolist())
             model = view.model
-        return ScoreAnswers(model, [one if isinstance(one, QueryError) else next(scores) for one in found])
+            by: OrderedBy = "form" if view.order is None else "order"
+        each = [one if isinstance(one, QueryError) else next(scores) for one in found]
+        return ScoreAnswers(model, each, by)
 
     def held(self, ids: Sequence[str]) -> list[bool]:
         """Whether the catalog has each of these objects now."""
@@ -489,7 +493,7 @@ def _sound_rows(vectors: Sequence[Float32s], views: Sequence[GivenView]) -> Floa
 def _vector_answers(made: MadeVectors, results: Sequence[Numbers | QueryError]) -> VectorAnswers:
     views = [FoldedView(one.name, one.start, one.dim, one.unit) for one in made.views]
     about = made.similarity, made.symmetric, made.rows.dim
-    return VectorAnswers(made.model, made.formed, results, *about, views)
+    return VectorAnswers(made.model, made.formed, results, *about, views, made.top)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from checkpoints.versions import LOSS_MESSAGES
 from daemon.replica.view import ReplicaStatus
 from daemon.serve.items.catalog import CatalogStatus
 from daemon.serve.retrieve import GraphStatus, GuardResult
+from daemon.serve.store import answers_in_words
 from daemon.telemetry.metrics import FOLDER_LOSSES, FOLDER_LOST, ArrayHistograms, add_build_info
 
 FRESHNESS_EDGES = (
@@ -129,6 +130,11 @@ def _models(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
     line = GaugeMetricFamily(
         "tripletd_served_line_info", "The line of history of what answers", labels=["alias", "line"]
     )
+    order = GaugeMetricFamily(
+        "tripletd_served_order_info",
+        "In words how what answers orders and searches, where lists have an order of their own",
+        labels=["alias", "order"],
+    )
     serving = _gauge("tripletd_serving", "1 while the alias answers")
     version = _gauge("tripletd_served_version", "Number of the version that answers")
     records = _gauge("tripletd_served_records", "Records applied in the state that answers, since version 0")
@@ -138,6 +144,7 @@ def _models(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
         "tripletd_served_behind_seconds",
         "How long something newer has been there than what answers, 0 for none",
     )
+    reach = _gauge("tripletd_serve_reach", "1 while what answers searches by its form, 0: it orders lists")
     for one in states:
         serving.add_metric([one.alias], one.model is not None)
         if one.model is None:
@@ -148,12 +155,15 @@ def _models(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
         waited = 0.0 if one.behind_since is None else max(0.0, time.time() - one.behind_since)
         behind.add_metric([one.alias], waited)
         version.add_metric([one.alias], one.model.version)
+        reach.add_metric([one.alias], one.answers.reach)
+        if words := answers_in_words(one.answers):
+            order.add_metric([one.alias, words], 1)
         records.add_metric([one.alias], one.model.total)
         if one.model.watermark is not None:
             watermark.add_metric([one.alias], one.model.watermark / 1000)
         if one.since is not None:
             since.add_metric([one.alias], one.since)
-    yield from (info, line, serving, version, records, watermark, since, behind)
+    yield from (info, line, order, serving, version, records, watermark, since, behind, reach)
 
 
 def _folder(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, Protocol
+from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as described
@@ -39,8 +39,9 @@ class Query:
     vector is a list of finite numbers (dense) or `{"indices": [...], "values": [...]}` (sparse), as JSON
     gives it; its size and its view's name are not checked yet. `include` are the only objects allowed,
     `exclude` never are, `tags` must all be carried; None and empty ask for nothing, except that an empty
-    `include` allows no object at all. `key`: whose model is asked, where one is learned per key; None asks
-    the untrained one there. `explain`: whether each hit is to be an `ExplainedId`.
+    `include` allows no object at all. `found`: whether `include` is what a search found, and is answered like
+    one; otherwise it is a list to be put in order. `key`: whose model is asked, where one is learned per key;
+    None asks the untrained one there. `explain`: whether each hit is to be an `ExplainedId`.
     """
 
     id: str | None = None
@@ -53,6 +54,7 @@ class Query:
     key: str | None = None
     explain: bool = False
     only: Any = None
+    found: bool = False
 
 
 class QueryError(Exception):
@@ -119,6 +121,8 @@ class ExplainedId(ScoredId):
     clicks: HitClicks | None = None
 
 
+OrderedBy: TypeAlias = Literal["order", "form"]
+"""What the hits of a version are in order by: the arm that clicks chose for lists, or its serving form."""
 OWN: Final = "own"
 VERSION_0: Final = "version_0"
 
@@ -162,7 +166,7 @@ class Answered:
     approximate search took part, which finds most of the k best. The score of a hit is the same either way.
     recall: where a graph found the hits, the share of the exact ones that is estimated to be among them. by:
     which model answered, None where the query names no key. index: how a store took part, None where it did
-    not.
+    not. ordered_by: None of a version that has no order of its own.
     """
 
     result: Sequence[ScoredId] | QueryError
@@ -170,6 +174,7 @@ class Answered:
     recall: float | None = None
     by: ByKey | None = None
     index: OfIndex | None = None
+    ordered_by: OrderedBy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +231,8 @@ class VectorAnswers:
     """Vectors of several objects by one model, in their order, for an index that is not ours.
 
     results[i]: its numbers, or the `QueryError` of object i alone. similarity, symmetric, dim: of all, see
-    `daemon.replica.vectors`. views: of folded vectors, () of others.
+    `daemon.replica.vectors`. views: of folded vectors, () of others. top: how many of the user's own
+    ranking the version re-ranks, which it folds by then; None where it searches.
     """
 
     model: AnsweringModel
@@ -236,6 +242,7 @@ class VectorAnswers:
     symmetric: bool
     dim: int
     views: Sequence[FoldedView] = ()
+    top: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,3 +251,4 @@ class ScoreAnswers:
 
     model: AnsweringModel
     results: Sequence[float | QueryError]
+    ordered_by: OrderedBy = "form"

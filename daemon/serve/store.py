@@ -12,6 +12,7 @@ from daemon.look.overview import VersionRow, read_all, version_rows
 from daemon.models.actions import gc, move
 from daemon.models.decide import Verb
 from daemon.replica.view import ReplicaStatus
+from daemon.versions.order import Answering
 from daemon.versions.verdict import NOT_SHOWN, is_unproven
 
 
@@ -72,9 +73,19 @@ def alias_answers(one: ReplicaStatus, best: int | None) -> dict[str, Any]:
         "records": None if model is None else model.total,
         "watermark": None if model is None else model.watermark,
         "since": one.since,
-        "note": NOT_SHOWN if unproven else "",
+        "note": NOT_SHOWN if unproven else answers_in_words(one.answers),
         "why": one.why_not_newer,
     }
+
+
+def answers_in_words(answers: Answering) -> str:
+    """How a version orders and searches; "" of one that does both by its serving form."""
+    order = answers.order
+    if order is None:
+        return ""
+    if answers.reach:
+        return f"searches by what was learned; orders given lists by {order.description}"
+    return f"re-ranks your own top {order.top}: shown to order lists better; not shown to search better"
 
 
 def _kept(row: VersionRow) -> dict[str, Any]:

@@ -446,6 +446,7 @@ def _serve(read: _Samples) -> dict[str, Any]:
         "aliases": {
             alias: {name: values[alias] for name, values in served.items() if alias in values}
             | {"line_id": next(iter(read.by("line", "tripletd_served_line_info", alias=alias)), "")}
+            | {"order": next(iter(read.by("order", "tripletd_served_order_info", alias=alias)), "")}
             | {"refused": read.by("reason", "tripletd_refused_swaps_total", alias=alias)}
             | {"freshness": read.distribution("tripletd_event_to_served_seconds", alias=alias)}
             for alias in read.by("alias", "tripletd_serving")

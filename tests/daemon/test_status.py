@@ -25,11 +25,14 @@ from daemon.serve.metrics import ServeMetrics
 from daemon.serve.store import alias_answers
 from daemon.telemetry import Health, LearnMetrics, serve_http
 from daemon.telemetry.metrics import add_place
+from daemon.versions.order import Answering, OrderChoice
 from daemon.versions.verdict import Stopped
 from streams import source
 from streams.open import ensure_topic, open_sink, retain
 from streams.source import OutRecord, parse_address
 from tests.harness.topics import delete_topic
+
+ORDER = OrderChoice("all", 3.0, 40)
 
 
 @pytest.fixture(autouse=True)
@@ -187,8 +190,8 @@ def test_latest_is_said_to_be_unproven_where_it_is_not_what_was_judged_best(
     assert "latest (not shown to be better than your ranking)" in table
     served = ServeMetrics(["stable", "latest"])
     states = [
-        ReplicaStatus("stable", ModelId(1), 1.0, "", "versions"),
-        ReplicaStatus("latest", ModelId(1, 3, 5, 3), 1.0, "", "steps"),
+        ReplicaStatus("stable", ModelId(1), 1.0, "", "versions", answers=Answering(ORDER, reach=False)),
+        ReplicaStatus("latest", ModelId(1, 3, 5, 3), 1.0, "", "steps", answers=Answering(ORDER)),
     ]
     served.follow(lambda: states, lambda: None, dict)
     add_place(served.registry, str(home / "checkpoints"))
@@ -198,11 +201,11 @@ def test_latest_is_said_to_be_unproven_where_it_is_not_what_was_judged_best(
     finally:
         server.close()
     (latest,) = (line for line in lines if line.startswith("latest"))
-    (stable,) = (line for line in lines if line.startswith("stable"))
     assert "version 1 (not shown to be better than your ranking)" in latest, "steps were learned since"
-    assert "not shown" not in stable
+    how = "re-ranks your own top 40: shown to order lists better; not shown to search better"
+    assert f"answers with version 1 ({how})" in " ".join(" ".join(lines).split())
     assert alias_answers(states[1], 1)["note"] == "not shown to be better than your ranking"
-    assert alias_answers(states[0], 1)["note"] == ""
+    assert alias_answers(states[0], 1)["note"] == how
 
 
 def test_status_asks_a_running_role_whether_it_is_ready(

@@ -139,7 +139,7 @@ REPLICA_AND_SERVE = (
     _m("guard.no-error", "def choose_width(", "if recall - error >= least:", "if recall + error >= least:", GUARD),
     _m("guard.width", "def choose_width(", "width += (1 <<", "width += 64 * (1 <<", GUARD),
     _m("graphs.runs", "def labels_of(self, hashes", "self._run(hashes, left) if there.all() else None", "None", "daemon/serve/retrieve/test_graphs.py"),
-    _m("swap.no-catch-up", "def swap(self, number", "if catch_up is not None and active.view is not None:", "if False:", "daemon/learn/test_shards.py -k never_lose"),
+    _m("swap.no-catch-up", "self, number: int, answers: Answering, catch_up", "if catch_up is not None and active.view is not None:", "if False:", "daemon/learn/test_shards.py -k never_lose"),
     _m("swap.catch-up-stands", "def stand_at(self, model", "replace(self.view, model=model)", "self.view", "daemon/learn/test_shards.py -k never_lose"),
     _m("guard.own-row", "def recall(exact", "- {int(self_row)}", "", GUARD),
     _m("freshness.version-not-told", "def _hear_version(", "events - counted.events", "0", WATCHER),

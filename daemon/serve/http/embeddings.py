@@ -191,8 +191,9 @@ class EmbeddingEndpoints:
             if wanted.return_documents:
                 hit["document"] = documents[place].model_dump(exclude_none=True)
             results.append(hit)
+        meta = {"api_version": {"version": version}, "ordered_by": scored.ordered_by}
         told: dict[str, Any] = {"id": str(uuid.uuid4()), "model": wanted.model, "results": results}
-        told |= {"usage": embedded.told.get("usage"), "meta": {"api_version": {"version": version}}}
+        told |= {"usage": embedded.told.get("usage"), "meta": meta}
         return Response(to_json(told), headers={VERSION: str(scored.model)}, media_type=JSON)
 
     def _configured(self) -> TextEmbedder:
@@ -224,7 +225,9 @@ class VectorEndpoints:
         """POST /v1/fold"""
         async with self._bodies.read(request, FoldRequest) as wanted:
             made, told = await self._made(wanted.alias, "queries", wanted.queries, wanted.mode)
-        return Response(to_json({**told, "mode": wanted.mode, "views": made.views}), media_type=JSON)
+        told |= {"mode": wanted.mode, "views": made.views}
+        told |= {} if made.top is None else {"rerank": made.top}
+        return Response(to_json(told), media_type=JSON)
 
     async def embed(self, request: Request) -> Response:
         """POST /v1/embed"""

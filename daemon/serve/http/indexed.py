@@ -39,7 +39,8 @@ class IndexedAnswers:
             elif isinstance(one, IndexFound) and one.hits is not None:
                 of_store.append(one)
             elif isinstance(one, IndexFound):  # tags were the store's affair
-                again.append(query if one.ids is None else replace(query, include=one.ids, tags=frozenset()))
+                of_ids = replace(query, include=one.ids, tags=frozenset(), found=True)
+                again.append(query if one.ids is None else of_ids)
         if again:
             searched = await self._search(alias, again)
             return replace(searched, each=_joined(found, searched.each))

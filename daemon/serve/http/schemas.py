@@ -31,7 +31,7 @@ from pydantic.config import JsonDict
 from starlette.datastructures import QueryParams
 
 from daemon.serve.http.errors import DENSE, NAME, NUMBER, SPARSE, Problem, from_validation
-from daemon.serve.query import ByKey, FoldedView, HitClicks, OfIndex, ViewShare
+from daemon.serve.query import ByKey, FoldedView, HitClicks, OfIndex, OrderedBy, ViewShare
 from streams.limits import MAX_INDEX, MAX_KEY_BYTES, MAX_MAP_ENTRIES, MAX_SHOWN, MAX_TEXT_BYTES, MAX_TS
 
 MAX_IMPRESSION_BYTES = MAX_TEXT_BYTES - 32
@@ -531,6 +531,14 @@ class Origin(Answer):
 
 _OF_INDEX = "how the store of [index] took part; only where one is configured"
 
+_ORDERED_BY = (
+    "whose scores these are; only of a version with an order of its own. `order`: the arm that clicks chose "
+    "for lists, and a share of your own ranking. It scores what `filter.include` names, and whatever a "
+    "version answers that is not shown to search better: the first objects of your own ranking, in order. "
+    "Behind these your ranking stays as it is, and a score is the last one of these, less what its own score "
+    "is lower by. `form`: the serving form"
+)
+
 _BY_KEY = "which model answered; only where the question named a key"
 
 
@@ -553,6 +561,7 @@ class SimilarAnswer(Origin):
     results: list[Hit]
     exact: bool = Field(description=_EXACT)
     recall: float | None = Field(None, description=_RECALL)
+    ordered_by: OrderedBy | None = Field(None, description=_ORDERED_BY)
     key: ByKey | None = Field(None, description=_BY_KEY)
     index: OfIndex | None = Field(None, description=_OF_INDEX)
     impression: str | None = Field(
@@ -582,6 +591,7 @@ class BatchResult(Answer):
     results: list[Hit] | None = None
     exact: bool | None = Field(None, description=_EXACT)
     recall: float | None = Field(None, description=_RECALL)
+    ordered_by: OrderedBy | None = Field(None, description=_ORDERED_BY)
     key: ByKey | None = Field(None, description=_BY_KEY)
     index: OfIndex | None = Field(None, description=_OF_INDEX)
     error: ErrorBody | None = None
@@ -622,6 +632,11 @@ class FoldAnswer(Origin):
     )
     dim: int
     views: list[FoldedView] = Field(description="of a folded vector, side by side; [] where it is embedded")
+    rerank: int | None = Field(
+        None,
+        description="only of a version that is not shown to search better: vectors are those of your own "
+        "ranking, of which it puts the first so many in order: ask /v1/similar with them as `filter.include`",
+    )
     vectors: list[MadeVector]
 
 
@@ -660,7 +675,7 @@ class RankedDocument(Answer):
     """A document in its place."""
 
     index: int = Field(description="its place in the request, from 0")
-    relevance_score: float = Field(description="the score that /v1/similar gives it")
+    relevance_score: float = Field(description="the score that /v1/similar gives it in a `filter.include`")
     document: dict[str, str] | None = Field(None, description="only with `return_documents`")
 
 
@@ -671,7 +686,10 @@ class RerankAnswer(Answer):
     model: str
     results: list[RankedDocument]
     usage: Any = Field(None, description="the upstream's, of embedding the texts")
-    meta: dict[str, Any]
+    meta: dict[str, Any] = Field(
+        description="`api_version`, and `ordered_by`: `order` where the version has an order of its own for "
+        "lists, which is then what scores, else `form`"
+    )
 
 
 class ListedModel(Answer):
@@ -700,7 +718,9 @@ class ServedAlias(Answer):
     records: int | None
     watermark: int | None
     since: float | None = Field(description="Unix seconds of the swap that brought it")
-    note: str = Field("", description="set where what answers was not shown to be better")
+    note: str = Field(
+        "", description="set where what answers was not shown to be better, or has an order of its own"
+    )
     why: str = ""
 
 

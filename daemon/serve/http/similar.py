@@ -172,7 +172,7 @@ class ChanceLists:
         drawn = await self._drawing.run(lambda: lists.draw(query, listed))
         if drawn is None:
             return made
-        alone = replace(query, include=frozenset([drawn.id]), k=1)
+        alone = replace(query, include=frozenset([drawn.id]), k=1, found=True)
         found = _hits((await self._ask(made.models[0][0], [alone]))[0])
         if not found:  # removed from the catalog meanwhile
             return made
@@ -347,7 +347,7 @@ def _about(answered: Answered) -> dict[str, Any]:
     told: dict[str, Any] = {"exact": answered.exact}
     if answered.recall is not None:
         told["recall"] = round(answered.recall, 3)
-    more = {"key": answered.by, "index": answered.index}
+    more = {"ordered_by": answered.ordered_by, "key": answered.by, "index": answered.index}
     return told | {name: one for name, one in more.items() if one is not None}
 
 

@@ -22,6 +22,7 @@ from daemon.serve.query import ExplainedId, HitClicks, Query, ScoredId, ViewShar
 from daemon.serve.retrieve.finding import eligible_rows
 from daemon.serve.retrieve.part import Norms, folded_queries, own_scores
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, concatenate, dense_rows
+from learners.forms.bilinear import OwnLengthForm
 from learners.forms.quadratic import DiagonalForm, by_distance, inverse_roots
 from learners.forms.serving import linear_fold
 from learners.maps.base import OwnRanking
@@ -87,12 +88,15 @@ class Explainer:
         ]
 
     def _shares(self, asked: Searched, places: Places) -> list[list[ViewShare]]:
-        parts = asked.snapshot.parts
+        parts, view = asked.snapshot.parts, asked.view
         found = [(parts[part], row) for part, row in zip(*places, strict=True)]
         items = concatenate([part.vectors.take([row]) for part, row in found])
-        # 1 / norm of each item, as the search divided by it; 1 where it did not.
-        norms = [(asked.norms.parts[part.serial].scale, row) for part, row in found]
-        scales = np.array([1.0 if scale is None else float(scale[row]) for scale, row in norms])
+        # 1 / norm of each item, as the search divided by it; 1 where it did not. Of an order none is ready.
+        if isinstance(view.form, OwnLengthForm):
+            scales = view.terms(view.self_scores(items)).astype(np.float64)
+        else:
+            norms = [(asked.norms.parts[part.serial].scale, row) for part, row in found]
+            scales = np.array([1.0 if scale is None else float(scale[row]) for scale, row in norms])
         return _shares(asked.view, asked.vector, items, scales, self._blocks)
 
     def _by_version_0(
@@ -155,6 +159,8 @@ def _shares(
         products = _parted(fold, query, dense_rows(items), columns)
         if view.normalised:
             own = _parted(fold, query, dense_rows(query), columns).sum()
+            if isinstance(form, OwnLengthForm):  # not divided by its own scores
+                own = float(form.self_scores(query)[0])
             products *= float(inverse_roots(np.array([max(own, 0.0)], np.float32))[0])
         products *= scales[:, None, None]
     names = list(blocks)

@@ -4,7 +4,8 @@ object of those that a query may be answered with.
 Queries without a filter, and those that ask for the same tags, share one scan of every part. What is
 excluded is looked for as well and then left out; ids to include are scored alone. All three ways give a
 hit the same score. Where that is no inner product, a scan gives a shortlist for each query, which is then
-scored exactly.
+scored exactly. A version that orders lists, and is not shown to search better, is searched by the user's own
+ranking, of which it puts the first objects in order; lists that are given it orders all the same.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from daemon.replica.view import View
 from daemon.serve.interleave import Drawn
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import Answered, Query, ScoredId
@@ -59,6 +61,37 @@ class Rescoring:
         found = exact_scores(self.form, one, items, known)
         order: Sequence[int] = np.argsort(-found, kind="stable").tolist()
         return [(float(found[at]), numbers[at], places[at]) for at in order]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ordering:
+    """How a version that has an order answers. view: of that version. queries: mapped, row i is query i."""
+
+    view: View
+    queries: Block
+
+    @property
+    def top(self) -> int:
+        """How many objects of the user's own ranking are put in order; 0 where the version searches."""
+        return self.view.top or 0
+
+    def of_given(self, parts: int) -> Rescoring:
+        """Of lists that are given, in a snapshot of so many parts."""
+        assert self.view.order is not None
+        return Rescoring(self.view.order, self.queries, [None] * parts, 0)
+
+    def reordered(self, snapshot: IndexSnapshot, query: int, best: list[ScoredPlace]) -> list[ScoredPlace]:
+        """The answer that is made of the user's own ranking."""
+        own = np.array([score for score, _, _ in best], np.float32)
+        parts, rows = np.array([place[1:] for place in best[: self.top]], np.int64).reshape(-1, 2).T
+        by_part = np.argsort(parts, kind="stable")
+        blocks = [snapshot.parts[one].vectors.take(rows[parts == one]) for one in np.unique(parts).tolist()]
+        if not blocks:
+            return best
+        first = concatenate(blocks).take(np.argsort(by_part))
+        places, scores = self.view.reordered(self.queries.slice(query, query + 1), first, own)
+        found = zip(scores.tolist(), places.tolist(), strict=True)
+        return [(score, *best[place][1:]) for score, place in found]
 
 
 FEW = 256
@@ -112,13 +145,14 @@ class Finder:
     """Finds what queries ask for in one snapshot under one model.
 
     ready: the snapshot under the model. folded: float32 [len(queries), d]. rescoring: None where the inner
-    products are the scores.
+    products are the scores. ordering: None of a version without an order.
     """
 
     ready: ReadySnapshot
     queries: Sequence[Query]
     folded: Float32s
     rescoring: Rescoring | None = None
+    ordering: Ordering | None = None
 
     def find(self, between: Callable[[], None] = lambda: None) -> list[Answered]:
         """What each query finds. between: called before each scan and rescoring; what it raises is raised."""
@@ -132,8 +166,14 @@ class Finder:
         for place, query in enumerate(self.queries):
             if query.include is not None:
                 between()
-                found[place] = Answered(_hits(self._snapshot, query, self._included(place)))
+                found[place] = Answered(self._hits(place, self._included(place)))
         return found
+
+    def by_order(self, query: Query) -> bool:
+        """Whether its hits are in order by the version's order: those of a given list, and where the version
+        does not search."""
+        given = query.include is not None and not query.found
+        return self.ordering is not None and (given or self.ordering.top > 0)
 
     @property
     def _snapshot(self) -> IndexSnapshot:
@@ -141,7 +181,11 @@ class Finder:
 
     @property
     def _least(self) -> int:
-        return 0 if self.rescoring is None else self.rescoring.shortlist
+        return self._top if self.rescoring is None else self.rescoring.shortlist
+
+    @property
+    def _top(self) -> int:
+        return 0 if self.ordering is None else self.ordering.top
 
     def _scanned(self, scan: Scan) -> Iterator[tuple[int, Best, bool]]:
         """Each place with the scores, parts and rows that its query needs, best first, and whether it took
@@ -161,17 +205,19 @@ class Finder:
             yield place, (scores[:room], parts[:room], rows[:room]), by_graph
 
     def _answer(self, place: int, scores: Float32s, parts: Int64s, rows: Int64s, walked: bool) -> Answered:
-        query, exact = self.queries[place], not walked
+        exact = not walked
         best = list(zip(scores.tolist(), parts.tolist(), rows.tolist(), strict=True))
         if self.rescoring is not None:
             there = rows >= 0
             exact = exact and not there.all()
             best = self.rescoring.ordered(self._snapshot, place, parts[there], rows[there])
         recall = self.ready.graphs.recall if walked else None
-        return Answered(_hits(self._snapshot, query, best), exact, recall)
+        return Answered(self._hits(place, best), exact, recall)
 
     def _included(self, place: int) -> list[ScoredPlace]:
-        query = self.queries[place]
+        query, rescoring = self.queries[place], self.rescoring
+        if self.ordering is not None and not query.found:
+            rescoring = self.ordering.of_given(len(self._snapshot.parts))
         names = sorted((query.include or frozenset()) - query.exclude - {query.id or ""})
         parts, rows = self._snapshot.find_many(names)
         allowed = allowed_rows(self._snapshot, query.tags, frozenset())
@@ -180,15 +226,27 @@ class Finder:
             here, mask = np.unique(rows[parts == number]), allowed[number]
             if mask is not None:
                 here = here[mask[here]]
-            if self.rescoring is None:
+            if rescoring is None:
                 items, folded = part.indexed.items, self.folded[place]
                 scores = score_rows(folded, items, part.scale, here, offset=part.offset)
                 chosen += zip((-scores).tolist(), [number] * len(here), here.tolist(), strict=True)
             else:
                 named = np.full(len(here), number)
-                ordered = self.rescoring.ordered(self._snapshot, place, named, here)
+                ordered = rescoring.ordered(self._snapshot, place, named, here)
                 chosen += [(-score, at, row) for score, at, row in ordered]
         return [(-negated, part, row) for negated, part, row in sorted(chosen)]
+
+    def _hits(self, place: int, best: Sequence[ScoredPlace]) -> list[ScoredId]:
+        query = self.queries[place]
+        best = [one for one in best[: _room(query, self._top)] if one[2] >= 0]
+        names = self._snapshot.ids_at([part for _, part, _ in best], [row for _, _, row in best])
+        left_out = query.exclude | {query.id}
+        allowed = [(name, one) for name, one in zip(names, best, strict=True) if name not in left_out]
+        if self.ordering is not None and self._top and (query.include is None or query.found):
+            ids = {one[1:]: name for name, one in allowed}
+            ordered = self.ordering.reordered(self._snapshot, place, [one for _, one in allowed])
+            allowed = [(ids[one[1:]], one) for one in ordered]
+        return [ScoredId(name, score) for name, (score, _, _) in allowed[: query.k]]
 
 
 def lowered(hits: Sequence[ScoredId], own: float) -> Sequence[ScoredId]:
@@ -238,17 +296,6 @@ def allowed_rows(snapshot: IndexSnapshot, tags: frozenset[str], masked: frozense
             mask[rows[parts == number]] = False
             masks[number] = mask
     return masks
-
-
-def _hits(snapshot: IndexSnapshot, query: Query, best: Sequence[ScoredPlace]) -> list[ScoredId]:
-    best = [place for place in best[: _room(query, 0)] if place[2] >= 0]
-    names = snapshot.ids_at([part for _, part, _ in best], [row for _, _, row in best])
-    allowed = [
-        ScoredId(name, score)
-        for (score, _, _), name in zip(best, names, strict=True)
-        if name != query.id and name not in query.exclude
-    ]
-    return allowed[: query.k]
 
 
 def draw(

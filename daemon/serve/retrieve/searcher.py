@@ -22,9 +22,9 @@ from daemon.replica.keys import HOLD_S, HeldModel, KeyModels
 from daemon.replica.replica import Replica
 from daemon.replica.view import NotServing, View
 from daemon.serve.items.snapshot import IndexSnapshot
-from daemon.serve.query import OWN, VERSION_0, Answered, Answers, ByKey, Query, QueryError
+from daemon.serve.query import OWN, VERSION_0, Answered, Answers, ByKey, OrderedBy, Query, QueryError
 from daemon.serve.retrieve.explaining import Explainer, Searched
-from daemon.serve.retrieve.finding import Finder, Rescoring, lowered
+from daemon.serve.retrieve.finding import Finder, Ordering, Rescoring, lowered
 from daemon.serve.retrieve.norms import GraphSearch, Preparer
 from daemon.serve.retrieve.part import (
     QUERIES,
@@ -295,7 +295,9 @@ class Searcher:
                 continue
             if not isinstance(result, QueryError) and not isinstance(vector, QueryError):
                 between()
-                searched = Searched(view, norms, snapshot, query, vector)
+                order = view.order if found[place].ordered_by == "order" else None
+                scored = view if order is None else replace(view, form=order)
+                searched = Searched(scored, norms, snapshot, query, vector)
                 found[place] = replace(found[place], result=self._explainer.explained(searched, result))
         return found if by is None else [replace(one, by=by) for one in found]
 
@@ -353,8 +355,13 @@ def _answer(
         rescoring = Rescoring(view.form, block, features, shortlist)
     queries = [asked.queries[place] for place in places]
     own = own_scores(view, folded, block).tolist()
-    finder = Finder(ready, queries, folded, rescoring)
-    for place, found, less in zip(places, finder.find(between), own, strict=True):
+    ordering = None if view.order is None else Ordering(view, block)
+    finder = Finder(ready, queries, folded, rescoring, ordering)
+    for place, query, found, less in zip(places, queries, finder.find(between), own, strict=True):
         assert not isinstance(found.result, QueryError)
-        answered[place] = replace(found, result=lowered(found.result, less))
+        if finder.by_order(query):
+            answered[place] = replace(found, ordered_by="order")
+            continue
+        by: OrderedBy | None = None if ordering is None else "form"
+        answered[place] = replace(found, result=lowered(found.result, less), ordered_by=by)
     return answered

@@ -208,6 +208,7 @@ def test_both_versions_of_a_rerank_give_one_order(server: Served, asked: Embedde
     assert (first[0], second[0]) == (200, 200)
     assert first[1]["results"] == second[1]["results"]
     assert [one[1]["meta"]["api_version"]["version"] for one in (first, second)] == ["1", "2"]
+    assert [one[1]["meta"]["ordered_by"] for one in (first, second)] == ["form", "form"]
 
 
 def test_without_a_table_the_names_are_those_of_the_upstream() -> None:
