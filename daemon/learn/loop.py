@@ -39,7 +39,6 @@ from daemon.runtime.in_hand import STEP, InHand
 from daemon.runtime.runtime import RoleRuntime
 from daemon.runtime.watchdog import BackgroundThread, end_all
 from daemon.versions.contents import DROPPED, POISON, REJECTED, counted, records_of
-from daemon.versions.order import ORDER
 from daemon.versions.race import dropping, race_entry
 from daemon.versions.shards import ShardRecord
 from streams.errors import OffsetExpired
@@ -480,8 +479,7 @@ def remember_poison(gate: PoisonGate, versions: VersionStore, newest: int, topic
 
 def dropped_arms(entry: LedgerEntry) -> set[str]:
     """The arms that a judgment gave up, by name."""
-    order = entry.measures.get(ORDER)
-    names = order.get("dropped", ()) if isinstance(order, Mapping) else ()
+    names = entry.measures.get(DROPPED)
     return set(map(str, names)) if isinstance(names, list | tuple) else set()
 
 

@@ -335,3 +335,8 @@ class Weighed:
     def order(self) -> OrderChoice | None:
         """How the version orders given lists; None: not shown to be better than its serving form."""
         return self.standing.race.choice
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """The arms that are surely worse than what leads."""
+        return self.standing.race.dropped(ORDER_SHARE * self.rule.alpha)

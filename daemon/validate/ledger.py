@@ -26,6 +26,7 @@ from daemon.validate.decide import (
 )
 from daemon.validate.evaluator import Candidate
 from daemon.validate.evidence import Conclusion, Standing, Weighed
+from daemon.versions.contents import DROPPED
 from daemon.versions.key_verdicts import KEYS, KeyVerdict, verdicts_to_json
 from daemon.versions.order import ORDER, REACH
 from daemon.versions.verdict import (
@@ -195,6 +196,7 @@ def keep_entry(
     }
     if evidence is not None:
         measures[ORDER] = None if evidence.order is None else evidence.order.to_json()
+        measures |= {DROPPED: list(evidence.dropped)} if evidence.dropped else {}
     answer = _answer(judged, rule, keys, evidence, gains)
     if answer is not None:
         measures[ANSWER] = answer.to_json()

@@ -194,8 +194,8 @@ PAIRS = "pairs"
 """The setting, recorded with a learner's: what it learns of lists. Versions that do not have it learned every
 pair."""
 DROPPED = "dropped_arms"
-"""Recorded with a learner's settings: arms that were dropped, and are not begun again as long as they are
-configured alike."""
+"""Recorded with a learner's settings, and named by a judgment: arms that were dropped, and are not begun
+again as long as they are configured alike."""
 
 QUERIES = "queries"
 """The control entry of a map for queries of another model."""

@@ -20,7 +20,8 @@ RACE = "race"
 settings that they had keep what they have learned, others begin untrained. `dropped_arms`: see `DROPPED`."""
 WIDEST = 1_024
 """Dimensions up to which there are arms by default: a step costs their square."""
-DEFAULT_ARMS = (ArmConfig("all"), ArmConfig("above", "above"))
+DEFAULT_ARMS = (ArmConfig("all", random=False), ArmConfig("above", "above"))
+"""Every skipped object, and what users have surely passed: which of the two clicks obey differs by log."""
 Records = Sequence[Mapping[str, Any]]
 
 

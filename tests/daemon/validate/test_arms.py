@@ -163,3 +163,15 @@ def test_after_a_stop_what_only_orders_is_carried_on(own_world, start):
     assert aliases(world.ledger.entries())["best"] == second
     assert not how(world, second).reach
     json.dumps(newest(world).measures)
+
+
+def test_an_arm_that_is_surely_worse_is_given_up_by_name(own_world, start):
+    world = own_world
+    world.publish(W=NOTHING, arms={"all": OWN, "above": OWN})
+    validator, _ = start(world, **BY_CLICKS)
+    for _ in range(4):
+        judged(world, validator, W=NOTHING, arms={"all": KNOWS, "above": TURNED})
+    entries = [entry for entry in world.ledger.entries() if entry.kind == "KEEP"]
+    assert entries[-1].measures["dropped_arms"] == ["above"]
+    assert all(entry.measures.get("dropped_arms", ["above"]) == ["above"] for entry in entries)
+    assert "dropped_arms" not in entries[0].measures
