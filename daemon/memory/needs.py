@@ -31,8 +31,6 @@ UNDER_WAY = 64 << 20
 read, decoded and mapped."""
 MODEL_BYTES = 2304
 """Of the objects of a model by key, besides its arrays and its line in the directory."""
-ORDERED_DIM = 1024
-"""Most dimensions of the arms that are learned where nothing else is configured."""
 JUDGED = 2
 """Versions besides version 0 that validate holds a form of: the best, and the one it judges."""
 
@@ -119,8 +117,7 @@ def form_bytes(config: Config, items: int = 0) -> int:
 
 def order_bytes(config: Config) -> int:
     """Memory of the matrix by which a version orders lists; 0 where no arms are learned."""
-    dim, sparse = mapped_dim(config), any(view.kind == "sparse" for view in config.space.views.values())
-    return 0 if sparse or config.keys.slots or dim > ORDERED_DIM else 4 * dim * dim
+    return 4 * mapped_dim(config) ** 2 if arms_of(config) else 0
 
 
 def serving_bytes(config: Config, items: int = 0) -> int:
