@@ -75,7 +75,7 @@ def test_versions_hold_the_arms_and_the_main_learner_leaves_pairs_below_the_clic
     assert sum(newest.counters[name] for name in ("updated", "passive", "degenerate")) == 30
     assert newest.counters["records"] == 50
     arms = arms_arrays(raced.versions.load(newest.number).arrays)
-    assert (int(arms["all.events"]), int(arms["above.events"])) == (40, 30), "no arm learns all: `all` no drawn pairs"
+    assert (int(arms["all.events"]), int(arms["above.events"])) == (40, 30)  # `all` no drawn pairs
     assert verified(raced)
 
 
