@@ -39,6 +39,7 @@ from daemon.validate.evidence import (
     weigh,
 )
 from daemon.validate.holdout import Holdout, Window
+from daemon.validate.hops import CoClicks
 from daemon.validate.judge import Judge
 from daemon.validate.preferences import Preference, State
 from daemon.validate.race import FORM, NO_BETS, OWN_SHARES, ArmShare, OrderBets
@@ -55,6 +56,7 @@ from learners.block import Float32s
 from learners.errors import LearnerError
 from learners.forms.bilinear import OwnLengthForm
 from learners.forms.quadratic import DiagonalForm, IdentityForm, ServedForm, by_distance, folds
+from learners.forms.serving import BackoffForm
 from learners.pending import matrix_in
 from learners.psd import symmetry_index
 from learners.soml import DiagonalLearner
@@ -77,7 +79,8 @@ class Candidate:
     """An opened version. keys: its form, with which each key's scorer is made, where there is one model per
     key; `scorer` is then version 0's. measures: of its weights alone, as far as it has them (OF_WEIGHTS).
     choice: of its form, None where it is as configured. arms: raw scores of each of its arms; given: of the
-    user's own ranking as they are mixed with those, None without arms.
+    user's own ranking as they are mixed with those, None without arms. gives_way: whether its form
+    gives way to the user's own ranking.
     """
 
     manifest: Manifest
@@ -88,6 +91,7 @@ class Candidate:
     choice: FormChoice | None = None
     arms: Mapping[str, Scorer] = field(default_factory=dict)
     given: Scorer | None = None
+    gives_way: bool = False
 
     @property
     def number(self) -> int:
@@ -175,9 +179,8 @@ class CandidateCache:
         of_weights = {SYMMETRY: symmetry, SPARSITY: sparsity_of(version)}
         measures = {name: value for name, value in of_weights.items() if value is not None}
         arms, given = self._arms(version, objects)
-        return Candidate(
-            version.manifest, Scorer(form, objects), objects, keys, measures, choice, arms, given
-        )
+        known, gives_way = (keys, measures, choice), isinstance(form, BackoffForm)
+        return Candidate(version.manifest, Scorer(form, objects), objects, *known, arms, given, gives_way)
 
     def _arms(self, version: Version, objects: MappedObjects) -> tuple[dict[str, Scorer], Scorer | None]:
         if not arm_settings(version.manifest) or (own := objects.own) is None:
@@ -267,8 +270,16 @@ class Evaluator:
         looks = [self._look(one, window) for one in versions]
         states = [one.state for one in versions]
         seen = compare(self._panel_of(window), looks, states, fresh, window.positions)
-        form = looks[0].scores
-        return replace(seen, order=self._order(versions[0], form, self._panel_of(window), fresh, leader))
+        order = self._order(versions[0], looks[0].scores, self._panel_of(window), fresh, leader)
+        return replace(seen, order=order, away=self._away(versions[0], versions[1], self._panel_of(window)))
+
+    def _away(self, version: Candidate, zero: Candidate, panel: Panel) -> list[float]:
+        """What is two clicks away, against version 0; nothing where that is no guard."""
+        if version.gives_way or self.objects.catalog is None:
+            return []
+        clicks, most = CoClicks(panel, len(self.objects.catalog)), self._judge.max_queries
+        away = clicks.away(version.scorer, most) - clicks.away(zero.scorer, most)
+        return list(away[~np.isnan(away)].tolist())
 
     def _order(
         self, version: Candidate, form: Scores, panel: Panel, fresh: Mask, leader: ArmShare | None

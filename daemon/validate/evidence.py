@@ -154,7 +154,8 @@ class Comparison:
     from later, and bet on by a version before. bettor: which bets on such lists next, None: the same. silent:
     how many are so near to the served version that they cannot tell the two apart. higher, higher_best: share
     of the lists of the window in which clicked objects stand higher than in version 0, under the version and
-    under the best one; None where no list tells.
+    under the best one; None where no list tells. away: what is two clicks away, against version 0, by query;
+    of forms that do not give way to the user's own ranking.
     """
 
     fresh: Sequence[float]
@@ -171,6 +172,7 @@ class Comparison:
     higher: float | None = None
     higher_best: float | None = None
     order: OrderBets = NO_BETS
+    away: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +236,8 @@ def weigh(
         after = Standing(falls=now.falls + 1, through=now.through, bettor=now.bettor, race=race)
         return after, Conclusion(found, fell=True)
     guards = []
+    if is_inferior(seen.away, rule):
+        guards.append("what is two clicks away ranks lower than in your ranking")
     if searching and is_inferior(seen.window_best, rule):
         guards.append(f"users prefer the order of version {best}")
     if ahead == "inferior":

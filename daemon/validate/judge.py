@@ -290,6 +290,7 @@ class Judge:
 
     def __init__(self, objects: MappedObjects, judged: JudgedQueries | None, max_queries: int) -> None:
         self.objects, self._shown, self._judged = objects, ShownJudge(objects), judged
+        self.max_queries = max_queries
         self._clicks = None if objects.catalog is None else ClickJudge(objects, max_queries)
 
     def panel(self, impressions: Sequence[Impression]) -> Panel:

@@ -186,7 +186,7 @@ def test_every_page_over_http() -> None:
         assert (status, json.loads(text)["version"]) == (200, version())
         assert [is_of(said(server.port), role, "/here") for role in ("learn", "validate")] == [True, False]
         assert not is_of(said(server.port), "learn", "/elsewhere")
-        metrics.record_stepless(3, 0)
+        metrics.record_stepless(3, 0, 2)
         metrics.record_lag(0, 4, 0.5)
         metrics.record_lag(1, 3, 2.5)
         told = said(server.port)
