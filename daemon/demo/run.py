@@ -211,7 +211,7 @@ def _end(role: RoleProcess) -> None:
 
 
 FILE = "tripletd.toml"
-VERSION_EVERY = 5_000
+VERSION_EVERY = 10_000
 VERSIONS_KEPT = 8
 HOLDOUT_SHARE = 0.1
 LOG_BYTES = "32MiB"

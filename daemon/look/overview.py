@@ -17,11 +17,11 @@ from checkpoints import (
     stop_in_force,
 )
 from checkpoints.encoding import fresh
-from daemon.versions.contents import APPLIED, ASIDE, DUPLICATE, POISON, REJECTED, counted, watermark_of
+from daemon.versions.contents import APPLIED, DUPLICATE, POISON, REJECTED, counted, watermark_of
 from daemon.versions.key_verdicts import KeyVerdict
 from daemon.versions.verdict import PlainAnswer, Stopped
 
-_OUTCOMES = (*APPLIED, ASIDE, REJECTED)
+_OUTCOMES = (*APPLIED, REJECTED)
 _DEAD = (POISON, REJECTED)
 _REFUSED = "refused"
 
@@ -74,7 +74,8 @@ class Summary:
 
 
 def events_of(counters: Mapping[str, int | float]) -> int:
-    """Events stepped over, whatever their outcome."""
+    """Events that the main learner was given, whatever their outcome; those that arms alone learn are left
+    out, as they are in curves and in what patience counts."""
     return counted(counters, *_OUTCOMES)
 
 

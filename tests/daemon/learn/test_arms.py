@@ -235,7 +235,8 @@ def test_arms_of_shards_are_merged_and_recomputed(tmp_path: Path) -> None:
     W = Oasis.from_state({k[4:]: v for k, v in arms.items() if k.startswith("all.")}).W
     assert not np.array_equal(W, np.eye(len(W)))
     assert set(replays(site, 2, merged=True).values()) == {True}
-    tables = '\n[[learner.race.arms]]\nname = "all"\n[[learner.race.arms]]\nname = "new"\nC = 0.2\n'
+    arm = "\n[[learner.race.arms]]\n"
+    tables = f'{arm}name = "all"\nrandom = false\n{arm}name = "new"\nC = 0.2\n'
     site.config.write_text(site.config.read_text(encoding="utf-8") + tables, encoding="utf-8")
     feed(site, 120, written)
     later = arms_arrays(site.versions.load(merged_end(site, 2).number).arrays)
