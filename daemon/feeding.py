@@ -92,7 +92,13 @@ def position_weights(config: Config) -> PositionWeights | None:
         raise UserError(f"{place}: {error.strerror or error}", remedy, EX_CONFIG) from None
     except ValueError as error:
         raise UserError(f"{place}: {error}", remedy, EX_CONFIG) from None
-    return PositionWeights.of(curve, feed.rule, feed.triplets_per_impression)
+    return PositionWeights.of(curve, rule_of(config), feed.triplets_per_impression)
+
+
+def rule_of(config: Config) -> str:
+    """feed.rule; where it is not written and nobody learns pairs below the click, none are made."""
+    by_default = config.origin_of("feed.rule") == "default"
+    return "skip_above" if by_default and not config.learns_below else config.feed.rule
 
 
 FALLS_FROM = 1_500
@@ -127,7 +133,7 @@ def decider_of(
     """
     space = config.space.id if config.space.views else None
     given = config.feed.model_dump(exclude={"follow"}) | {"prequential": is_prequential(config)}
-    given["position_weights"] = position_weights(config)
+    given |= {"rule": rule_of(config), "position_weights": position_weights(config)}
     given["negative_falls_from"] = negative_falls_from(config)
     secret = config.interleaving.key.get_secret_value()
     earliest_ms = now_ms - round(1000 * config.interleaving.max_age)

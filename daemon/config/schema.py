@@ -614,6 +614,8 @@ class FollowConfig(Section):
     registry: RegistryConfig = table(RegistryConfig, "where records of topics name their schemas")
 
 
+WIDEST_ARMS = 1_024
+"""Dimensions up to which there are arms by default: a step costs their square."""
 BY_SPACE = -1
 """Of `feed.negative_falls_from`: see its description."""
 
@@ -623,8 +625,8 @@ class FeedConfig(Section):
 
     rule: Literal["skip_above", "last_click", "skip_next", "all_skipped", "clicked_vs_random"] = Field(
         "all_skipped",
-        description="how clicks become triplets; those with an object below the click say so, and a learner"
-        " may leave them out",
+        description="how clicks become triplets; those with an object below the click say so. By default"
+        " skip_above where nobody learns those",
     )
     triplets_per_impression: int = Field(
         5,
@@ -869,6 +871,31 @@ class Config:
     def origin_of(self, key: str) -> ValueOrigin:
         """Where the value of "section.key" came from."""
         return self.origins.get(key, "default")
+
+    @property
+    def arms_fault(self) -> str:
+        """Why no arm of the race can learn here; empty where arms can."""
+        if self.keys.slots:
+            return "arms learn one model for all events, and [keys] has slots"
+        if any(view.kind == "sparse" for view in self.space.views.values()):
+            return "arms learn dense vectors, and a view is sparse"
+        if self.space.own_similarity != "cosine":
+            return f"arms begin with your own cosine: {self.space.loses or 'space.similarity is another one'}"
+        return ""
+
+    @property
+    def has_default_arms(self) -> bool:
+        """Whether there are arms where none are named."""
+        wide = sum(sum(view.widths()) for view in self.space.views.values()) > WIDEST_ARMS
+        return not self.arms_fault and not wide
+
+    @property
+    def learns_below(self) -> bool:
+        """Whether anybody learns pairs whose skipped object stood below the click; where no space is named,
+        somebody may."""
+        named = self.learner.race.arms
+        by_arms = self.has_default_arms if named is None else any(arm.pairs == "all" for arm in named)
+        return by_arms or self.learner.pairs == "all" or not self.space.views
 
     def space_spec(self) -> SpaceSpec:
         """[space], its views in the file's order; UserError when there is no view."""

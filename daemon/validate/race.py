@@ -62,14 +62,14 @@ FORM: Final[ArmShare] = ("", 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Duel:
-    """Bets on the mean of differences in [-1, 1]: that it is above 0, and that it is below. bets, total,
-    squares: how many differences, their sum and the sum of their squares, each weighing less with time."""
+    """Bets that the mean of differences in [-1, 1] is above 0, or below. bets, total, squares: how many
+    differences, their sum and the sum of their squares, each weighing less with time. capital: of the
+    bets."""
 
     bets: float = 0.0
     total: float = 0.0
     squares: float = 0.0
-    above: Capital = UNTOUCHED
-    below: Capital = UNTOUCHED
+    capital: Capital = UNTOUCHED
 
     @property
     def mean(self) -> float:
@@ -82,8 +82,8 @@ class Duel:
         variance = (self.squares + 0.0025) / (self.bets + 1.0)
         return self.mean - ERRORS * math.sqrt(variance / (self.bets + 1.0))
 
-    def take(self, differences: Sequence[float]) -> Duel:
-        """Bet on further differences, in order."""
+    def take(self, differences: Sequence[float], sign: int = 1) -> Duel:
+        """Bet on further differences, in order; sign: -1 bets that their mean is below 0."""
         values = np.asarray(differences, np.float64)
         stakes = standardized(values, self.bets, self.squares)
         weights = np.exp(-np.arange(len(values) - 1, -1, -1) / MEMORY)
@@ -92,23 +92,18 @@ class Duel:
             self.bets * rest + float(weights.sum()),
             self.total * rest + float((weights * values).sum()),
             self.squares * rest + float((weights * values * values).sum()),
-            self.above.bets(stakes),
-            self.below.bets(-stakes),
+            self.capital.bets(sign * stakes),
         )
-
-    def is_below(self, alpha: float) -> bool:
-        """Whether it is surely below 0."""
-        return self.below.log >= -math.log(alpha)
 
     def to_json(self) -> list[Any]:
         """As it stands in a ledger entry."""
-        return [self.bets, self.total, self.squares, list(self.above.logs), list(self.below.logs)]
+        return [self.bets, self.total, self.squares, list(self.capital.logs)]
 
     @classmethod
     def from_json(cls, value: Sequence[Any]) -> Self:
         """The inverse. TypeError or ValueError for anything else."""
-        bets, total, squares, above, below = value
-        return cls(float(bets), float(total), float(squares), capital_of(above), capital_of(below))
+        bets, total, squares, logs = value
+        return cls(float(bets), float(total), float(squares), capital_of(logs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +129,11 @@ NO_BETS: Final = OrderBets()
 
 @dataclass(frozen=True, slots=True)
 class RaceStanding:
-    """All that is known of the candidates. own: against the user's own ranking. lead: against the leader
-    since it leads. leader: None while nobody is surely better than the user's own ranking. hold: bets against
-    the leader that begin again at 1 wherever they fall below (`Capital.restarting_bets`). falls: how often a
-    leader lost to the user's own ranking. top: see `OrderChoice`."""
+    """All that is known of the candidates. own: bets that each is better than the user's own ranking. lead:
+    that each is worse than the leader, since that leads. leader: None while nobody is surely better than the
+    user's own ranking. hold: bets against the leader that begin again at 1 wherever they fall below
+    (`Capital.restarting_bets`). falls: how often a leader lost to the user's own ranking. top: see
+    `OrderChoice`."""
 
     own: Mapping[ArmShare, Duel] = field(default_factory=dict)
     lead: Mapping[ArmShare, Duel] = field(default_factory=dict)
@@ -161,7 +157,7 @@ class RaceStanding:
         if self.leader is not None and self.leader not in running:  # its arm is gone
             now = replace(now, leader=None, lead={}, hold=UNTOUCHED)
         if now.leader is None:
-            capital = log_mean([duel.above.log for duel in running.values()])
+            capital = log_mean([duel.capital.log for duel in running.values()])
             ahead = [name for name, duel in running.items() if duel.lower > 0]
             proven = ahead and capital >= -math.log(alpha / 2**self.falls)
             return now._led_by(_first(ahead, own)) if proven else now
@@ -169,7 +165,7 @@ class RaceStanding:
         if hold.log >= math.log(FALSE_ALARM_BETS):
             return RaceStanding({name: Duel() for name in own}, falls=self.falls + 1, top=now.top)
         lead = {
-            name: self.lead.get(name, Duel()).take(bets.lead.get(name, ()))
+            name: self.lead.get(name, Duel()).take(bets.lead.get(name, ()), sign=-1)
             for name in own
             if name != now.leader
         }
@@ -181,8 +177,8 @@ class RaceStanding:
         """Arms of which every candidate is surely worse than the leader, which is of another arm."""
         if self.leader is None:
             return ()
-        each = alpha / 2**self.falls / max(1, len(self.own))
-        worse = {name for name, duel in self.lead.items() if duel.is_below(each)}
+        enough = -math.log(alpha / 2**self.falls / max(1, len(self.own)))
+        worse = {name for name, duel in self.lead.items() if duel.capital.log >= enough}
         keep = {self.leader[0], FORM[0], *(name[0] for name in self.own if name not in worse)}
         return tuple(sorted({name for name, _ in self.own} - keep))
 

@@ -18,8 +18,6 @@ from learners.arms import ArmConfig, PairRule
 RACE = "race"
 """The control entry from which on the main learner learns `pairs`, and the arms are `arms`: those with the
 settings that they had keep what they have learned, others begin untrained. `dropped_arms`: see `DROPPED`."""
-WIDEST = 1_024
-"""Dimensions up to which there are arms by default: a step costs their square."""
 DEFAULT_ARMS = (ArmConfig("all", random=False), ArmConfig("above", "above"))
 """Every skipped object, and what users have surely passed: which of the two clicks obey differs by log."""
 Records = Sequence[Mapping[str, Any]]
@@ -27,19 +25,11 @@ Records = Sequence[Mapping[str, Any]]
 
 def arms_of(config: Config) -> tuple[ArmConfig, ...]:
     """The arms of a configuration. Raises UserError where arms are named that cannot be."""
-    named, views = config.learner.race.arms, config.space.views.values()
-    why = ""
-    if config.keys.slots:
-        why = "arms learn one model for all events, and [keys] has slots"
-    elif any(view.kind == "sparse" for view in views):
-        why = "arms learn dense vectors, and a view is sparse"
-    elif config.space.own_similarity != "cosine":
-        why = f"arms begin with your own cosine: {config.space.loses or 'space.similarity is another one'}"
+    named, fault = config.learner.race.arms, config.arms_fault
     if named is None:
-        wide = sum(sum(view.widths()) for view in views) > WIDEST
-        return () if why or wide else DEFAULT_ARMS
-    if named and why:
-        raise UserError(f"learner.race.arms: {why}", 'set it to "auto" or "none"', EX_CONFIG)
+        return DEFAULT_ARMS if config.has_default_arms else ()
+    if named and fault:
+        raise UserError(f"learner.race.arms: {fault}", 'set it to "auto" or "none"', EX_CONFIG)
     return tuple(ArmConfig(**one.model_dump()) for one in named)
 
 

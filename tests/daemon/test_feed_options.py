@@ -64,6 +64,28 @@ def test_drawn_objects_weigh_less_and_less_where_oasis_learns_several_views(
     assert feeding.negative_falls_from(load_config(tmp_path / "tripletd.toml")) == falls_from
 
 
+@pytest.mark.parametrize(
+    ("more", "rule"),
+    [
+        ({}, "all_skipped"),
+        ({"keys.slots": 5}, "skip_above"),
+        ({"space.views.x.kind": "sparse"}, "skip_above"),
+        ({"space.views.x.dim": 1025}, "skip_above"),
+        ({"learner.race.arms": "none"}, "skip_above"),
+        ({"learner.race.arms": "none", "learner.pairs": "all"}, "all_skipped"),
+        ({"learner.race.arms": [{"name": "one", "pairs": "above"}]}, "skip_above"),
+        ({"learner.race.arms": [{"name": "one"}]}, "all_skipped"),
+        ({"learner.race.arms": "none", "feed.rule": "all_skipped"}, "all_skipped"),
+    ],
+)
+def test_pairs_below_the_click_are_made_by_default_where_somebody_learns_them(
+    more: dict[str, object], rule: str
+) -> None:
+    view = {"space.views.x.kind": "dense", "space.views.x.dim": 8}
+    assert feeding.rule_of(load_config(None, view | more, {})) == rule
+    assert feeding.rule_of(load_config(None, {}, {})) == "all_skipped", "where no space is named"
+
+
 @pytest.mark.parametrize(("key", "why"), [("", "key is empty"), ("k" * 65, "longer than 64 bytes")])
 def test_a_key_that_no_event_can_carry_is_refused_before_anything_is_fed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], key: str, why: str

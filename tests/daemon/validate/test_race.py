@@ -106,7 +106,7 @@ def test_a_leader_that_loses_leads_no_more_and_the_next_proof_is_harder():
     assert again >= proof
     alone = replace(NO_RACE, falls=1)
     for count in range(5, 300, 5):
-        capital = log_mean([one.above.log for one in alone.take(bets(count, all=GAIN), ALPHA).own.values()])
+        capital = log_mean([one.capital.log for one in alone.take(bets(count, all=GAIN), ALPHA).own.values()])
         leads = alone.take(bets(count, all=GAIN), ALPHA).leader is not None
         assert leads is (capital >= -math.log(ALPHA / 2))
 
@@ -394,7 +394,7 @@ def test_the_race_and_those_that_search_share_the_error():
     for count in range(5, 200, 5):
         standing, _ = weigh(Standing(), RULE, 1, 0, seen(EVEN, 5, bets(count, all=GAIN)))
         assert (standing.race.leader is not None) is (
-            standing.race.own[ALL].above.log >= -math.log(ALPHA / 2)
+            standing.race.own[ALL].capital.log >= -math.log(ALPHA / 2)
         )
 
 
