@@ -113,14 +113,7 @@ def compare(
         return bets_of(np.where(where, values, np.nan), clusters)
 
     def higher(one: Scored, teams: Float) -> float | None:
-        """Of all lists of the window that tell: by teams, else by order."""
-        ours, theirs, asked = one.scores[plain], zero.scores[plain], lists.at(plain)
-        told = np.zeros((2, 0))
-        if len(ours) and not are_nearer(ours, theirs, asked):
-            told = np.stack(standing_higher(ours, theirs, asked))
-        drafted = teams[~np.isnan(teams)]
-        won, weights = np.append(told, [drafted > 0, np.abs(drafted)], axis=1)
-        return float(np.average(won, weights=weights)) if weights.sum() > 0 else None
+        return share_higher(one.scores[plain], zero.scores[plain], lists.at(plain), teams)
 
     served = own if best is zero else best
     by_teams = fresh & ~np.isnan(np.stack([against_zero, against_anchor, lead]))
@@ -144,6 +137,17 @@ def compare(
     )
 
 
+def share_higher(own: Scores, zero: Scores, lists: ShownLists, teams: Float | None = None) -> float | None:
+    """Share of the lists that tell in which clicked objects stand higher under `own` than under `zero`, by
+    their order, and by the teams of lists that both made; None where no list tells. scores [n, L]."""
+    told = np.zeros((2, 0))
+    if len(own) and not are_nearer(own, zero, lists):
+        told = np.stack(standing_higher(own, zero, lists))
+    drafted = np.zeros(0) if teams is None else teams[~np.isnan(teams)]
+    won, weights = np.append(told, [drafted > 0, np.abs(drafted)], axis=1)
+    return float(np.average(won, weights=weights)) if weights.sum() > 0 else None
+
+
 def with_trained(held: Comparison, trained: Comparison) -> Comparison:
     """A comparison by held-out lists, after the bets on lists that were learned from later."""
     bets = ("fresh", "fresh_anchor", "fresh_best", "fresh_lead")
@@ -165,10 +169,16 @@ def order_bets(
     arms: scores of each candidate, zero: of the user's own ranking, float32 [n, L] in the order of time, as
     fresh, bool[n]. leader: the candidate that leads.
     """
-    lists, where = panel.lists.in_order(panel.order), fresh & panel.plain
-    clusters = panel.in_time(panel.group).tolist()
+    lists, plain = panel.lists.in_order(panel.order), panel.plain
+    where, clusters = fresh & plain, panel.in_time(panel.group).tolist()
+    shares = {
+        name: share_higher(arms[name][plain], zero[plain], lists.at(plain))
+        for name in ([leader] if leader in arms else arms)
+        if name is not None
+    }
+    higher = {name: share for name, share in shares.items() if share is not None}
     if not where.any():
-        return OrderBets(dict.fromkeys(arms, ()))
+        return OrderBets(dict.fromkeys(arms, ()), higher=higher)
 
     def bets(other: Scores, candidate: ArmShare) -> list[float]:
         ours = arms[candidate]
@@ -179,4 +189,4 @@ def order_bets(
     led = None if leader is None else arms.get(leader)
     lead = {} if led is None else {name: bets(led, name) for name in arms if name != leader}
     lengths = lists.valid[where].sum(axis=1)
-    return OrderBets({name: bets(zero, name) for name in arms}, lead, int(np.median(lengths)))
+    return OrderBets({name: bets(zero, name) for name in arms}, lead, int(np.median(lengths)), higher)

@@ -296,9 +296,9 @@ class Weighed:
         standing, rule, outcome, seen = self.standing, self.rule, self.outcome, self.seen
         served = self.version if outcome.promoted else self.best
         line = standing.line
-        higher = (
-            None if seen is None else seen.higher_best if served and not outcome.promoted else seen.higher
-        )
+        higher = self.higher
+        if seen is not None and served and not outcome.promoted:
+            higher = seen.higher_best
         return by_clicks(
             ByClicks(
                 0 if outcome.fell else served,
@@ -334,6 +334,17 @@ class Weighed:
             "lists_missing": lists_missing(self.standing, self.rule),
             "standing": self.standing.to_json(),
         }
+
+    @property
+    def higher(self) -> float | None:
+        """Share of the lists in which clicked objects stand higher than in version 0, as the version answers:
+        by its order where it does not search, else by its form. None where no list tells."""
+        if self.seen is None:
+            return None
+        leader = self.standing.race.leader
+        if self.outcome.promoted and not self.outcome.reach and leader is not None:
+            return self.seen.order.higher.get(leader)
+        return self.seen.higher
 
     @property
     def order(self) -> OrderChoice | None:

@@ -208,7 +208,9 @@ def keep_entry(
     if evidence is None and candidate.number and not judged.beats:
         reason += f"; not best: {why_not(rule, judged, known, reference)}"
     if candidate.choice is not None:
-        reason += f"; served with {candidate.choice.why}"
+        outcome = None if evidence is None else evidence.outcome
+        only_orders = outcome is not None and outcome.promoted and not outcome.reach
+        reason += f"; {'its form is' if only_orders else 'served with'} {candidate.choice.why}"
     if keys is not None:
         reason += f"; {sum(one.learned for one in keys.values())} of {len(keys)} keys judged learned"
     return _entry("KEEP", candidate.number, reason, positions, measures)

@@ -116,12 +116,13 @@ class OrderBets:
     own: Mapping[ArmShare, Sequence[float]] = field(default_factory=dict)
     lead: Mapping[ArmShare, Sequence[float]] = field(default_factory=dict)
     top: int = 0
+    higher: Mapping[ArmShare, float] = field(default_factory=dict)
 
     def after(self, earlier: OrderBets) -> OrderBets:
         """These after earlier ones, of the candidates of these."""
         own = {name: [*earlier.own.get(name, ()), *bets] for name, bets in self.own.items()}
         lead = {name: [*earlier.lead.get(name, ()), *self.lead.get(name, ())] for name in own}
-        return OrderBets(own, lead, self.top or earlier.top)
+        return OrderBets(own, lead, self.top or earlier.top, self.higher)
 
 
 NO_BETS: Final = OrderBets()

@@ -524,8 +524,8 @@ class Validator:
         except (CandidateRejected, NotFinite) as error:
             return refused_entry(asked, str(error), window.positions)
         seen = (len(window), window.positions)
-        if weighed is not None and weighed.seen is not None and weighed.seen.higher is not None:
-            own, reference = own | {HIGHER: weighed.seen.higher}, reference | {HIGHER: 0.5}
+        if weighed is not None and weighed.higher is not None:
+            own, reference = own | {HIGHER: weighed.higher}, reference | {HIGHER: 0.5}
         return keep_entry(
             *(candidate, own, reference, self._rule, seen),
             best=standing,
@@ -611,7 +611,12 @@ class Validator:
         return self._evaluator
 
     def _passed_over(self, history: JudgedHistory, number: int) -> None:
-        skipped = range(max(0, history.latest) + 1, number)
+        try:
+            before = self._inputs.versions.manifest(number).parent
+        except CheckpointError:  # refused as a version
+            return
+        # numbers between a version and the one before it are claims of learners, and no versions
+        skipped = range(max(0, history.latest) + 1, (before or 0) + 1)
         if skipped:
             self._inputs.metrics.passed_over.inc(len(skipped))
             gone = len(set(skipped).difference(self._inputs.versions.versions()))

@@ -187,7 +187,8 @@ def by_clicks(seen: ByClicks) -> PlainAnswer:
     if seen.served and seen.order and not seen.reach:
         details.insert(0, f"version {seen.served} orders by {seen.order}, error at most {seen.alpha:g}")
         details.append("not shown to search the catalog better: your own ranking finds what it orders")
-        return _say("yes", f"it orders the first {seen.top:,} objects of your ranking better", *details)
+        first = f"it orders the first {seen.top:,} objects of your ranking better{higher}"
+        return _say("yes", first, *details)
     if seen.served:
         return _better(seen, higher, details, ask)
     return _not_better(seen, higher, details, ask)

@@ -191,7 +191,7 @@ VALIDATE = (
     _m("race.gone", "def take(self, bets: OrderBets", "self.leader not in running", "False", RACE),
     _m("race.form", "def take(self, bets: OrderBets", "own if reach else", "own if True else", RACE),
     _m("race.nothing-known", "def dropped(self, alpha", "if name not in worse", "if name in self.lead and name not in worse", RACE),
-    _m("race.no-lists", "def order_bets(", "OrderBets(dict.fromkeys(arms, ()))", "OrderBets()", RACE),
+    _m("race.no-lists", "def order_bets(", "OrderBets(dict.fromkeys(arms, ()), higher=higher)", "OrderBets()", RACE),
     _m("race.own-lists", "def order_bets(", "if are_nearer(ours[where], other[where], lists.at(where)):", "if False:", RACE),
     _m("order.geometry", "def arm_matrices(", "roots[:, None] * W * roots if scaled else np.array(W)", "np.array(W)", ORDER),
     _m("order.later", "def answering(", "or entry.version > number", "", ORDER),

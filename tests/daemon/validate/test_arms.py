@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from checkpoints.entries import aliases
 from daemon.validate.ledger import fold
@@ -69,8 +70,11 @@ def test_what_orders_lists_is_best_without_searching_until_that_is_proven(own_wo
     assert choice.own_share in OWN_SHARES
     assert 4 < choice.top < 9, "as long as its lists are"
     assert not entry.measures["evidence"]["reach"]
+    higher = entry.measures["clicked_higher"]
+    assert higher > 0.6, "of the order, and not of the form, which is the user's own ranking"
     assert entry.measures["answer"]["sentence"] == (
-        f"Yes: it orders the first {choice.top} objects of your ranking better"
+        f"Yes: it orders the first {choice.top} objects of your ranking better. "
+        f"Clicked objects stand higher in {100 * higher:.0f} of 100 held-out lists"
     )
     moved = newest(world, "PROMOTE")
     assert (moved.version, moved.measures["order"], moved.measures["reach"]) == (
@@ -175,3 +179,16 @@ def test_an_arm_that_is_surely_worse_is_given_up_by_name(own_world, start):
     assert entries[-1].measures["dropped_arms"] == ["above"]
     assert all(entry.measures.get("dropped_arms", ["above"]) == ["above"] for entry in entries)
     assert "dropped_arms" not in entries[0].measures
+
+
+def test_a_number_that_a_learner_claimed_is_no_version_that_is_passed_over(own_world, start):
+    world = own_world
+    world.publish(W=NOTHING)
+    validator, inputs = start(world, **BY_CLICKS)
+    judged(world, validator, W=NOTHING, parent=0)
+    world.epoch = None  # the next one is written by a learner that was started again
+    with capture_logs() as said:
+        number = judged(world, validator, W=NOTHING, parent=1)
+    assert number == 3
+    assert not [line for line in said if line["event"] == "versions passed over"]
+    assert inputs.metrics.registry.get_sample_value("tripletd_passed_over_versions_total") == 0
