@@ -92,7 +92,7 @@ def test_every_role_reads_on_and_what_cannot_be_read_is_a_dead_letter(compressed
     shop, topic = compressed.shop, compressed.shop.topic
     assert (shop.learn(), shop.validate()) == (EX_OK, EX_OK)
     counters = shop.newest().counters
-    assert sum(counters[name] for name in ("updated", "passive", "aside")) == len(compressed.records)
+    assert sum(counters[name] for name in ("updated", "passive")) == len(compressed.records)
     assert "KEEP" in {one.kind for one in shop.ledger.entries()}
     letters = compressed.damaged()
     assert letters == [(topic, "corrupt_batch")] * DAMAGED + [(f"{topic}.holdout", "corrupt_batch")] * DAMAGED
