@@ -29,6 +29,8 @@ TIES = (BY_ROW, RELEVANT_LAST)
 """Who ranks first among candidates of one score."""
 
 QUERIES_AT_ONCE = 256
+FEW = 8
+"""Rows up to which their ranks are counted: a sort takes as long as some ten comparisons with all."""
 
 
 def ranks_of(scores: Scores, relevant: Ranks, exclude: int | None = None, ties: str = BY_ROW) -> Ranks:
@@ -36,10 +38,12 @@ def ranks_of(scores: Scores, relevant: Ranks, exclude: int | None = None, ties: 
 
     scores [n]; relevant int64 [k], distinct; exclude: the query's own row, which is no candidate and not
     among them. By row, `rank(i) = 1 + #{j: s_j > s_i} + #{j < i: s_j = s_i}`. One sort, no argsort:
-    O(n log n), n extra floats. Raises ValueError for other `ties`.
+    O(n log n), n extra floats; of a few rows n comparisons each. Raises ValueError for other `ties`.
     """
     if ties not in TIES:
         raise ValueError(f"ties {ties!r} is not one of {', '.join(map(repr, TIES))}")
+    if len(relevant) <= FEW and ties == BY_ROW:
+        return _counted(scores, relevant, exclude)
     upwards = np.sort(scores)
     wanted = scores[relevant]
     upto = np.searchsorted(upwards, wanted, side="right")
@@ -57,6 +61,16 @@ def ranks_of(scores: Scores, relevant: Ranks, exclude: int | None = None, ties: 
         own = scores[exclude]
         ranks -= (own > wanted) | ((own == wanted) & (last | (exclude < relevant)))
     return ranks
+
+
+def _counted(scores: Scores, relevant: Ranks, exclude: int | None) -> Ranks:
+    ranks = []
+    for row in relevant.tolist():
+        own = scores[row]
+        before = np.count_nonzero(scores > own) + np.count_nonzero(scores[:row] == own)
+        out = exclude is not None and (scores[exclude] > own or (scores[exclude] == own and exclude < row))
+        ranks.append(1 + before - bool(out))
+    return np.array(ranks, np.int64)
 
 
 def precision_at_k(ranks: Ranks, k: int) -> float:

@@ -28,8 +28,9 @@ import numpy as np
 from daemon.validate.evidence import Comparison, Positions
 from daemon.validate.preferences import (
     State,
-    balanced,
+    ahead,
     bets_of,
+    credit,
     differences,
     in_shown_order,
     outcomes,
@@ -60,10 +61,14 @@ class Scored:
 
 
 def are_nearer(one: Scores, other: Scores, lists: ShownLists) -> bool:
-    """Whether the first ranking can have made the lists (`MADE`), and they are nearer to it than to the
-    other, by `NEARER`. scores [n, L]."""
-    shown = in_shown_order(one, lists)
-    return shown > MADE and shown > in_shown_order(other, lists) + NEARER
+    """Whether the lists are nearer to the first ranking than to the other. scores [n, L]."""
+    return is_nearer(in_shown_order(one, lists), in_shown_order(other, lists))
+
+
+def is_nearer(one: float, other: float) -> bool:
+    """Whether the first of two rankings can have made the lists (`MADE`), and they are nearer to it than to
+    the other, by `NEARER`; given are their shares of pairs in the order that was shown."""
+    return one > MADE and one > other + NEARER
 
 
 def told_by_order(
@@ -94,23 +99,14 @@ def compare(
     """
     own, zero, best, anchor = versions
     _, at_zero, at_best, at_anchor = states
-    lists = panel.lists.in_order(panel.order)
-    clusters = panel.in_time(panel.group).tolist()
-    impressions = [panel.impressions[place] for place in np.argsort(panel.order).tolist()]
+    lists, impressions = panel.by_time, panel.impressions_by_time
     plain, nothing = panel.plain, np.full(len(panel), np.nan)
     against_zero, against_anchor = outcomes(impressions, at_zero), outcomes(impressions, at_anchor)
     follows = best is not zero and best is not anchor
     lead = outcomes(impressions, at_best) if follows and own is not best else nothing
 
     def bets(one: Scored, other: Scored, teams: Float, where: Mask) -> list[float]:
-        if one is other:
-            return []
-        asked = where & plain
-        ordered = told_by_order(one.scores, other.scores, lists, asked, None if alike else asked)
-        return clustered(np.where(np.isnan(teams), ordered, teams), where)
-
-    def clustered(values: Float, where: Mask) -> list[float]:
-        return bets_of(np.where(where, values, np.nan), clusters)
+        return bets_between(panel, one, other, teams, where, alike=alike)
 
     def higher(one: Scored, teams: Float) -> float | None:
         return share_higher(one.scores[plain], zero.scores[plain], lists.at(plain), teams)
@@ -118,13 +114,15 @@ def compare(
     served = own if best is zero else best
     by_teams = fresh & ~np.isnan(np.stack([against_zero, against_anchor, lead]))
     silent = fresh & plain
-    if by_teams[0].any() or not np.isnan(told_by_order(served.scores, zero.scores, lists, silent)).all():
+    parts = (served.scores[silent], zero.scores[silent], lists.at(silent))
+    if by_teams[0].any() or (silent.any() and not are_nearer(*parts)):
         silent = np.zeros_like(silent)
+    against = bets(own, zero, against_zero, fresh)
     return Comparison(
-        fresh=bets(own, zero, against_zero, fresh),
-        fresh_anchor=bets(own, anchor, against_anchor, fresh),
+        fresh=against,
+        fresh_anchor=against if anchor is zero else bets(own, anchor, against_anchor, fresh),
         fresh_best=bets(best, zero, outcomes(impressions, at_zero, at_best), fresh),
-        fresh_lead=clustered(lead, fresh),
+        fresh_lead=_clustered(panel, lead, fresh),
         window_best=bets(own, best, outcomes(impressions, at_best), np.ones(len(panel), bool))
         if best is not zero
         else [],
@@ -135,6 +133,24 @@ def compare(
         higher=higher(own, against_zero),
         higher_best=None if best is zero else higher(best, outcomes(impressions, at_zero, at_best)),
     )
+
+
+def bets_between(
+    panel: Panel, one: Scored, other: Scored, teams: Float, where: Mask, *, alike: bool = True
+) -> list[float]:
+    """What the lists at `where`, bool[n], say of one version against another; nothing of one against itself.
+
+    teams: what those say that both made, NaN at others. alike: see `compare`.
+    """
+    if one is other:
+        return []
+    asked = where & panel.plain
+    ordered = told_by_order(one.scores, other.scores, panel.by_time, asked, None if alike else asked)
+    return _clustered(panel, np.where(np.isnan(teams), ordered, teams), where)
+
+
+def _clustered(panel: Panel, values: Float, where: Mask) -> list[float]:
+    return bets_of(np.where(where, values, np.nan), panel.in_time(panel.group).tolist())
 
 
 def share_higher(own: Scores, zero: Scores, lists: ShownLists, teams: Float | None = None) -> float | None:
@@ -169,8 +185,8 @@ def order_bets(
     arms: scores of each candidate, zero: of the user's own ranking, float32 [n, L] in the order of time, as
     fresh, bool[n]. leader: the candidate that leads.
     """
-    lists, plain = panel.lists.in_order(panel.order), panel.plain
-    where, clusters = fresh & plain, panel.in_time(panel.group).tolist()
+    lists, plain = panel.by_time, panel.plain
+    where = fresh & plain
     shares = {
         name: share_higher(arms[name][plain], zero[plain], lists.at(plain))
         for name in ([leader] if leader in arms else arms)
@@ -180,13 +196,16 @@ def order_bets(
     if not where.any():
         return OrderBets(dict.fromkeys(arms, ()), higher=higher)
 
-    def bets(other: Scores, candidate: ArmShare) -> list[float]:
-        ours = arms[candidate]
-        if are_nearer(ours[where], other[where], lists.at(where)):
-            return []
-        return bets_of(np.where(where, balanced(ours, other, lists), np.nan), clusters)
+    every: dict[ArmShare | None, Scores] = {None: zero}
+    every |= arms
+    shown = {name: in_shown_order(one[where], lists.at(where)) for name, one in every.items()}
+    credits = {name: credit(one, lists) for name, one in every.items()}
 
-    led = None if leader is None else arms.get(leader)
-    lead = {} if led is None else {name: bets(led, name) for name in arms if name != leader}
+    def bets(candidate: ArmShare, other: ArmShare | None) -> list[float]:
+        if is_nearer(shown[candidate], shown[other]):
+            return []
+        return _clustered(panel, ahead(credits[candidate], credits[other]), where)
+
+    lead = {} if leader not in arms else {name: bets(name, leader) for name in arms if name != leader}
     lengths = lists.valid[where].sum(axis=1)
-    return OrderBets({name: bets(zero, name) for name in arms}, lead, int(np.median(lengths)), higher)
+    return OrderBets({name: bets(name, None) for name in arms}, lead, int(np.median(lengths)), higher)

@@ -25,7 +25,7 @@ from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.validate.choosing import FormChooser, FormChooserByJudgments, UnseenKinds, to_measures
-from daemon.validate.comparing import Measures, Scored, compare, order_bets, with_trained
+from daemon.validate.comparing import Measures, Scored, bets_between, compare, order_bets, with_trained
 from daemon.validate.decide import DecisionRule, is_finite, judge_by, why_not
 from daemon.validate.evidence import (
     Bettor,
@@ -41,7 +41,7 @@ from daemon.validate.evidence import (
 from daemon.validate.holdout import Holdout, Window
 from daemon.validate.hops import CoClicks
 from daemon.validate.judge import Judge
-from daemon.validate.preferences import Preference, State
+from daemon.validate.preferences import Preference, State, outcomes
 from daemon.validate.race import FORM, NO_BETS, OWN_SHARES, ArmShare, OrderBets
 from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
 from daemon.validate.shown import Float, Mask, Scores
@@ -273,6 +273,13 @@ class Evaluator:
         order = self._order(versions[0], looks[0].scores, self._panel_of(window), fresh, leader)
         return replace(seen, order=order, away=self._away(versions[0], versions[1], self._panel_of(window)))
 
+    def bets(self, version: Candidate, zero: Candidate, window: Window) -> list[float]:
+        """What all lists of the window say of a version against version 0. Raises NotFinite."""
+        own, other = self._look(version, window), self._look(zero, window)
+        panel = self._panel_of(window)
+        teams = outcomes(panel.impressions_by_time, zero.state)
+        return bets_between(panel, own, other, teams, np.ones(len(panel), bool))
+
     def _away(self, version: Candidate, zero: Candidate, panel: Panel) -> list[float]:
         """What is two clicks away, against version 0; nothing where that is no guard."""
         if version.gives_way or self.objects.catalog is None:
@@ -287,11 +294,10 @@ class Evaluator:
         """What lists say of the order of a version's arms, and of its form. Raises NotFinite."""
         if version.given is None:
             return NO_BETS
-        given = self._judge.shown_scores(version.given, panel)
+        given, *arms = self._judge.all_scores([version.given, *version.arms.values()], panel)
         scores: dict[ArmShare, Scores] = {
             (name, share): raw + np.float32(share) * given
-            for name, scorer in version.arms.items()
-            for raw in [self._judge.shown_scores(scorer, panel)]
+            for name, raw in zip(version.arms, arms, strict=True)
             for share in OWN_SHARES
         }
         return order_bets(panel, scores | {FORM: form}, given, fresh, leader)
@@ -313,7 +319,9 @@ class Evaluator:
         lists = [held.impression for held in window.trained()]
         panel = self._judge.panel(lists)
         fresh = np.array([times_ms[0] < one.ts <= times_ms[1] for one in lists], bool)
-        looks = {one.number: Scored({}, self._judge.shown_scores(one.scorer, panel)) for one in versions}
+        distinct = {one.number: one.scorer for one in versions}
+        scores = self._judge.all_scores([*distinct.values()], panel)
+        looks = {number: Scored({}, found) for number, found in zip(distinct, scores, strict=True)}
         scored, states = [looks[one.number] for one in versions], [one.state for one in versions]
         seen = compare(panel, scored, states, fresh, {}, alike=False)
         form = scored[0].scores
@@ -536,8 +544,7 @@ class Weigher:
 
     def is_worse(self, evaluator: Evaluator, version: Candidate, zero: Candidate) -> bool:
         """Whether users surely prefer version 0 on the window as a whole. Raises NotFinite."""
-        seen = evaluator.compare((version, zero, zero, zero), self._holdout.window, {})
-        return is_inferior(seen.fresh, self._evidence)
+        return is_inferior(evaluator.bets(version, zero, self._holdout.window), self._evidence)
 
     def is_worth_another(self, known: Standing, least: int) -> bool:
         """Whether enough lists have come since the last judgement for one more of the same version."""
