@@ -196,16 +196,16 @@ def order_bets(
     if not where.any():
         return OrderBets(dict.fromkeys(arms, ()), higher=higher)
 
-    every: dict[ArmShare | None, Scores] = {None: zero}
-    every |= arms
-    shown = {name: in_shown_order(one[where], lists.at(where)) for name, one in every.items()}
-    credits = {name: credit(one, lists) for name, one in every.items()}
+    def read(one: Scores) -> tuple[float, Float]:
+        return in_shown_order(one[where], lists.at(where)), credit(one, lists)
 
-    def bets(candidate: ArmShare, other: ArmShare | None) -> list[float]:
-        if is_nearer(shown[candidate], shown[other]):
-            return []
-        return _clustered(panel, ahead(credits[candidate], credits[other]), where)
+    of_zero, of_arms = read(zero), {name: read(one) for name, one in arms.items()}
 
-    lead = {} if leader not in arms else {name: bets(name, leader) for name in arms if name != leader}
+    def bets(candidate: ArmShare, other: tuple[float, Float]) -> list[float]:
+        shown, own = of_arms[candidate]
+        return [] if is_nearer(shown, other[0]) else _clustered(panel, ahead(own, other[1]), where)
+
+    led = None if leader is None else of_arms.get(leader)
+    lead = {} if led is None else {name: bets(name, led) for name in arms if name != leader}
     lengths = lists.valid[where].sum(axis=1)
-    return OrderBets({name: bets(name, None) for name in arms}, lead, int(np.median(lengths)), higher)
+    return OrderBets({name: bets(name, of_zero) for name in arms}, lead, int(np.median(lengths)), higher)

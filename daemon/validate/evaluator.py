@@ -300,7 +300,9 @@ class Evaluator:
             for name, raw in zip(version.arms, arms, strict=True)
             for share in OWN_SHARES
         }
-        return order_bets(panel, scores | {FORM: form}, given, fresh, leader)
+        order = order_bets(panel, scores | {FORM: form}, given, fresh, leader)
+        top = self._judge.order_top(version.given, panel, fresh & panel.plain)
+        return order if top is None else replace(order, top=top)
 
     def compare_before(
         self,

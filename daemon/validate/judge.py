@@ -53,6 +53,33 @@ def query_blocks(queries: int, catalog: int) -> list[slice]:
     return [slice(at, min(at + step, queries)) for at in range(0, queries, step)]
 
 
+MOST_ASKED = 200
+"""Distinct queries that the user's own ranking of the catalog is compared with the lists of."""
+
+
+def order_top(
+    own: Callable[[slice], Scores], queries: Rows, group: Rows, shown: Rows, *, lengths: Rows, size: int
+) -> int:
+    """How many objects of the user's own ranking a version puts in order that only orders lists, by the n
+    lists that its order was judged on: the median of how many of the L objects of a list are among the first
+    L of that ranking for its query, at least 1.
+
+    own: its scores of the catalog's `size` objects for a slice of the queries. queries: the catalog row of
+    each of them, -1 without one. group: int64 [n], which of them a list is of; shown: catalog rows of its
+    objects, int64 [n, most], -1 for none; lengths: int64 [n], L. Lists of the first MOST_ASKED queries count.
+    """
+    counts: list[int] = []
+    for part in query_blocks(min(len(queries), MOST_ASKED), size):
+        scores = own(part)
+        for place in np.flatnonzero((group >= part.start) & (group < part.stop)).tolist():
+            asked = int(queries[group[place]])
+            rows = shown[place, (shown[place] >= 0) & (shown[place] != asked)]
+            ranks = ranks_of(scores[group[place] - part.start], rows, asked if asked >= 0 else None)
+            counts.append(int(np.count_nonzero(ranks <= lengths[place])))
+        del scores  # two blocks alive at once would double the memory
+    return max(1, int(np.median(counts)))
+
+
 class ClickJudge:
     """Ranks the whole catalog for at most `max_queries` distinct queries of the window.
 
@@ -80,6 +107,22 @@ class ClickJudge:
                 precision.append(average_precision(ranks_of(scores[row], rows, own)))
             del scores  # two blocks alive at once would double the memory
         return mean_over(np.array(precision))
+
+    def order_top(self, own: Scorer, panel: Panel, where: Mask) -> int:
+        """See `order_top`; where: which lists, bool [n] in the order of time, one at least. Their queries are
+        the first in the stable order of ids. Raises NotFinite."""
+        told = where[panel.order]
+        first, group = np.unique(panel.group[told], return_inverse=True)
+        asked = [panel.queries[place] for place in first[:MOST_ASKED].tolist()]
+        queries = np.zeros(len(first), np.int64)
+        queries[group] = panel.query[told]
+        lengths = panel.lists.valid[told].sum(axis=1)
+        return order_top(
+            lambda part: own.catalog(own.fold(asked[part])),
+            *(queries, group, panel.shown[told]),
+            lengths=lengths,
+            size=self._size,
+        )
 
 
 class JudgedQueries:
@@ -346,6 +389,14 @@ class Judge:
     def all_scores(self, scorers: Sequence[Scorer], panel: Panel) -> list[Scores]:
         """`shown_scores` of several, whose lists are gathered once."""
         return self._shown.scores(scorers, panel)
+
+    def order_top(self, own: Scorer, panel: Panel, where: Mask) -> int | None:
+        """How many objects of the user's own ranking are put in order by what only orders lists, by the lists
+        at `where`, bool[n] in the order of time; None without any, or a catalog. own: scores of that ranking.
+        Raises NotFinite."""
+        if self._clicks is None or not where.any():
+            return None
+        return self._clicks.order_top(own, panel, where)
 
     def judged_queries(self, window: Sequence[Impression], most: int) -> list[ObjectRef]:
         """Queries with judgments, the fixed ones first, then those of the window that are no objects."""

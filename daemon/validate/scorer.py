@@ -90,9 +90,10 @@ class MappedObjects:
         """The same of several, int64 [n], -1 without one."""
         if self._catalog is None:
             return np.full(len(refs), -1, np.int64)
-        row_of = self._catalog.row_of
-        rows = (None if ref.id is None else row_of(ref.id) for ref in refs)
-        return np.array([-1 if row is None else row for row in rows], np.int64)
+        ids = [ref.id for ref in refs]
+        rows = {one: None if one is None else self._catalog.row_of(one) for one in set(ids)}
+        known = {one: -1 if row is None else row for one, row in rows.items()}
+        return np.array([known[one] for one in ids], np.int64)
 
     def block(self, refs: Sequence[ObjectRef]) -> tuple[Block, NDArray[np.int32]]:
         """Mapped features, one row per object in order, and the catalog rows they are from.

@@ -73,5 +73,5 @@ def test_a_form_that_does_not_fold_is_asked_itself(world, power):
     )
     items = scorer.items([world.ref(5), world.ref(3, True), world.ref(99)])
     np.testing.assert_allclose(scorer.against(folded, items), want[:, rows], rtol=1e-5, atol=1e-6)
-    pairs = scorer.pairs(folded, np.array([1, 0]), [world.ref(5, True), world.ref(3)])
+    pairs = scorer.pairs(folded, np.array([1, 0]), scorer.items([world.ref(5, True), world.ref(3)]))
     np.testing.assert_allclose(pairs, [want[1, 5], want[0, 3]], rtol=1e-5, atol=1e-6)
