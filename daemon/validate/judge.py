@@ -382,12 +382,9 @@ class Judge:
         known = {name: value for name, value in out.items() if not np.isnan(value)}
         return Scored(known, shown, precision=precision)
 
-    def shown_scores(self, scorer: Scorer, panel: Panel) -> Scores:
-        """Scores of the lists in the order of time, float32[n, L], and nothing else. Raises NotFinite."""
-        return self.all_scores([scorer], panel)[0]
-
-    def all_scores(self, scorers: Sequence[Scorer], panel: Panel) -> list[Scores]:
-        """`shown_scores` of several, whose lists are gathered once."""
+    def shown_scores(self, scorers: Sequence[Scorer], panel: Panel) -> list[Scores]:
+        """Scores of the lists by each in the order of time, float32[n, L], and nothing else; the lists are
+        gathered once. Raises NotFinite."""
         return self._shown.scores(scorers, panel)
 
     def order_top(self, own: Scorer, panel: Panel, where: Mask) -> int | None:

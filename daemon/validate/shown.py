@@ -61,10 +61,6 @@ class ShownLists:
         count = int((clicks * (self.valid.sum(axis=1) - clicks)).sum())
         return list(_balanced(self)) if count <= KEPT_PAIRS else None
 
-    def in_order(self, places: Rows) -> ShownLists:
-        """Where list i is put at places[i], int64[n]."""
-        return self.at(np.argsort(places))
-
     def at(self, where: Mask | Rows | slice) -> ShownLists:
         """Those at `where`: bool[n], their numbers, or a slice, which is not copied."""
         return ShownLists(self.valid[where], self.clicked[where], self.weights[where])
