@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,14 +43,24 @@ def ranks_of(scores: Scores, relevant: Ranks, exclude: int | None = None, ties: 
     """
     if ties not in TIES:
         raise ValueError(f"ties {ties!r} is not one of {', '.join(map(repr, TIES))}")
-    if len(relevant) <= FEW and ties == BY_ROW:
-        return _counted(scores, relevant, exclude)
-    upwards = np.sort(scores)
-    wanted = scores[relevant]
+    wanted, last = scores[relevant], ties == RELEVANT_LAST
+    if len(relevant) <= FEW and not last:
+        above = (np.count_nonzero(scores > one) for one in wanted)
+        tied = (np.count_nonzero(scores[:row] == scores[row]) for row in relevant.tolist())
+        ranks: Ranks = 1 + np.fromiter(map(add, above, tied), np.int64)
+    else:
+        ranks = _sorted_ranks(scores, relevant, last)
+    if exclude is not None:
+        own = scores[exclude]
+        ranks -= (own > wanted) | ((own == wanted) & (last | (exclude < relevant)))
+    return ranks
+
+
+def _sorted_ranks(scores: Scores, relevant: Ranks, last: bool) -> Ranks:
+    upwards, wanted = np.sort(scores), scores[relevant]
     upto = np.searchsorted(upwards, wanted, side="right")
     below = np.searchsorted(upwards, wanted, side="left")
     ranks: Ranks = (scores.shape[0] - upto + 1).astype(np.int64)
-    last = ties == RELEVANT_LAST
     for value in np.unique(wanted[upto - below > 1]):
         tied = wanted == value
         if last:
@@ -57,20 +68,7 @@ def ranks_of(scores: Scores, relevant: Ranks, exclude: int | None = None, ties: 
             ranks[tied] += others + np.argsort(np.argsort(relevant[tied]))
         else:
             ranks[tied] += np.searchsorted(np.flatnonzero(scores == value), relevant[tied])
-    if exclude is not None:
-        own = scores[exclude]
-        ranks -= (own > wanted) | ((own == wanted) & (last | (exclude < relevant)))
     return ranks
-
-
-def _counted(scores: Scores, relevant: Ranks, exclude: int | None) -> Ranks:
-    ranks = []
-    for row in relevant.tolist():
-        own = scores[row]
-        before = np.count_nonzero(scores > own) + np.count_nonzero(scores[:row] == own)
-        out = exclude is not None and (scores[exclude] > own or (scores[exclude] == own and exclude < row))
-        ranks.append(1 + before - bool(out))
-    return np.array(ranks, np.int64)
 
 
 def precision_at_k(ranks: Ranks, k: int) -> float:

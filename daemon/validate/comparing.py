@@ -28,7 +28,6 @@ import numpy as np
 from daemon.validate.evidence import Comparison, Positions
 from daemon.validate.preferences import (
     State,
-    ahead,
     bets_of,
     credit,
     differences,
@@ -203,7 +202,7 @@ def order_bets(
 
     def bets(candidate: ArmShare, other: tuple[float, Float]) -> list[float]:
         shown, own = of_arms[candidate]
-        return [] if is_nearer(shown, other[0]) else _clustered(panel, ahead(own, other[1]), where)
+        return [] if is_nearer(shown, other[0]) else _clustered(panel, own - other[1], where)
 
     led = None if leader is None else of_arms.get(leader)
     lead = {} if led is None else {name: bets(name, led) for name in arms if name != leader}

@@ -270,78 +270,6 @@ class PanelPart:
         return scores
 
 
-class ShownJudge:
-    """Judges versions on the lists of a panel."""
-
-    def __init__(self, objects: MappedObjects) -> None:
-        self._objects = objects
-        self._random: RandomObjects | None = None
-
-    def judge(self, scorer: Scorer, panel: Panel) -> tuple[dict[str, float], Scores]:
-        """Measures by name, NaN where none can be had, and the scores of the lists in the order of time,
-        float32[n, L].
-
-        At least one impression. Raises NotFinite.
-        """
-        if self._random is None or self._random.panel is not panel:
-            self._random = RandomObjects(self._objects, panel)
-        random, items = self._random, scorer.items(self._random.refs)
-        every, auc = np.zeros(panel.lists.valid.shape, np.float32), np.zeros(len(panel))
-        for part in self._parts(panel):
-            at, folded = part.at, part.fold(scorer)
-            every[at] = part.scores(scorer, folded)
-            drawn = np.take_along_axis(scorer.against(folded, items), random.picked[at], axis=1)
-            auc[at] = measures.auc_per_list(every[at], panel.lists.clicked[at], drawn, random.counts[at])
-        scores, lists = panel.in_time(every), panel.by_time
-        ranks, seen = measures.shown_ranks(scores, lists.valid), lists.shown_order
-        columns = {
-            "map_shown": measures.shown_average_precision(ranks, lists.clicked, lists.weights),
-            "ndcg_shown": measures.shown_ndcg(ranks, lists.clicked, TOP),
-            "shown_order_map": measures.shown_average_precision(seen, lists.clicked, lists.weights),
-            "shown_order_ndcg": measures.shown_ndcg(seen, lists.clicked, TOP),
-            "loss": measures.shown_hinge(scores, lists),
-            "clicked_vs_random": auc,
-        }
-        means = {name: mean_over(values) for name, values in columns.items()}
-        return {"position_balanced": measures.position_balanced(scores, lists)} | means, scores
-
-    def scores(self, scorers: Sequence[Scorer], panel: Panel) -> list[Scores]:
-        """Of the lists alone, for each of several, float32[n, L] in the order the panel was made from. Raises
-        NotFinite."""
-        found = np.zeros((len(scorers), *panel.lists.valid.shape), np.float32)
-        for part in self._parts(panel):
-            for scorer, scores in zip(scorers, found, strict=True):
-                scores[part.at] = part.scores(scorer, part.fold(scorer))
-        return [panel.in_time(scores) for scores in found]
-
-    def losses(self, scorer: Scorer, panel: Panel) -> Float:
-        """Holdout loss of each impression, in the order the panel was made from: mean hinge over its
-        (clicked, unclicked) pairs. float64[n].
-        """
-        return measures.shown_hinge(self.scores([scorer], panel)[0], panel.by_time)
-
-    def _parts(self, panel: Panel) -> Iterator[PanelPart]:
-        step = PART_FLOATS // max(self._objects.width * panel.lists.valid.shape[1], self._objects.dim)
-        step = min(MAX_PART, max(1, step))
-        for start in range(0, len(panel), step):
-            yield self._part(panel, slice(start, min(start + step, len(panel))))
-
-    def _part(self, panel: Panel, at: slice) -> PanelPart:
-        objects, catalog = self._objects, self._objects.catalog
-        lists, inline, back = panel.impressions[at], panel.inline[at], np.arange(at.stop - at.start)
-        queries: tuple[Block, CatalogRows]
-        if catalog is None or panel.brought[at].any():
-            queries = objects.block([one.query for one in lists])
-        else:
-            asked, back = np.unique(panel.query[at], return_inverse=True)
-            queries = catalog.take(asked), asked
-        rows = np.where(inline, 0, np.maximum(panel.shown[at], 0))
-        block = None if catalog is None else catalog.take(rows.reshape(-1))
-        places = zip(*(which.tolist() for which in np.nonzero(inline)), strict=True)
-        others = objects.block([lists[n].shown[rank] for n, rank in places]) if inline.any() else None
-        return PanelPart(at, queries, back, rows, block, inline, others)
-
-
 class Judge:
     """Judges versions on a window.
 
@@ -351,7 +279,8 @@ class Judge:
     """
 
     def __init__(self, objects: MappedObjects, judged: JudgedQueries | None, max_queries: int) -> None:
-        self.objects, self._shown, self._judged = objects, ShownJudge(objects), judged
+        self.objects, self._judged = objects, judged
+        self._random: RandomObjects | None = None
         self.max_queries = max_queries
         self._clicks = None if objects.catalog is None else ClickJudge(objects, max_queries)
 
@@ -369,7 +298,7 @@ class Judge:
 
     def look(self, scorer: Scorer, panel: Panel, fixed: Float | None = None) -> Scored:
         """As `judge`, with what two versions are compared by."""
-        out, shown = self._shown.judge(scorer, panel)
+        out, shown = self._shown(scorer, panel)
         precision = np.zeros(0)
         if self._clicks is not None:
             out["map_clicks"] = self._clicks.map_clicks(scorer, panel)
@@ -385,7 +314,11 @@ class Judge:
     def shown_scores(self, scorers: Sequence[Scorer], panel: Panel) -> list[Scores]:
         """Scores of the lists by each in the order of time, float32[n, L], and nothing else; the lists are
         gathered once. Raises NotFinite."""
-        return self._shown.scores(scorers, panel)
+        found = np.zeros((len(scorers), *panel.lists.valid.shape), np.float32)
+        for part in self._parts(panel):
+            for scorer, scores in zip(scorers, found, strict=True):
+                scores[part.at] = part.scores(scorer, part.fold(scorer))
+        return [panel.in_time(scores) for scores in found]
 
     def order_top(self, own: Scorer, panel: Panel, where: Mask) -> int | None:
         """How many objects of the user's own ranking are put in order by what only orders lists, by the lists
@@ -416,4 +349,50 @@ class Judge:
 
     def losses(self, scorer: Scorer, impressions: Sequence[Impression]) -> Float:
         """Holdout loss of each impression: mean hinge over its (clicked, unclicked) pairs. float64[n]."""
-        return self._shown.losses(scorer, self.panel(impressions))
+        panel = self.panel(impressions)
+        return measures.shown_hinge(self.shown_scores([scorer], panel)[0], panel.by_time)
+
+    def _shown(self, scorer: Scorer, panel: Panel) -> tuple[dict[str, float], Scores]:
+        """Measures of the lists, NaN where none can be had, and their scores in the order of time."""
+        if self._random is None or self._random.panel is not panel:
+            self._random = RandomObjects(self.objects, panel)
+        random, items = self._random, scorer.items(self._random.refs)
+        every, auc = np.zeros(panel.lists.valid.shape, np.float32), np.zeros(len(panel))
+        for part in self._parts(panel):
+            at, folded = part.at, part.fold(scorer)
+            every[at] = part.scores(scorer, folded)
+            drawn = np.take_along_axis(scorer.against(folded, items), random.picked[at], axis=1)
+            auc[at] = measures.auc_per_list(every[at], panel.lists.clicked[at], drawn, random.counts[at])
+        scores, lists = panel.in_time(every), panel.by_time
+        ranks, seen = measures.shown_ranks(scores, lists.valid), lists.shown_order
+        columns = {
+            "map_shown": measures.shown_average_precision(ranks, lists.clicked, lists.weights),
+            "ndcg_shown": measures.shown_ndcg(ranks, lists.clicked, TOP),
+            "shown_order_map": measures.shown_average_precision(seen, lists.clicked, lists.weights),
+            "shown_order_ndcg": measures.shown_ndcg(seen, lists.clicked, TOP),
+            "loss": measures.shown_hinge(scores, lists),
+            "clicked_vs_random": auc,
+        }
+        means = {name: mean_over(values) for name, values in columns.items()}
+        return {"position_balanced": measures.position_balanced(scores, lists)} | means, scores
+
+    def _parts(self, panel: Panel) -> Iterator[PanelPart]:
+        step = PART_FLOATS // max(self.objects.width * panel.lists.valid.shape[1], self.objects.dim)
+        step = min(MAX_PART, max(1, step))
+        for start in range(0, len(panel), step):
+            yield self._part(panel, slice(start, min(start + step, len(panel))))
+
+    def _part(self, panel: Panel, at: slice) -> PanelPart:
+        objects, catalog = self.objects, self.objects.catalog
+        lists, inline, back = panel.impressions[at], panel.inline[at], np.arange(at.stop - at.start)
+        queries: tuple[Block, CatalogRows]
+        if catalog is None or panel.brought[at].any():
+            queries = objects.block([one.query for one in lists])
+        else:
+            asked, back = np.unique(panel.query[at], return_inverse=True)
+            queries = catalog.take(asked), asked
+        rows = np.where(inline, 0, np.maximum(panel.shown[at], 0))
+        block = None if catalog is None else catalog.take(rows.reshape(-1))
+        places = zip(*(which.tolist() for which in np.nonzero(inline)), strict=True)
+        others = objects.block([lists[n].shown[rank] for n, rank in places]) if inline.any() else None
+        return PanelPart(at, queries, back, rows, block, inline, others)

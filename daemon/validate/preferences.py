@@ -71,7 +71,7 @@ def differences(own: Scores, other: Scores, lists: ShownLists, like: Mask | None
 def balanced(own: Scores, other: Scores, lists: ShownLists) -> Float:
     """As `differences`, with nothing subtracted, and nothing cut: of short lists the two sides would be cut
     unlike, and a ranking that is nearer to the shown order would be preferred."""
-    return ahead(credit(own, lists), credit(other, lists))
+    return np.clip(credit(own, lists) - credit(other, lists), -1.0, 1.0)  # within, but for the last bit
 
 
 def credit(scores: Scores, lists: ShownLists) -> Float:
@@ -81,11 +81,6 @@ def credit(scores: Scores, lists: ShownLists) -> Float:
     for pairs, weights in lists.pairs:
         out[pairs.part] = pairs.summed(weights * pairs.above(scores))
     return out
-
-
-def ahead(own: Float, other: Float) -> Float:
-    """The difference of two credits."""
-    return np.clip(own - other, -1.0, 1.0)  # but for the last bit it is within
 
 
 def standing_higher(own: Scores, other: Scores, lists: ShownLists) -> tuple[Float, Float]:

@@ -180,7 +180,7 @@ VALIDATE = (
     _m("evidence.usual", "def differences(", " - usual[pairs.clicked, pairs.other]", "", PREFERENCES),
     _m("evidence.before", "def _before(", "np.where(upper, clicks_below, clicks_above)", "np.where(upper, clicks_above, clicks_below)", PREFERENCES),
     _m("evidence.earlier-parts", "def _balanced(", "seen += pairs.by_ranks(share)", "pass", PREFERENCES),
-    _m("evidence.not-cut", "def ahead(", "np.clip(own - other,", "np.clip(2 * (own - other),", PREFERENCES),
+    _m("evidence.not-cut", "def credit(", "weights * pairs", "2 * weights * pairs", PREFERENCES),
     _m("evidence.queries", "def bets_of(", "sums / np.sqrt(counts)", "sums", PREFERENCES),
     _m("evidence.order-waits", "def decided(self) -> bool", "if self.promoted and not self.reach:", "if False:", RACE),
     _m("evidence.shared-error", "def alpha(self, rule", "1.0 - ORDER_SHARE if self.race.own else 1.0", "1.0", RACE),
