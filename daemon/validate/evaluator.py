@@ -574,11 +574,8 @@ class Weigher:
         """With the bets on lists that `version` may have learned from, by the one that bets on such lists;
         `version` is the next to do so. Few lists wait for more.
         """
-        window, next_one, bettor = (
-            self._holdout.window,
-            Bettor(version.number, version.until_ms),
-            known.bettor,
-        )
+        window, bettor = self._holdout.window, known.bettor
+        next_one = Bettor(version.number, version.until_ms)
         if next_one.until_ms <= bettor.until_ms:
             return seen
         came = [one for one in window.trained() if bettor.until_ms < one.impression.ts <= next_one.until_ms]

@@ -2,7 +2,7 @@
 
 Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps, items, carried, soml,
 soml_kafka, omks_maps, oks, dense, feed, join, start, catalog, embeddings, texts, backfill, sweep, servers,
-surge, skew, balancer, shards, ann, bucket, tenants, capacity; all without any. `kafka`, `soml_kafka` and
+surge, skew, balancer, shards, ann, bucket, tenants, capacity, judge; all without any. `kafka`, `soml_kafka` and
 `freshness` start a broker (Java 17), `bucket` and `balancer` a server of S3's protocol (`make buckets`), and
 `balancer` HAProxy (`make haproxy`). Vowpal Wabbit is measured where the interpreter that runs this has it,
 or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit); PyTorch where the interpreter has
@@ -34,6 +34,7 @@ from tests.benchmarks import (
     freshness,
     items_rate,
     join_rate,
+    judging,
     kafka_path,
     oks_step,
     omks_maps,
@@ -82,6 +83,7 @@ NAMES = (
         "bucket",
         "tenants",
         "capacity",
+        "judge",
     ),
 )
 
@@ -131,6 +133,7 @@ def main(names: list[str]) -> int:
         "bucket": bucket.figures,
         "tenants": tenants.figures,
         "capacity": capacity.figures,
+        "judge": judging.figures,
     }
     for name in names or NAMES:
         began = time.monotonic()

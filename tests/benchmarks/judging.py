@@ -2,9 +2,9 @@
 
 The validator itself, on a log: it loads the version, makes its form, reads its measures from the newest 2,000
 held-out lists, and bets on those and on 2,000 that were learned from since the version before, with the two
-default arms in their shares and with the form. Users prefer what one arm knows,
-which so leads. Lists of 10 are the first of the user's own ranking of 5,000
-objects of 384 columns; lists of 40 are drawn from the catalog, as links of a page are, with 256 columns.
+default arms in their shares and with the form. Users prefer what one arm knows, which so leads. Lists of 10
+are the first of the user's own ranking of 5,000 objects of 384 columns; lists of 40 are drawn from the
+catalog, as links of a page are, with 256 columns.
 `products` in the detail: how many times the scores of the catalog against itself could be made meanwhile.
 """
 
