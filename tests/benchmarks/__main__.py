@@ -6,8 +6,8 @@ surge, skew, balancer, shards, ann, bucket, tenants, capacity, judge; all withou
 and `freshness` start a broker (Java 17), `bucket` and `balancer` a server of S3's protocol (`make buckets`),
 and `balancer` HAProxy (`make haproxy`). Vowpal Wabbit is measured where the interpreter that runs this has
 it, or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit); PyTorch where the interpreter
-has it (pip install torch). `ann --objects 1000000` measures a million objects instead of 100,000: 8 GB of memory
-and some ten minutes.
+has it (pip install torch). `ann --objects 1000000` measures a million objects instead of 100,000: 8 GB of
+memory and some ten minutes.
 """
 
 from __future__ import annotations
