@@ -82,7 +82,7 @@ def scores_by_hand(place: Place, number: int, choice: FormChoice) -> Any:
     M = choice.usual * np.trace(S) / len(S) * np.diag(own.metric.astype(np.float64))
     Z = np.asarray(fitted.transform(vectors_of(["text"])).values, np.float64)  # type: ignore[union-attr]
     of_s, of_m = (np.einsum("nd,de,ne->n", Z, one, Z) for one in (S, M))
-    g = np.minimum(1, of_s / (choice.familiar * of_m)) ** 12.0
+    g = np.minimum(1, of_s / (choice.familiar * of_m)) ** choice.backoff
     both = of_s + choice.own_share * of_m
     scale = both / (g * of_s + choice.own_share * of_m)
     folded = scale[:, None] * (g[:, None] * (Z @ S) + choice.own_share * (Z @ M))

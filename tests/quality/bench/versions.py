@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from daemon.versions.forms import FormChoice
-from learners.forms.serving import BACKOFF, DEFAULT_POWER
+from learners.forms.serving import DEFAULT_POWER
 from tests.quality.bench.forms import Eigen, Form
 from tests.quality.bench.retrieval import Scores
 from tests.quality.bench.sets import Floats, Ints
@@ -93,7 +93,7 @@ class Version:
             if choice.own_share:
                 given = np.ones(len(rows))
                 if choice.familiar:
-                    given = np.minimum(self.known(choice, rows) / choice.familiar, 1) ** BACKOFF
+                    given = np.minimum(self.known(choice, rows) / choice.familiar, 1) ** choice.backoff
                 query = given[:, None].astype(np.float32) * query + beside * self._metric * Z[rows]
             return np.asarray(query @ Z.T * roots)
 
