@@ -39,7 +39,7 @@ from daemon.validate.evidence import (
     weigh,
 )
 from daemon.validate.holdout import Holdout, Window
-from daemon.validate.hops import CoClicks
+from daemon.validate.hops import two_clicks_away
 from daemon.validate.judge import Judge
 from daemon.validate.preferences import Preference, State, by_cluster
 from daemon.validate.race import FORM, NO_BETS, OWN_SHARES, ArmShare, OrderBets
@@ -276,9 +276,9 @@ class Evaluator:
         """What is two clicks away, against version 0; nothing where that is no guard."""
         if version.gives_way or self.objects.catalog is None:
             return []
-        clicks, most = CoClicks(panel, len(self.objects.catalog)), self._judge.max_queries
-        away = clicks.away(version.scorer, most) - clicks.away(zero.scorer, most)
-        return list(away[~np.isnan(away)].tolist())
+        scorers, most = (version.scorer, zero.scorer), self._judge.max_queries
+        own, base = two_clicks_away(scorers, panel, len(self.objects.catalog), most)
+        return list((own - base)[~np.isnan(own - base)].tolist())
 
     def _order(
         self, version: Candidate, form: Scores, panel: Panel, fresh: Mask, leader: ArmShare | None
@@ -465,7 +465,7 @@ class KeyedEvaluator:
             return zero, KeyVerdict(len(panel), base, base, COSINE, why)
         known = {**own, "impressions": len(panel)}
         judged = judge_by(self._rule, candidate.number, known, zero)
-        why = "" if judged.eligible else why_not(self._rule, judged, known, zero)
+        why = "" if judged.eligible else why_not(self._rule, judged)
         verdict = LEARNED if judged.eligible else COSINE
         return own, KeyVerdict(len(panel), judged.value, judged.reference, verdict, why)
 

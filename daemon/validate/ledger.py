@@ -163,7 +163,7 @@ def keep_entry(
     best_measures: Mapping[str, float] | None = None,
     keys: Mapping[str, KeyVerdict] | None = None,
     evidence: Weighed | None = None,
-    gains: Mapping[int, JudgedGain] | None = None,
+    gains: Mapping[int, JudgedGain | None] | None = None,
 ) -> dict[str, Any]:
     """KEEP with every measure of the version and of version 0 on the same window, and how the best version
     so far stands there (None: version 0 is best), with its measures. keys: the verdicts on its models, where
@@ -206,7 +206,7 @@ def keep_entry(
     if answer is not None:
         reason += f"; {answer.sentence}"
     if evidence is None and candidate.number and not judged.beats:
-        reason += f"; not best: {why_not(rule, judged, known, reference)}"
+        reason += f"; not best: {why_not(rule, judged)}"
     if candidate.choice is not None:
         outcome = None if evidence is None else evidence.outcome
         only_orders = outcome is not None and outcome.promoted and not outcome.reach
@@ -221,7 +221,7 @@ def _answer(
     rule: DecisionRule,
     keys: Mapping[str, KeyVerdict] | None,
     evidence: Weighed | None,
-    gains: Mapping[int, JudgedGain] | None,
+    gains: Mapping[int, JudgedGain | None] | None,
 ) -> PlainAnswer | None:
     """Is it better? None for version 0, and where nothing says so."""
     if evidence is not None:

@@ -50,7 +50,7 @@ from daemon.validate.scorer import NotFinite
 from daemon.validate.shown import Float
 from daemon.versions.contents import watermark_of
 from daemon.versions.restore import queries_of
-from daemon.versions.verdict import HIGHER, JudgedGain, Stopped
+from daemon.versions.verdict import HIGHER, Stopped
 from streams.errors import StreamError
 from streams.event import Impression
 from streams.partitions import behind_transactions
@@ -77,14 +77,11 @@ class LossDrift:
     def __init__(self, kind: DriftKind, primed: Iterable[float] = ()) -> None:
         self._kind = kind
         self._detector: DriftDetector | None = None  # made for the first loss
-        self._count, self._mean, self._recent = 0, 0.0, 0.0
+        self._count, self._recent = 0, 0.0
+        self.mean = 0.0
+        """Mean loss since the last drift."""
         for loss in primed:
             self.update(loss)
-
-    @property
-    def mean(self) -> float:
-        """Mean loss since the last drift (0 before the first value)."""
-        return self._mean
 
     def update(self, loss: float) -> LossRise | None:
         """Take the loss of one impression; how it rose, when it has risen for good. NaN is ignored."""
@@ -92,13 +89,13 @@ class LossDrift:
             return None
         self._detector = self._detector or _detector(self._kind)
         self._recent = loss if self._count == 0 else self._recent + RECENT * (loss - self._recent)
-        before = self._mean
+        before = self.mean
         self._count += 1
-        self._mean += (loss - self._mean) / self._count
+        self.mean += (loss - self.mean) / self._count
         self._detector.update(loss)
         if not self._detector.drift_detected:
             return None
-        self._count, self._mean = 1, self._recent
+        self._count, self.mean = 1, self._recent
         return LossRise(before, self._recent) if self._recent > before else None
 
 
@@ -368,20 +365,18 @@ class Validator:
         history, newest, is_read = self._history(), self._newest(), self._inputs.holdout.caught_up()
         if history.stopped and (is_read or self._gave_stop):
             return None
-        if not is_read and not self._in_order:
-            return "the holdout is not read to its end"
+        unread = None if is_read else "the holdout is not read to its end"
+        if unread and not self._in_order:
+            return unread
         if newest is None:
             return f"no version in {self._inputs.config.checkpoints.path}"
         if self._in_order:
-            short = None if self._rests else f"version {newest} is not judged"
-            return (
-                short
-                or self._inputs.short_of_end(newest)
-                or (None if is_read else "the holdout is not read to its end")
-            )
-        if self._waiting_for(newest) is None and self._next(history, newest) is not None:
+            is_judged = self._rests
+        else:
+            is_judged = self._waiting_for(newest) is not None or self._next(history, newest) is None
+        if not is_judged:
             return f"version {newest} is not judged"
-        return self._inputs.short_of_end(newest)
+        return self._inputs.short_of_end(newest) or unread
 
     def held_back(self) -> Iterator[str]:
         """A line per partition whose newest records nobody is given before a transaction ends."""
@@ -522,7 +517,9 @@ class Validator:
                 own = own | evaluator.unseen(candidate, zero, window)
             weighed = self._weigh(candidate, best, history) if self._by_evidence else None
             if by_judgments:
-                gains = self._gains(zero, *filter(None, (incumbent, candidate)))
+                judged, least = self._own_evaluator(), self._config.min_delta
+                versions = filter(None, (incumbent, candidate))
+                gains = {one.number: judged.judged_gain(one, zero, window, least) for one in versions}
         except (CandidateRejected, NotFinite) as error:
             return refused_entry(asked, str(error), window.positions)
         seen = (len(window), window.positions)
@@ -536,12 +533,6 @@ class Validator:
             evidence=weighed,
             gains=gains,
         )
-
-    def _gains(self, zero: Candidate, *versions: Candidate) -> dict[int, JudgedGain]:
-        """By version, what judged queries say of it. Raises NotFinite."""
-        window, least, evaluator = self._inputs.holdout.window, self._config.min_delta, self._own_evaluator()
-        found = {one.number: evaluator.judged_gain(one, zero, window, least) for one in versions}
-        return {number: one for number, one in found.items() if one is not None}
 
     def _weigh(self, candidate: Candidate, best: int, history: JudgedHistory) -> Weighed | None:
         """What the evidence says with this version's; None for version 0, which is what others must beat.

@@ -217,7 +217,7 @@ VALIDATE = (
     _m("order.not-bounded", "def _poll(self, timeout_s", "if full != self._waiting:", "if False:", "daemon/validate/test_holdout.py"),
     _m("rules.margin", "def eligible(", "self.gain >= self.margin", "self.gain > -1", RULES + " " + DECIDE),
     _m("rules.lead", "def beats(", "self.lead >= self.best.min_delta", "True", RULES + " " + DECIDE),
-    _m("rules.guard", "def fallen(", "base - guard.tolerance", "base + guard.tolerance", RULES + " " + DECIDE),
+    _m("rules.guard", "def is_guarded(", "base - self.tolerance", "base + self.tolerance", RULES + " " + DECIDE),
     _m("rules.margin-of-few", "def margin_on(", "self.margin * float(short**NOISE_EXPONENT)", "self.margin", RULES),
     _m("history.refused-stays", "if entry.measures.get(REFUSED):", "judged = [one for one in judged if one.version != entry.version]", "pass", HISTORY),
     _m("history.former", "def _judged(", "measures.get(decided_by)", "measures.get(rule.measure)", HISTORY),
