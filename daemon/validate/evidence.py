@@ -39,7 +39,6 @@ from daemon.validate.betting import (
     capital_of,
 )
 from daemon.validate.race import NO_BETS, NO_RACE, OrderBets, RaceStanding
-from daemon.versions.order import OrderChoice
 from daemon.versions.verdict import ByClicks, PlainAnswer, by_clicks
 
 Positions = dict[int, int]
@@ -345,13 +344,3 @@ class Weighed:
         if self.outcome.promoted and not self.outcome.reach and leader is not None:
             return self.seen.order.higher.get(leader)
         return self.seen.higher
-
-    @property
-    def order(self) -> OrderChoice | None:
-        """How the version orders given lists; None: not shown to be better than its serving form."""
-        return self.standing.race.choice
-
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        """The arms that are surely worse than what leads."""
-        return self.standing.race.dropped(ORDER_SHARE * self.rule.alpha)

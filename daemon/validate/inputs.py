@@ -79,9 +79,8 @@ class ValidatorInputs:
 
     def evaluator(self) -> AnyEvaluator:
         """What versions are measured by, for the objects as mapped now; a version must be open."""
-        if self.per_key is None:
-            return Evaluator(self.judge())
-        return KeyedEvaluator(self.judge(), CLICKS, self.per_key)
+        judge = self.judge()
+        return Evaluator(judge) if self.per_key is None else KeyedEvaluator(judge, CLICKS, self.per_key)
 
 
 def open_inputs(
