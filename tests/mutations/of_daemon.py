@@ -197,6 +197,7 @@ VALIDATE = (
     _m("order.later", "def answering(", "or entry.version > number", "", ORDER),
     _m("order.by-hand", "def answering(", "bool(entry.measures.get(REACH, True))", "bool(entry.measures.get(REACH, reach))", ORDER),
     _m("forms.as-before", "def default_form(", "replace(DEFAULT_FORM, why", "replace(now or DEFAULT_FORM, why", CHOOSING + " " + FORMS),
+    _m("forms.kept-unjudged", "def serving_form(", "keep and (chooser is not None or not judged)", "keep", FORMS),
     _m("forms.usual", "def with_usual(", "usual=usual,", "usual=1.0,", CHOOSING),
     _m("forms.judged-unlike", "def choose_by_judgments(", "if not one.is_below_far", "", CHOOSING),
     _m("forms.surely-preferred", "def is_above(self) -> bool:", "self.mean > ERRORS * self.error", "self.mean > 0", CHOOSING),
