@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from daemon.validate.evidence import Conclusion, Standing
+from daemon.validate.evidence import Conclusion, Positions, Standing
 from daemon.versions.order import ORDER, REACH
 from daemon.versions.verdict import Stopped, short_name
 
@@ -189,7 +189,6 @@ def is_finite(measures: Mapping[str, Any], rule: DecisionRule) -> bool:
     return value is not None and math.isfinite(value)
 
 
-Positions = dict[int, int]
 Kind = Literal["KEEP", "PROMOTE", "ROLLBACK", "STOP", "RESUME"]
 
 

@@ -17,7 +17,6 @@ from daemon.validate.decide import (
     Judged,
     JudgedHistory,
     LossRise,
-    Positions,
     Trials,
     Verdict,
     is_finite,
@@ -25,7 +24,7 @@ from daemon.validate.decide import (
     why_not,
 )
 from daemon.validate.evaluator import Candidate
-from daemon.validate.evidence import ORDER_SHARE, Conclusion, Standing, Weighed
+from daemon.validate.evidence import ORDER_SHARE, Conclusion, Positions, Standing, Weighed
 from daemon.versions.contents import DROPPED
 from daemon.versions.key_verdicts import KEYS, KeyVerdict, verdicts_to_json
 from daemon.versions.order import ORDER, REACH

@@ -30,7 +30,6 @@ from daemon.validate.decide import (
     Incumbent,
     JudgedHistory,
     LossRise,
-    Positions,
     StopRule,
     best_version,
     is_finite,
@@ -40,7 +39,7 @@ from daemon.validate.decide import (
     to_judge_in_order,
 )
 from daemon.validate.evaluator import AnyEvaluator, Candidate, CandidateRejected, Evaluator, Weigher
-from daemon.validate.evidence import EvidenceRule
+from daemon.validate.evidence import EvidenceRule, Positions
 from daemon.validate.holdout import HeldImpression
 from daemon.validate.inputs import ValidatorInputs
 from daemon.validate.ledger import fold, keep_entry, refused_entry, resume_entry, trial_entry, verdict_entry

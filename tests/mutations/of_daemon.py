@@ -228,7 +228,7 @@ VALIDATE = (
     _m("measures.auc-ties", "def auc_per_list(", "0.5 * (own == other)", "1.0 * (own == other)", MEASURES),
     _m("drift.falls-too", "def update(self, loss", "if self._recent > before else None", "", "daemon/validate/test_drift.py"),
     _m("holdout.transactions-unseen", "def _look(self", "self.transactions = self.transactions.next(self._source.held_back(), now)", "pass", "daemon/validate/test_holdout.py"),
-    _m("holdout.transaction-keeps-from-judging", "def _waiting_for(self, newest", "if newest is None:", "if (why := self._inputs.holdout.trouble()):\n            return why\n        if newest is None:", "daemon/validate/test_validator.py"),
+    _m("holdout.transaction-keeps-from-judging", "def judge_next(self)", "self._rests = False", "self._rests = False\n        if self._inputs.holdout.trouble():\n            return None", "daemon/validate/test_validator.py"),
     _m("window.share", "def share_of(", "-(-size // partitions)", "size // partitions", "daemon/validate"),
     _m("window.trained-take-room", "def add(self, held", "held.offset - self._passed[held.partition]", "held.offset", PREQUENTIAL),
     _m("prequential.has-learned", "def _with_trained(", "self._candidates.open(bettor.version)", "self._candidates.open(version.number)", PREQUENTIAL),
