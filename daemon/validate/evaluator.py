@@ -265,12 +265,14 @@ class Evaluator:
 
         after: positions up to which lists were bet on before. leader: of the candidates for the order.
         """
-        fresh = np.array([held.offset >= after.get(held.partition, 0) for held in window], bool)
-        looks = [self._look(one, window) for one in versions]
-        states = [one.state for one in versions]
-        seen = compare(self._panel_of(window), looks, states, fresh, window.positions)
-        order = self._order(versions[0], looks[0].scores, self._panel_of(window), fresh, leader)
-        return replace(seen, order=order, away=self._away(versions[0], versions[1], self._panel_of(window)))
+        seen, fresh, panel = self.bets(versions, window, after), _fresh(window, after), self._panel_of(window)
+        order = self._order(versions[0], self._look(versions[0], window).scores, panel, fresh, leader)
+        return replace(seen, order=order, away=self._away(versions[0], versions[1], panel))
+
+    def bets(self, versions: Sequence[Candidate], window: Window, after: Positions) -> Comparison:
+        """As `compare`, of the serving forms alone: nothing of arms, and nothing of guards."""
+        looks, states = [self._look(one, window) for one in versions], [one.state for one in versions]
+        return compare(self._panel_of(window), looks, states, _fresh(window, after), window.positions)
 
     def _away(self, version: Candidate, zero: Candidate, panel: Panel) -> list[float]:
         """What is two clicks away, against version 0; nothing where that is no guard."""
@@ -376,6 +378,11 @@ class Evaluator:
             self._seen, self._looks = seen, {}
             self._panel = self._judge.panel([held.impression for held in window])
         return self._panel
+
+
+def _fresh(window: Window, after: Positions) -> Mask:
+    """Which lists of the window lie behind these positions, bool [n]."""
+    return np.array([held.offset >= after.get(held.partition, 0) for held in window], bool)
 
 
 NO_MODEL = "no model of its own"
@@ -537,7 +544,7 @@ class Weigher:
 
     def is_worse(self, evaluator: Evaluator, version: Candidate, zero: Candidate) -> bool:
         """Whether users surely prefer version 0 on the window as a whole. Raises NotFinite."""
-        seen = evaluator.compare((version, zero, zero, zero), self._holdout.window, {})
+        seen = evaluator.bets((version, zero, zero, zero), self._holdout.window, {})
         return is_inferior(seen.fresh, self._evidence)
 
     def is_worth_another(self, known: Standing, least: int) -> bool:
