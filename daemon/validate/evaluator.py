@@ -549,8 +549,7 @@ class Weigher:
 
     def is_worth_another(self, known: Standing, least: int) -> bool:
         """Whether enough lists have come since the last judgement for one more of the same version."""
-        window, after = self._holdout.window, known.through
-        fresh = sum(held.offset >= after.get(held.partition, 0) for held in window)
+        fresh = int(_fresh(self._holdout.window, known.through).sum())
         return fresh >= max(least, self._evidence.horizon // AGAIN_SHARE)
 
     def _with_trained(
@@ -564,11 +563,8 @@ class Weigher:
         """With the bets on lists that `version` may have learned from, by the one that bets on such lists;
         `version` is the next to do so. Few lists wait for more.
         """
-        window, next_one, bettor = (
-            self._holdout.window,
-            Bettor(version.number, version.until_ms),
-            known.bettor,
-        )
+        window, bettor = self._holdout.window, known.bettor
+        next_one = Bettor(version.number, version.until_ms)
         if next_one.until_ms <= bettor.until_ms:
             return seen
         came = [one for one in window.trained() if bettor.until_ms < one.impression.ts <= next_one.until_ms]
