@@ -39,7 +39,7 @@ from daemon.validate.evidence import (
     weigh,
 )
 from daemon.validate.holdout import Holdout, Window
-from daemon.validate.hops import CoClicks
+from daemon.validate.hops import two_clicks_away
 from daemon.validate.judge import Judge
 from daemon.validate.preferences import Preference, State, by_cluster
 from daemon.validate.race import FORM, NO_BETS, OWN_SHARES, ArmShare, OrderBets
@@ -265,20 +265,22 @@ class Evaluator:
 
         after: positions up to which lists were bet on before. leader: of the candidates for the order.
         """
-        fresh = np.array([held.offset >= after.get(held.partition, 0) for held in window], bool)
-        looks = [self._look(one, window) for one in versions]
-        states = [one.state for one in versions]
-        seen = compare(self._panel_of(window), looks, states, fresh, window.positions)
-        order = self._order(versions[0], looks[0].scores, self._panel_of(window), fresh, leader)
-        return replace(seen, order=order, away=self._away(versions[0], versions[1], self._panel_of(window)))
+        seen, fresh, panel = self.bets(versions, window, after), _fresh(window, after), self._panel_of(window)
+        order = self._order(versions[0], self._look(versions[0], window).scores, panel, fresh, leader)
+        return replace(seen, order=order, away=self._away(versions[0], versions[1], panel))
+
+    def bets(self, versions: Sequence[Candidate], window: Window, after: Positions) -> Comparison:
+        """As `compare`, of the serving forms alone: nothing of arms, and nothing of guards."""
+        looks, states = [self._look(one, window) for one in versions], [one.state for one in versions]
+        return compare(self._panel_of(window), looks, states, _fresh(window, after), window.positions)
 
     def _away(self, version: Candidate, zero: Candidate, panel: Panel) -> list[float]:
         """What is two clicks away, against version 0; nothing where that is no guard."""
         if version.gives_way or self.objects.catalog is None:
             return []
-        clicks, most = CoClicks(panel, len(self.objects.catalog)), self._judge.max_queries
-        away = clicks.away(version.scorer, most) - clicks.away(zero.scorer, most)
-        return list(away[~np.isnan(away)].tolist())
+        scorers, most = (version.scorer, zero.scorer), self._judge.max_queries
+        own, base = two_clicks_away(scorers, panel, len(self.objects.catalog), most)
+        return list((own - base)[~np.isnan(own - base)].tolist())
 
     def _order(
         self, version: Candidate, form: Scores, panel: Panel, fresh: Mask, leader: ArmShare | None
@@ -378,6 +380,11 @@ class Evaluator:
         return self._panel
 
 
+def _fresh(window: Window, after: Positions) -> Mask:
+    """Which lists of the window lie behind these positions, bool [n]."""
+    return np.array([held.offset >= after.get(held.partition, 0) for held in window], bool)
+
+
 NO_MODEL = "no model of its own"
 NOT_SCORED = "its model gives scores that are not finite"
 
@@ -465,7 +472,7 @@ class KeyedEvaluator:
             return zero, KeyVerdict(len(panel), base, base, COSINE, why)
         known = {**own, "impressions": len(panel)}
         judged = judge_by(self._rule, candidate.number, known, zero)
-        why = "" if judged.eligible else why_not(self._rule, judged, known, zero)
+        why = "" if judged.eligible else why_not(self._rule, judged)
         verdict = LEARNED if judged.eligible else COSINE
         return own, KeyVerdict(len(panel), judged.value, judged.reference, verdict, why)
 
@@ -537,13 +544,12 @@ class Weigher:
 
     def is_worse(self, evaluator: Evaluator, version: Candidate, zero: Candidate) -> bool:
         """Whether users surely prefer version 0 on the window as a whole. Raises NotFinite."""
-        seen = evaluator.compare((version, zero, zero, zero), self._holdout.window, {})
+        seen = evaluator.bets((version, zero, zero, zero), self._holdout.window, {})
         return is_inferior(seen.fresh, self._evidence)
 
     def is_worth_another(self, known: Standing, least: int) -> bool:
         """Whether enough lists have come since the last judgement for one more of the same version."""
-        window, after = self._holdout.window, known.through
-        fresh = sum(held.offset >= after.get(held.partition, 0) for held in window)
+        fresh = int(_fresh(self._holdout.window, known.through).sum())
         return fresh >= max(least, self._evidence.horizon // AGAIN_SHARE)
 
     def _with_trained(
@@ -557,11 +563,8 @@ class Weigher:
         """With the bets on lists that `version` may have learned from, by the one that bets on such lists;
         `version` is the next to do so. Few lists wait for more.
         """
-        window, next_one, bettor = (
-            self._holdout.window,
-            Bettor(version.number, version.until_ms),
-            known.bettor,
-        )
+        window, bettor = self._holdout.window, known.bettor
+        next_one = Bettor(version.number, version.until_ms)
         if next_one.until_ms <= bettor.until_ms:
             return seen
         came = [one for one in window.trained() if bettor.until_ms < one.impression.ts <= next_one.until_ms]

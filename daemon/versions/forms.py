@@ -187,7 +187,7 @@ class FormKind:
         return self.chosen(learner, number, scored, own, choice)
 
     def is_judged(self, config: ServingConfig, own: Own) -> bool:
-        """Whether each version has a `FormChoice`."""
+        """Whether each version gets a form of its own, a `FormChoice`."""
         return False
 
     def trained(self, learner: Learner, number: int, config: ServingConfig, own: Own) -> ServedForm:

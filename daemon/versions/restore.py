@@ -77,7 +77,7 @@ def serving_form(
 ) -> ServedForm:
     """The serving form of a loaded version: read when it was made with these settings, else made and, unless
     `keep` is false, kept where its learner's forms are. chooser: asked where forms are judged and none is
-    kept; None: what was chosen last for an earlier version is taken.
+    kept; None: what was chosen last for an earlier version is taken, and not kept for this one.
 
     Raises StateError for arrays that are missing or not finite, UserError for settings its dimension does not
     allow. A form that cannot be read or written (damage, full disk) is made in memory and the trouble is
@@ -107,7 +107,7 @@ def serving_form(
         form = choice.beside(learned_by(choice), own)
     else:
         form = kind.make(learner, number, config, own, choice)
-    if kept is None and keep:
+    if kept is None and keep and (chooser is not None or not judged):
         description = described(scored, choice)
         made = {"settings_digest": digest_of(description), "made": kind.account(form)}
         _keep(versions, number, kind.arrays(form), description | made)

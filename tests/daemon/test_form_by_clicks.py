@@ -146,7 +146,12 @@ def test_what_an_earlier_release_chose_stands_and_is_not_handed_on(place: Place)
     other = FormChoice(1.0, 1.0, why="users prefer it")
     made = serving_form(place.versions, place.versions.load(number), serving, chooser=lambda *_: other)
     place.learn(40, seed=3)
-    assert choice_at(place.versions, place.newest().number) == other, "as long as it is not judged"
+    later = place.newest().number
+    assert choice_at(place.versions, later) == other, "as long as it is not judged"
+    early = serving_form(place.versions, place.versions.load(later), serving)
+    assert isinstance(early, BackoffForm)
+    assert early.share == 1.0
+    assert place.versions.attached_meta(later, "serving") is None, "nobody but its judge gives it a form"
     later = judged(place, 2)
     kept = place.form(number)
     assert isinstance(kept, BackoffForm)
