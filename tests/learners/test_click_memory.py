@@ -212,11 +212,20 @@ def test_of_equally_near_queries_the_newest_are_asked() -> None:
     cosines = np.repeat(np.array([0.5, 0.9, -0.1, 0.0], np.float32), 6)
     assert nearest(cosines).tolist() == [6, 7, 8, 9, 10, 11, 0, 1, 2, 3]
     assert nearest(cosines[-6:]).tolist() == []
+    eye, more = np.eye(8, dtype=np.float32), ClickMemory(8, ClickMemoryConfig(20))
+    asked = np.concatenate([eye[0] + eye[1:], eye[0] - eye[1:]]) * np.float32(0.5**0.5)
+    clicked = np.concatenate([eye[1:], -eye[1:]])
+    for at in (3, *range(14)):  # where 3 moves to the newest
+        more.learn_many(TripletBatch(asked[[at]], clicked[[at]], eye[:1]), np.ones(1))
+    found = ClickMemoryForm.of(more.state(), np.ones(8, np.float32)).scores(eye[:1], clicked)[0]
+    assert np.flatnonzero(found == 0).tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.filterwarnings("ignore:invalid value")
 def test_what_is_zero_scores_nothing_and_what_is_not_finite_no_number() -> None:
     form = ClickMemoryForm.of(remembered([(1, 2), (3, 2)]).state(), np.ones(DIM, np.float32), 1.0)
-    rows = np.vstack([ROWS[1:3], np.zeros((1, DIM), np.float32), np.full((1, DIM), np.nan, np.float32)])
+    rows = np.vstack([ROWS[1:3], np.zeros((2, DIM), np.float32)])
+    rows[3, 0] = np.inf
     found = form.scores(rows, rows)
     assert found[2, :3].tolist() == found[:3, 2].tolist() == [0, 0, 0]
     assert np.isnan(found[3]).all() and np.isnan(found[:, 3]).all()  # noqa: PT018
