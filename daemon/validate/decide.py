@@ -258,7 +258,7 @@ class JudgedHistory:
     over a RESUME): they may be best, but patience does not count them. `stopped_at` holds the holdout
     positions at which a STOP was given (empty when it was not given by the validator), None while learning is
     not stopped. `standing`: of the evidence, where that decides. `latest`: the newest version that was ever
-    judged or refused, -1: none; `read`: holdout positions at the last entry.
+    judged or refused, -1: none.
     """
 
     judged: tuple[Judged, ...] = ()
@@ -271,7 +271,6 @@ class JudgedHistory:
     stop: Stopped | None = None
     reach: bool = True
     latest: int = -1
-    read: Positions = field(default_factory=dict)
 
     @property
     def stopped(self) -> bool:

@@ -51,7 +51,7 @@ BEST_DECISION = "best_decision"
 BEST_HOLDS = "best_holds"
 MIN_DELTA = "min_delta"
 FORM = "form"
-"""Of a judgement by clicks: which form was chosen for the version, and why."""
+"""Of a judgement: the form of the version, and why, where forms are judged."""
 BEST_MEASURES = "best_measures"
 """Of a judgement: what the best version before it reaches on the same window."""
 TRIAL = "trial"
@@ -107,7 +107,7 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
     why = None if stop is None or stop.by != VALIDATE else Stopped.from_json(stop.measures)
     known = (tuple(judged), baseline, frozenset(refused), promoted, stopped, standing)
     latest = max((one.version or 0 for one in ordered if one.kind == "KEEP"), default=-1)
-    return JudgedHistory(*known, trials, why, reach, latest, stood_at(ordered))
+    return JudgedHistory(*known, trials, why, reach, latest)
 
 
 def stood_at(entries: Iterable[LedgerEntry]) -> Positions:

@@ -49,7 +49,7 @@ from daemon.validate.reporting import report
 from daemon.validate.scorer import NotFinite
 from daemon.validate.shown import Float
 from daemon.versions.contents import watermark_of
-from daemon.versions.restore import ChoosesForms, queries_of
+from daemon.versions.restore import queries_of
 from daemon.versions.verdict import HIGHER, JudgedGain, Stopped
 from streams.errors import StreamError
 from streams.event import Impression
@@ -514,12 +514,14 @@ class Validator:
                 incumbent = self._inputs.candidates.open(best)
                 standing = self._standing(incumbent, reference)
                 asked = number
-            candidate = self._inputs.candidates.open(number, self._chooser(history))
+            by_judgments = self._config.decided_by == "map_full"
+            chooser = self._evaluator_now().chooser(window, by_judgments)
+            candidate = self._inputs.candidates.open(number, chooser)
             own, evaluator = self._measured(candidate), self._evaluator_now()
             if number and isinstance(evaluator, Evaluator):
                 own = own | evaluator.unseen(candidate, zero, window)
             weighed = self._weigh(candidate, best, history) if self._by_evidence else None
-            if self._config.decided_by == "map_full":
+            if by_judgments:
                 gains = self._gains(zero, *filter(None, (incumbent, candidate)))
         except (CandidateRejected, NotFinite) as error:
             return refused_entry(asked, str(error), window.positions)
@@ -553,18 +555,6 @@ class Validator:
             return self._weigher.carry(evaluator, candidate, zero, history.standing)
         incumbent = self._inputs.candidates.open(best)
         return self._weigher.weigh(evaluator, candidate, (zero, incumbent), history.standing)
-
-    def _chooser(self, history: JudgedHistory) -> ChoosesForms | None:
-        """By judgments where they decide, else by the lists that earlier versions were judged on; None with a
-        model per key.
-        """
-        if self._inputs.per_key is not None:
-            return None
-        window = self._inputs.holdout.window
-        if self._config.decided_by == "map_full":
-            return self._own_evaluator().chooser_by_judgments(window)
-        before = history.standing.through if self._by_evidence else history.read
-        return self._own_evaluator().chooser(window, before)
 
     def _own_evaluator(self) -> Evaluator:
         evaluator = self._evaluator_now()

@@ -1,4 +1,4 @@
-"""What one version answers with, in all forms that clicks choose from: as `daemon.versions.forms` and
+"""What one version answers with, in all forms that it can have: as `daemon.versions.forms` and
 `learners.forms.serving` make them, with one decomposition, one product with the catalog for each power, and
 nothing but vectors for what differs between forms.
 
@@ -56,7 +56,7 @@ class Version:
         return self._powers[power]
 
     def with_usual(self, choice: FormChoice, queries: Ints) -> FormChoice:
-        """As `daemon.validate.choosing.with_usual`; queries: distinct rows of the catalog. Where a
+        """As `FormChoice.with_usual`; queries: distinct rows of the catalog. Where a
         form gives way for no query, as the product's fixed forms: both with trace d."""
         if not choice.familiar:
             return replace(choice, usual=float(len(self._metric) / self._metric.sum()))
