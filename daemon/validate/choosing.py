@@ -19,29 +19,23 @@ from daemon.validate.scorer import Scorer
 from daemon.versions.forms import DEFAULT_FORM, FormByChoice, FormChoice
 from daemon.versions.restore import ChoosesForm
 from learners.block import Block
-from learners.forms.serving import FAMILIAR, BackoffForm
+from learners.forms.serving import BackoffForm
 from learners.maps.base import OwnRanking
 from streams.event import Impression, ObjectRef
 
 PLAIN = FormChoice(1.5, 0.0)
 """Sharp, with nothing beside: the best where much was taught, and below the own ranking where nothing was."""
-CAREFUL = FormChoice(1.5, 1.0)
-OFFERED = (
-    FormChoice(1.5, 0.2, 0.8),
-    DEFAULT_FORM,
-    FormChoice(1.0, 1.0),
-    CAREFUL,
-    PLAIN,
-    FormChoice(1.0, 0.0),
-)
+CAREFUL = FormChoice(1.5, 0.3)
+OFFERED = (DEFAULT_FORM, FormChoice(1.0, 0.3), CAREFUL, PLAIN, FormChoice(1.0, 0.0))
 """What judgments choose from. The last is as it was learned, which is better where there was much to learn
 from. Raw scores are not among them: an arm has their order (docs/decisions/085)."""
 MOST_JUDGED = 200
 """Judged queries that a form is chosen by: the catalog is ranked for each of them in each form."""
 LEAST_FAR = 40
 """Fewer queries than this, of those least like what was clicked, forbid nothing."""
-FAR = FAMILIAR
-"""Of the usual ratio: below it a query has little in common with what was learned."""
+FAR = 0.85
+"""Of the usual ratio: below it a query has little in common with what was learned, as have one in six of
+those of kinds that were clicked, and most others."""
 
 
 def default_form(judge: Judge, window: Sequence[Impression]) -> ChoosesForm:

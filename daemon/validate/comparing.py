@@ -99,13 +99,21 @@ def compare(
     own, zero, best, anchor = versions
     _, at_zero, at_best, at_anchor = states
     lists, impressions = panel.by_time, panel.impressions_by_time
-    plain, nothing = panel.plain, np.full(len(panel), np.nan)
+    plain, clusters = panel.plain, panel.in_time(panel.group).tolist()
+    nothing = np.full(len(panel), np.nan)
     against_zero, against_anchor = outcomes(impressions, at_zero), outcomes(impressions, at_anchor)
     follows = best is not zero and best is not anchor
     lead = outcomes(impressions, at_best) if follows and own is not best else nothing
 
     def bets(one: Scored, other: Scored, teams: Float, where: Mask) -> list[float]:
-        return bets_between(panel, one, other, teams, where, alike=alike)
+        if one is other:
+            return []
+        asked = where & plain
+        ordered = told_by_order(one.scores, other.scores, lists, asked, None if alike else asked)
+        return clustered(np.where(np.isnan(teams), ordered, teams), where)
+
+    def clustered(values: Float, where: Mask) -> list[float]:
+        return bets_of(np.where(where, values, np.nan), clusters)
 
     def higher(one: Scored, teams: Float) -> float | None:
         return share_higher(one.scores[plain], zero.scores[plain], lists.at(plain), teams)
@@ -121,7 +129,7 @@ def compare(
         fresh=against,
         fresh_anchor=against if anchor is zero else bets(own, anchor, against_anchor, fresh),
         fresh_best=bets(best, zero, outcomes(impressions, at_zero, at_best), fresh),
-        fresh_lead=_clustered(panel, lead, fresh),
+        fresh_lead=clustered(lead, fresh),
         window_best=bets(own, best, outcomes(impressions, at_best), np.ones(len(panel), bool))
         if best is not zero
         else [],
@@ -132,24 +140,6 @@ def compare(
         higher=higher(own, against_zero),
         higher_best=None if best is zero else higher(best, outcomes(impressions, at_zero, at_best)),
     )
-
-
-def bets_between(
-    panel: Panel, one: Scored, other: Scored, teams: Float, where: Mask, *, alike: bool = True
-) -> list[float]:
-    """What the lists at `where`, bool[n], say of one version against another; nothing of one against itself.
-
-    teams: what those say that both made, NaN at others. alike: see `compare`.
-    """
-    if one is other:
-        return []
-    asked = where & panel.plain
-    ordered = told_by_order(one.scores, other.scores, panel.by_time, asked, None if alike else asked)
-    return _clustered(panel, np.where(np.isnan(teams), ordered, teams), where)
-
-
-def _clustered(panel: Panel, values: Float, where: Mask) -> list[float]:
-    return bets_of(np.where(where, values, np.nan), panel.in_time(panel.group).tolist())
 
 
 def share_higher(own: Scores, zero: Scores, lists: ShownLists, teams: Float | None = None) -> float | None:
@@ -185,7 +175,7 @@ def order_bets(
     fresh, bool[n]. leader: the candidate that leads.
     """
     lists, plain = panel.by_time, panel.plain
-    where = fresh & plain
+    where, clusters = fresh & plain, panel.in_time(panel.group).tolist()
     shares = {
         name: share_higher(arms[name][plain], zero[plain], lists.at(plain))
         for name in ([leader] if leader in arms else arms)
@@ -202,7 +192,8 @@ def order_bets(
 
     def bets(candidate: ArmShare, other: tuple[float, Float]) -> list[float]:
         shown, own = of_arms[candidate]
-        return [] if is_nearer(shown, other[0]) else _clustered(panel, own - other[1], where)
+        told = np.where(where, own - other[1], np.nan)
+        return [] if is_nearer(shown, other[0]) else bets_of(told, clusters)
 
     led = None if leader is None else of_arms.get(leader)
     lead = {} if led is None else {name: bets(name, led) for name in arms if name != leader}

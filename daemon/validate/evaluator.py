@@ -25,15 +25,7 @@ from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.validate.choosing import FormChooserByJudgments, default_form
-from daemon.validate.comparing import (
-    Measures,
-    Scored,
-    bets_between,
-    compare,
-    order_bets,
-    told_by_order,
-    with_trained,
-)
+from daemon.validate.comparing import Measures, Scored, compare, order_bets, told_by_order, with_trained
 from daemon.validate.decide import DecisionRule, is_finite, judge_by, why_not
 from daemon.validate.evidence import (
     Bettor,
@@ -47,9 +39,9 @@ from daemon.validate.evidence import (
     weigh,
 )
 from daemon.validate.holdout import Holdout, Window
-from daemon.validate.hops import CoClicks
+from daemon.validate.hops import two_clicks_away
 from daemon.validate.judge import Judge
-from daemon.validate.preferences import Preference, State, by_cluster, outcomes
+from daemon.validate.preferences import Preference, State, by_cluster
 from daemon.validate.race import FORM, NO_BETS, OWN_SHARES, ArmShare, OrderBets
 from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
 from daemon.validate.shown import Float, Mask, Scores
@@ -57,12 +49,11 @@ from daemon.versions.algorithms import map_of
 from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
 from daemon.versions.forms import FormChoice, KeyedForm
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict
-from daemon.versions.order import arm_matrices, arm_settings
+from daemon.versions.order import arm_form, arm_settings
 from daemon.versions.restore import ChoosesForm, choice_of, learner_of, serving_form
 from daemon.versions.verdict import JudgedGain
 from learners.block import Float32s
 from learners.errors import LearnerError
-from learners.forms.bilinear import OwnLengthForm
 from learners.forms.quadratic import DiagonalForm, IdentityForm, ServedForm, by_distance, folds
 from learners.forms.serving import BackoffForm
 from learners.pending import matrix_in
@@ -191,10 +182,10 @@ class CandidateCache:
         return Candidate(version.manifest, Scorer(form, objects), objects, *known, arms, given, gives_way)
 
     def _arms(self, version: Version, objects: MappedObjects) -> tuple[dict[str, Scorer], Scorer | None]:
-        if not arm_settings(version.manifest) or (own := objects.own) is None:
+        names = arm_settings(version.manifest)
+        if not names or (own := objects.own) is None:
             return {}, None
-        matrices = arm_matrices(version, own)
-        arms = {name: Scorer(OwnLengthForm(matrix, own.metric), objects) for name, matrix in matrices.items()}
+        arms = {name: Scorer(arm_form(version, own, name), objects) for name in names}
         return arms, Scorer(DiagonalForm(own.metric, True), objects)
 
     def _form_of(self, version: Version, chooser: ChoosesForm | None) -> ServedForm:
@@ -273,27 +264,22 @@ class Evaluator:
 
         after: positions up to which lists were bet on before. leader: of the candidates for the order.
         """
-        fresh = np.array([held.offset >= after.get(held.partition, 0) for held in window], bool)
-        looks = [self._look(one, window) for one in versions]
-        states = [one.state for one in versions]
-        seen = compare(self._panel_of(window), looks, states, fresh, window.positions)
-        order = self._order(versions[0], looks[0].scores, self._panel_of(window), fresh, leader)
-        return replace(seen, order=order, away=self._away(versions[0], versions[1], self._panel_of(window)))
+        seen, fresh, panel = self.bets(versions, window, after), _fresh(window, after), self._panel_of(window)
+        order = self._order(versions[0], self._look(versions[0], window).scores, panel, fresh, leader)
+        return replace(seen, order=order, away=self._away(versions[0], versions[1], panel))
 
-    def bets(self, version: Candidate, zero: Candidate, window: Window) -> list[float]:
-        """What all lists of the window say of a version against version 0. Raises NotFinite."""
-        own, other = self._look(version, window), self._look(zero, window)
-        panel = self._panel_of(window)
-        teams = outcomes(panel.impressions_by_time, zero.state)
-        return bets_between(panel, own, other, teams, np.ones(len(panel), bool))
+    def bets(self, versions: Sequence[Candidate], window: Window, after: Positions) -> Comparison:
+        """As `compare`, of the serving forms alone: nothing of arms, and nothing of guards."""
+        looks, states = [self._look(one, window) for one in versions], [one.state for one in versions]
+        return compare(self._panel_of(window), looks, states, _fresh(window, after), window.positions)
 
     def _away(self, version: Candidate, zero: Candidate, panel: Panel) -> list[float]:
         """What is two clicks away, against version 0; nothing where that is no guard."""
         if version.gives_way or self.objects.catalog is None:
             return []
-        clicks, most = CoClicks(panel, len(self.objects.catalog)), self._judge.max_queries
-        away = clicks.away(version.scorer, most) - clicks.away(zero.scorer, most)
-        return list(away[~np.isnan(away)].tolist())
+        scorers, most = (version.scorer, zero.scorer), self._judge.max_queries
+        own, base = two_clicks_away(scorers, panel, len(self.objects.catalog), most)
+        return list((own - base)[~np.isnan(own - base)].tolist())
 
     def _order(
         self, version: Candidate, form: Scores, panel: Panel, fresh: Mask, leader: ArmShare | None
@@ -396,6 +382,11 @@ class Evaluator:
         return self._panel
 
 
+def _fresh(window: Window, after: Positions) -> Mask:
+    """Which lists of the window lie behind these positions, bool [n]."""
+    return np.array([held.offset >= after.get(held.partition, 0) for held in window], bool)
+
+
 NO_MODEL = "no model of its own"
 NOT_SCORED = "its model gives scores that are not finite"
 
@@ -483,7 +474,7 @@ class KeyedEvaluator:
             return zero, KeyVerdict(len(panel), base, base, COSINE, why)
         known = {**own, "impressions": len(panel)}
         judged = judge_by(self._rule, candidate.number, known, zero)
-        why = "" if judged.eligible else why_not(self._rule, judged, known, zero)
+        why = "" if judged.eligible else why_not(self._rule, judged)
         verdict = LEARNED if judged.eligible else COSINE
         return own, KeyVerdict(len(panel), judged.value, judged.reference, verdict, why)
 
@@ -555,12 +546,12 @@ class Weigher:
 
     def is_worse(self, evaluator: Evaluator, version: Candidate, zero: Candidate) -> bool:
         """Whether users surely prefer version 0 on the window as a whole. Raises NotFinite."""
-        return is_inferior(evaluator.bets(version, zero, self._holdout.window), self._evidence)
+        seen = evaluator.bets((version, zero, zero, zero), self._holdout.window, {})
+        return is_inferior(seen.fresh, self._evidence)
 
     def is_worth_another(self, known: Standing, least: int) -> bool:
         """Whether enough lists have come since the last judgement for one more of the same version."""
-        window, after = self._holdout.window, known.through
-        fresh = sum(held.offset >= after.get(held.partition, 0) for held in window)
+        fresh = int(_fresh(self._holdout.window, known.through).sum())
         return fresh >= max(least, self._evidence.horizon // AGAIN_SHARE)
 
     def _with_trained(

@@ -28,6 +28,7 @@ from learners.forms.blocks import BlocksForm
 from learners.forms.lowrank import LowRankBase, low_rank_form
 from learners.forms.quadratic import DiagonalForm, FoldingForm, Pieces, ServedForm, by_distance, whole
 from learners.forms.serving import (
+    BACKOFF,
     DEFAULT_POWER,
     FAMILIAR,
     BackoffForm,
@@ -50,6 +51,8 @@ from learners.tether import untethered
 Own: TypeAlias = OwnRanking | None
 
 _NUMBERS = ("power", "own_share", "familiar", "usual")
+_BACKOFF, _FORMER_BACKOFF = "backoff", 12.0
+"""And what earlier releases left out, since they had one for all."""
 _FAMILIARITY = "usual_familiarity"
 _SCORE, _RAW = "score", "raw"
 """What stands beside them where scores are raw; releases before it read a kept form as it is, and make others
@@ -58,8 +61,9 @@ normalised."""
 
 @dataclass(frozen=True, slots=True)
 class FormChoice:
-    """power: of the eigenvalues. own_share: of the own ranking beside what was learned, and more of it where
-    a query has less in common with that than `familiar` times what is `usual` (`learners.forms.serving`);
+    """power: of the eigenvalues. own_share: of the own ranking beside what was learned, and more of it, by
+    the power `backoff`, where a query has less in common with that than `familiar` times what is `usual`
+    (`learners.forms.serving`);
     usual_familiarity: the same of the form that shows what is in common, where that is another one.
     raw: scores without norms instead, and nothing beside, as an earlier release could choose. why: a
     sentence.
@@ -72,6 +76,7 @@ class FormChoice:
     why: str = ""
     raw: bool = False
     usual_familiarity: float = 1.0
+    backoff: float = BACKOFF
 
     @property
     def told(self) -> str:
@@ -92,9 +97,8 @@ class FormChoice:
         if not self.gives_way:
             return learned
         usual = self.usual, self.familiar
-        return BackoffForm.beside(
-            learned, own.metric, self.own_share, *usual, usual_familiarity=self.usual_familiarity
-        )
+        more = {"backoff": self.backoff, "usual_familiarity": self.usual_familiarity}
+        return BackoffForm.beside(learned, own.metric, self.own_share, *usual, **more)
 
     def with_usual(self, learned: ServingForm, own: OwnRanking, queries: Block) -> Self:
         """The choice with the usual ratio of some queries, which says nothing of what was clicked; learned:
@@ -109,19 +113,21 @@ class FormChoice:
         """The choice as JSON, kept with the version."""
         raw = {_SCORE: _RAW} if self.raw else {}
         shown = {_FAMILIARITY: self.usual_familiarity} if self.usual_familiarity != 1 else {}
-        return {**{name: getattr(self, name) for name in _NUMBERS}, **shown, **raw, "why": self.why}
+        numbers = {name: getattr(self, name) for name in (*_NUMBERS, _BACKOFF)}
+        return {**numbers, **shown, **raw, "why": self.why}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
         """The inverse. KeyError, TypeError or ValueError for anything else."""
         power, own_share, familiar, usual = (float(found[name]) for name in _NUMBERS)
         raw, shown = found.get(_SCORE) == _RAW, float(found.get(_FAMILIARITY, 1.0))
-        return cls(power, own_share, familiar, usual, str(found["why"]), raw, shown)
+        backoff = float(found.get(_BACKOFF, _FORMER_BACKOFF))
+        return cls(power, own_share, familiar, usual, str(found["why"]), raw, shown, backoff)
 
 
-DEFAULT_FORM = FormChoice(power=1.5, own_share=0.3, familiar=FAMILIAR)
+DEFAULT_FORM = FormChoice(power=1.5, own_share=0.1, familiar=FAMILIAR, backoff=BACKOFF)
 """Of every version, unless judged queries choose another: sharp, with a little of the user's own ranking, and
-more of it where a query has less in common with what was learned than `familiar` times what is usual. One
+more of it the less a query has in common with what was learned. One
 form for all: clicks of held-out lists are too few to choose by, and to be looked at again with each version
 (docs/decisions/086)."""
 
@@ -178,20 +184,20 @@ class FormKind:
         scored = as_scored(config, own)
         if choice is None or own is None or not self.is_judged(config, own):
             return self.trained(learner, number, scored, own)
-        return self.chosen(learner, number, scored, own, choice)
+        return choice.beside(self.by_choice(learner, number, scored, own)(choice), own)
 
     def is_judged(self, config: ServingConfig, own: Own) -> bool:
-        """Whether each version has a `FormChoice`."""
+        """Whether each version gets a form of its own, a `FormChoice`."""
         return False
 
     def trained(self, learner: Learner, number: int, config: ServingConfig, own: Own) -> ServedForm:
         """The form of what was learned, see `make`; config: `as_scored`."""
         raise NotImplementedError
 
-    def chosen(
-        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking, choice: FormChoice
-    ) -> ServedForm:
-        """The form that was chosen, where `is_judged`; config: `as_scored`."""
+    def by_choice(
+        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking
+    ) -> FormByChoice:
+        """Where `is_judged`: what was learned, each decomposition made once; config: `as_scored`."""
         raise LookupError("no form of this kind is chosen")
 
     def read(self, arrays: State, learner: Learner, own: Own = None) -> ServedForm:
@@ -301,16 +307,10 @@ class MatrixForms(FormKind):
         normalised = as_scored(config, own).score == "normalised" and config.psd != "off"
         return config.form == "judged" and own is not None and normalised
 
-    def chosen(
-        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking, choice: FormChoice
-    ) -> ServedForm:
-        """What was learned by the choice, with the own ranking beside."""
-        return choice.beside(self.by_choice(learner, number, config, own)(choice), own)
-
     def by_choice(
         self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking
     ) -> FormByChoice:
-        """What was learned, in forms whose decompositions are held; config: `as_scored`."""
+        """See `by_choice`."""
         alone = config.model_copy(update={"own_share": 0.0})
 
         @cache

@@ -26,7 +26,7 @@ from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.versions.algorithms import algorithm_of, columns_of, keys_of, learner_config_of, map_of, restored
 from daemon.versions.contents import MAP_PREFIX, learner_arrays
-from daemon.versions.forms import FormByChoice, FormChoice, MatrixForms, as_scored
+from daemon.versions.forms import FormByChoice, FormChoice, as_scored
 from learners.base import Learner
 from learners.errors import LearnerError, StateError
 from learners.forms.quadratic import ServedForm
@@ -77,7 +77,7 @@ def serving_form(
 ) -> ServedForm:
     """The serving form of a loaded version: read when it was made with these settings, else made and, unless
     `keep` is false, kept where its learner's forms are. chooser: asked where forms are judged and none is
-    kept; None: what was chosen last for an earlier version is taken.
+    kept; None: what was chosen last for an earlier version is taken, and not kept for this one.
 
     Raises StateError for arrays that are missing or not finite, UserError for settings its dimension does not
     allow. A form that cannot be read or written (damage, full disk) is made in memory and the trouble is
@@ -101,13 +101,12 @@ def serving_form(
         if stands(meta, scored, judged):
             return kind.read(arrays, learner, own)
     if judged and kept is None and chooser is not None and own is not None:
-        assert isinstance(kind, MatrixForms), "no other forms are judged"
         learned_by = kind.by_choice(learner, number, scored, own)
         choice = chooser(choice, learned_by, own)
         form = choice.beside(learned_by(choice), own)
     else:
         form = kind.make(learner, number, config, own, choice)
-    if kept is None and keep:
+    if kept is None and keep and (chooser is not None or not judged):
         description = described(scored, choice)
         made = {"settings_digest": digest_of(description), "made": kind.account(form)}
         _keep(versions, number, kind.arrays(form), description | made)

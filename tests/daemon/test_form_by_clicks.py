@@ -82,7 +82,7 @@ def scores_by_hand(place: Place, number: int, choice: FormChoice) -> Any:
     M = choice.usual * np.trace(S) / len(S) * np.diag(own.metric.astype(np.float64))
     Z = np.asarray(fitted.transform(vectors_of(["text"])).values, np.float64)  # type: ignore[union-attr]
     of_s, of_m = (np.einsum("nd,de,ne->n", Z, one, Z) for one in (S, M))
-    g = np.minimum(1, of_s / (choice.familiar * of_m)) ** 12.0
+    g = np.minimum(1, of_s / (choice.familiar * of_m)) ** choice.backoff
     both = of_s + choice.own_share * of_m
     scale = both / (g * of_s + choice.own_share * of_m)
     folded = scale[:, None] * (g[:, None] * (Z @ S) + choice.own_share * (Z @ M))
@@ -146,7 +146,12 @@ def test_what_an_earlier_release_chose_stands_and_is_not_handed_on(place: Place)
     other = FormChoice(1.0, 1.0, why="users prefer it")
     made = serving_form(place.versions, place.versions.load(number), serving, chooser=lambda *_: other)
     place.learn(40, seed=3)
-    assert choice_at(place.versions, place.newest().number) == other, "as long as it is not judged"
+    later = place.newest().number
+    assert choice_at(place.versions, later) == other, "as long as it is not judged"
+    early = serving_form(place.versions, place.versions.load(later), serving)
+    assert isinstance(early, BackoffForm)
+    assert early.share == 1.0
+    assert place.versions.attached_meta(later, "serving") is None, "nobody but its judge gives it a form"
     later = judged(place, 2)
     kept = place.form(number)
     assert isinstance(kept, BackoffForm)

@@ -4,7 +4,6 @@ trained as they say.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -226,7 +225,7 @@ def test_every_form_on_offer_is_that_of_the_product(digits, learned):
     for one in OFFERED:
         served = ServingForm.from_matrix(W, power=one.power)
         choice = one.with_usual(served, space.own, DenseBlock(Z[rows]))
-        form = choice.beside(replace(served, normalised=not one.raw), space.own)
+        form = choice.beside(served, space.own)
         ours, theirs = (
             version.scores(version.with_usual(one, rows))(rows),
             form.scores(Z[rows], Z),

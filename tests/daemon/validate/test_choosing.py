@@ -66,7 +66,7 @@ def test_every_version_has_one_form_and_its_queries_tell_what_is_usual(world):
     learned = Learned()
     found = default_form(judge, lists)(None, learned, OWN)
     assert replace(found, usual=1.0, why="") == DEFAULT_FORM
-    assert found.why == "power 1.5 with 0.3 of your own ranking"
+    assert found.why == "power 1.5 with 0.1 of your own ranking"
     block, _ = judge.objects.block([*{one.query.id: one.query for one in lists}.values()])
     assert found.usual == pytest.approx(usual_ratio(learned(DEFAULT_FORM), OWN.metric, block))
     assert found.usual != 1
@@ -168,12 +168,14 @@ def test_raw_scores_are_not_on_offer_and_read_where_an_earlier_release_chose_the
     for other in OFFERED:
         assert "score" not in other.to_json(), "as releases before it write it"
         assert FormChoice.from_json(other.to_json()) == other
+    former = {"power": 1.5, "own_share": 0.3, "familiar": 0.85, "usual": 1.0, "why": ""}
+    assert FormChoice.from_json(former).backoff == 12.0, "earlier releases had one for all"
 
 
 @pytest.mark.parametrize(
     ("last", "now"),
     [
-        (FormChoice(1.0, 1.0, FAMILIAR, 2.5, "why"), FormChoice(1.0, 1.0)),
+        (FormChoice(1.0, 0.3, FAMILIAR, 2.5, "why"), FormChoice(1.0, 0.3)),
         (replace(DEFAULT_FORM, usual=0.7), DEFAULT_FORM),
         (FormChoice(1.0, 0.0, raw=True), PLAIN),
         (FormChoice(2.0, 0.1), PLAIN),

@@ -45,7 +45,7 @@ class Giving:
     @classmethod
     def of(cls, choice: FormChoice) -> Giving:
         """The same of a version."""
-        return cls(choice.power, choice.own_share, choice.familiar, raw=choice.raw)
+        return cls(choice.power, choice.own_share, choice.familiar, choice.backoff, choice.raw)
 
     @property
     def told(self) -> str:
@@ -59,13 +59,17 @@ TRIED = (
     Giving(1.5, 0.0),
     Giving(1.5, 0.3, 1.0, 0.0),
     Giving(1.5, 1.0, 1.0, 0.0),
-    Giving(1.5, 0.3, 1.0, 4.0),
-    Giving(1.5, 0.3, 0.8, 8.0),
-    Giving(1.5, 0.2, 0.8),
+    Giving(1.5, 0.3, 0.85, 12.0),
+    Giving(1.5, 0.2, 0.8, 12.0),
+    Giving(1.5, 1.0, 0.85, 12.0),
+    Giving(1.0, 1.0, 0.85, 12.0),
+    Giving(1.5, 0.2, 1.0, 4.0),
+    Giving(1.5, 0.05, 1.5, 3.0),
+    Giving(1.5, 0.1),
+    Giving(1.5, 0.15, 1.1),
+    Giving(1.5, 0.1, 1.5, 2.0),
     Giving(1.5, 0.3),
-    Giving(1.5, 1.0),
     Giving(1.0, 0.3),
-    Giving(1.0, 1.0),
     Giving(1.0, 0.0, raw=True),
 )
 
