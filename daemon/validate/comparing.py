@@ -15,6 +15,8 @@ rank alone stays 0 on any lists that are chosen so.
 
 A list of two versions is never bet on by its order, which is half chance: it speaks of its two versions, by
 its teams, and of no others.
+
+Of a source with many lists some alone count (`daemon.validate.sources`), for every question.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from daemon.validate.preferences import (
 from daemon.validate.race import ArmShare, OrderBets
 from daemon.validate.scorer import Panel
 from daemon.validate.shown import Float, Mask, Scores, ShownLists
+from daemon.validate.sources import counted_lists, only_counted
 
 Measures: TypeAlias = dict[str, float]
 
@@ -94,10 +97,11 @@ def compare(
     """
     own, zero, best, anchor = versions
     _, at_zero, at_best, at_anchor = states
-    lists = panel.lists.in_order(panel.order)
     clusters = panel.in_time(panel.group).tolist()
     impressions = [panel.impressions[place] for place in np.argsort(panel.order).tolist()]
-    plain, nothing = panel.plain, np.full(len(panel), np.nan)
+    counted, strongest = counted_lists(impressions)
+    lists = only_counted(panel.lists.in_order(panel.order), counted)
+    plain, nothing = panel.plain & counted, np.full(len(panel), np.nan)
     against_zero, against_anchor = outcomes(impressions, at_zero), outcomes(impressions, at_anchor)
     follows = best is not zero and best is not anchor
     lead = outcomes(impressions, at_best) if follows and own is not best else nothing
@@ -110,7 +114,7 @@ def compare(
         return clustered(np.where(np.isnan(teams), ordered, teams), where)
 
     def clustered(values: Float, where: Mask) -> list[float]:
-        return bets_of(np.where(where, values, np.nan), clusters)
+        return bets_of(np.where(where & counted, values, np.nan), clusters)
 
     def higher(one: Scored, teams: Float) -> float | None:
         return share_higher(one.scores[plain], zero.scores[plain], lists.at(plain), teams)
@@ -134,6 +138,7 @@ def compare(
         through=through,
         higher=higher(own, against_zero),
         higher_best=None if best is zero else higher(best, outcomes(impressions, at_zero, at_best)),
+        strongest=strongest,
     )
 
 
@@ -153,6 +158,8 @@ def with_trained(held: Comparison, trained: Comparison) -> Comparison:
     bets = ("fresh", "fresh_anchor", "fresh_best", "fresh_lead")
     both: dict[str, Any] = {name: [*getattr(trained, name), *getattr(held, name)] for name in bets}
     both |= {name: getattr(trained, name) + getattr(held, name) for name in ("lists", "interleaved")}
+    sources = (one.strongest for one in (held, trained) if one.strongest is not None)
+    both["strongest"] = max(sources, key=lambda one: one.share, default=None)
     return replace(held, trained=trained.lists, order=held.order.after(trained.order), **both)
 
 
@@ -169,7 +176,8 @@ def order_bets(
     arms: scores of each candidate, zero: of the user's own ranking, float32 [n, L] in the order of time, as
     fresh, bool[n]. leader: the candidate that leads.
     """
-    lists, plain = panel.lists.in_order(panel.order), panel.plain
+    counted = panel.in_time(counted_lists(panel.impressions)[0])
+    lists, plain = only_counted(panel.lists.in_order(panel.order), counted), panel.plain & counted
     where, clusters = fresh & plain, panel.in_time(panel.group).tolist()
     shares = {
         name: share_higher(arms[name][plain], zero[plain], lists.at(plain))
