@@ -216,7 +216,7 @@ NonBlank = Annotated[
 ]
 _SOURCE = (
     "who clicks, a user or a session, by any name; left out: who the token was given to, where it is of "
-    "http.tokens. Of a source few lists count where clicks decide"
+    "http.tokens. Where clicks decide, who sends many lists counts as others do"
 )
 
 
