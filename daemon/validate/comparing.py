@@ -117,7 +117,8 @@ def compare(
         return bets_of(np.where(where & counted, values, np.nan), clusters)
 
     def higher(one: Scored, teams: Float) -> float | None:
-        return share_higher(one.scores[plain], zero.scores[plain], lists.at(plain), teams)
+        known = np.where(counted, teams, np.nan)
+        return share_higher(one.scores[plain], zero.scores[plain], lists.at(plain), known)
 
     served = own if best is zero else best
     by_teams = fresh & ~np.isnan(np.stack([against_zero, against_anchor, lead]))

@@ -17,9 +17,10 @@ from daemon.validate.preferences import balanced, bets_of, outcomes
 from daemon.validate.race import NO_RACE, OrderBets
 from daemon.validate.sources import MOST, counted_lists, only_counted
 from daemon.versions.verdict import SourceShare
+from streams.codec import encode_impression
 from streams.event import FIRST, SECOND, Draft, DraftModel, Impression, ObjectRef
-from tests.daemon.validate import test_makers
-from tests.daemon.validate.helpers import judge_of, usable
+from tests.daemon.validate import test_makers, test_prequential
+from tests.daemon.validate.helpers import judge_of, turn, usable
 from tests.daemon.validate.test_preferences import examined, lists_of, shown_order
 from tests.daemon.validate.test_preferences import usable as tells
 from tests.daemon.validate.test_race import ABOVE, ALL, ALPHA, RULE, panel_of, scores_of
@@ -121,6 +122,8 @@ def test_the_teams_of_lists_that_do_not_count_tell_nothing(world):
     told = np.where(counted, outcomes(lists, (0, 0)), np.nan)
     assert seen.fresh == bets_of(told, panel.in_time(panel.group).tolist())
     assert (seen.interleaved, counted.sum()) == (60, 34)
+    known = told[~np.isnan(told)]
+    assert seen.higher == pytest.approx(np.average(known > 0, weights=np.abs(known)))
 
 
 def test_an_entry_says_what_the_strongest_source_gave_and_not_who_it_is():
@@ -135,6 +138,26 @@ def test_an_entry_says_what_the_strongest_source_gave_and_not_who_it_is():
         both = with_trained(held, replace(held, strongest=before))
         assert both.strongest == (before if before and before.lists == 60 else strongest)
     assert with_trained(replace(held, strongest=None), replace(held, strongest=None)).strongest is None
+
+
+def test_the_ledger_and_the_answer_say_what_one_source_gave(world, start):
+    world.publish()
+    validator, _ = start(world, **test_prequential.BY_CLICKS)
+    for _ in range(2):
+        held, trained = usable(world, 40), test_prequential.marked(usable(world, 60))
+        for at, one in enumerate([*held, *trained]):
+            source = "anna of the shop" if at % 2 else f"u{world.serial}-{at // 4}"
+            world.send([encode_impression(replace(one, source=source))])
+        world.learn(300)
+        world.publish(watermark=test_prequential.newest_ms(world))
+        while turn(validator) is not None:
+            pass
+    entries = [entry for entry in world.ledger.entries() if "evidence" in entry.measures]
+    found = entries[-1].measures["evidence"]["strongest_source"]
+    assert (found["lists"] / found["of"], found["counted"]) == (0.5, 4)
+    said = f"; one source gave 50 % of the lists, of which 4 in {found['lists']} count"
+    assert entries[-1].measures["answer"]["sentence"].endswith(said)
+    assert "anna of the shop" not in json.dumps([entry.measures for entry in entries])
 
 
 class Loop(test_makers.Loop):
