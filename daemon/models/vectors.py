@@ -50,7 +50,7 @@ MOST_BYTES = 4 << 30
 @dataclass(frozen=True, slots=True)
 class FormDescription(ExportDescription):
     """Of what was made of a served form. key: whose model it is, None where there is one for all. form: which
-    was chosen by clicks, in words, "" where settings say it."""
+    the version was given, in words, "" where settings say it."""
 
     key: str | None
     form: str
