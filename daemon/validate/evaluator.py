@@ -49,12 +49,11 @@ from daemon.versions.algorithms import map_of
 from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
 from daemon.versions.forms import FormChoice, KeyedForm
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict
-from daemon.versions.order import arm_matrices, arm_settings
+from daemon.versions.order import arm_form, arm_settings
 from daemon.versions.restore import ChoosesForm, choice_of, learner_of, serving_form
 from daemon.versions.verdict import JudgedGain
 from learners.block import Float32s
 from learners.errors import LearnerError
-from learners.forms.bilinear import OwnLengthForm
 from learners.forms.quadratic import DiagonalForm, IdentityForm, ServedForm, by_distance, folds
 from learners.forms.serving import BackoffForm
 from learners.pending import matrix_in
@@ -183,10 +182,10 @@ class CandidateCache:
         return Candidate(version.manifest, Scorer(form, objects), objects, *known, arms, given, gives_way)
 
     def _arms(self, version: Version, objects: MappedObjects) -> tuple[dict[str, Scorer], Scorer | None]:
-        if not arm_settings(version.manifest) or (own := objects.own) is None:
+        names = arm_settings(version.manifest)
+        if not names or (own := objects.own) is None:
             return {}, None
-        matrices = arm_matrices(version, own)
-        arms = {name: Scorer(OwnLengthForm(matrix, own.metric), objects) for name, matrix in matrices.items()}
+        arms = {name: Scorer(arm_form(version, own, name), objects) for name in names}
         return arms, Scorer(DiagonalForm(own.metric, True), objects)
 
     def _form_of(self, version: Version, chooser: ChoosesForm | None) -> ServedForm:

@@ -184,7 +184,7 @@ class FormKind:
         scored = as_scored(config, own)
         if choice is None or own is None or not self.is_judged(config, own):
             return self.trained(learner, number, scored, own)
-        return self.chosen(learner, number, scored, own, choice)
+        return choice.beside(self.by_choice(learner, number, scored, own)(choice), own)
 
     def is_judged(self, config: ServingConfig, own: Own) -> bool:
         """Whether each version gets a form of its own, a `FormChoice`."""
@@ -194,10 +194,10 @@ class FormKind:
         """The form of what was learned, see `make`; config: `as_scored`."""
         raise NotImplementedError
 
-    def chosen(
-        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking, choice: FormChoice
-    ) -> ServedForm:
-        """The form that was chosen, where `is_judged`; config: `as_scored`."""
+    def by_choice(
+        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking
+    ) -> FormByChoice:
+        """Where `is_judged`: what was learned, each decomposition made once; config: `as_scored`."""
         raise LookupError("no form of this kind is chosen")
 
     def read(self, arrays: State, learner: Learner, own: Own = None) -> ServedForm:
@@ -307,16 +307,10 @@ class MatrixForms(FormKind):
         normalised = as_scored(config, own).score == "normalised" and config.psd != "off"
         return config.form == "judged" and own is not None and normalised
 
-    def chosen(
-        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking, choice: FormChoice
-    ) -> ServedForm:
-        """What was learned by the choice, with the own ranking beside."""
-        return choice.beside(self.by_choice(learner, number, config, own)(choice), own)
-
     def by_choice(
         self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking
     ) -> FormByChoice:
-        """What was learned, in forms whose decompositions are held; config: `as_scored`."""
+        """See `by_choice`."""
         alone = config.model_copy(update={"own_share": 0.0})
 
         @cache

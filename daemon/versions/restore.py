@@ -26,7 +26,7 @@ from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.versions.algorithms import algorithm_of, columns_of, keys_of, learner_config_of, map_of, restored
 from daemon.versions.contents import MAP_PREFIX, learner_arrays
-from daemon.versions.forms import FormByChoice, FormChoice, MatrixForms, as_scored
+from daemon.versions.forms import FormByChoice, FormChoice, as_scored
 from learners.base import Learner
 from learners.errors import LearnerError, StateError
 from learners.forms.quadratic import ServedForm
@@ -101,7 +101,6 @@ def serving_form(
         if stands(meta, scored, judged):
             return kind.read(arrays, learner, own)
     if judged and kept is None and chooser is not None and own is not None:
-        assert isinstance(kind, MatrixForms), "no other forms are judged"
         learned_by = kind.by_choice(learner, number, scored, own)
         choice = chooser(choice, learned_by, own)
         form = choice.beside(learned_by(choice), own)
