@@ -102,3 +102,12 @@ class Oasis(MatrixLearner[OasisConfig]):
         those before it are applied then.
         """
         replay_rank_one(self.base, self._symmetric, steps, self.pending)
+
+
+class OasisByQuery(Oasis):
+    """Plain OASIS whose steps on dense rows of one query in a row, as those of a list, are added as one.
+
+    The same sums, rounded in another order: its bits are not those of `Oasis`, nor of a `replay`.
+    """
+
+    SUMS: ClassVar[bool] = True
