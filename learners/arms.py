@@ -33,7 +33,7 @@ UNKNOWN, ABOVE, BELOW, RANDOM = range(4)
 """Where the skipped object of an event stood, uint8: not said, above the click, below it, drawn at random."""
 Codes: TypeAlias = NDArray[np.uint8]
 Rows: TypeAlias = NDArray[np.int64]
-AT_ONCE, WORTH_THREADS = 256, 64
+AT_ONCE, WORTH_THREADS = 512, 64
 """Events that an arm reads at once; how many are worth threads."""
 PairRule: TypeAlias = Literal["above", "all"]
 
@@ -147,7 +147,9 @@ class Arms:
         writes are those of all arms."""
         for start in range(0, len(rows), AT_ONCE):
             part = rows[start : start + AT_ONCE]
-            seen, scale = batch.take(part), np.asarray(weights[part], np.float64)
+            first, end = int(part[0]), int(part[-1]) + 1
+            seen = batch.slice(first, end) if end - first == len(part) else batch.take(part)
+            scale = np.asarray(weights[part], np.float64)
             faults = faults_of(seen, scale)
             if faults.any():
                 reasons[part], sound = faults, np.flatnonzero(faults == 0)

@@ -1,10 +1,11 @@
 """What arms cost: events of the stream per second with them, over the same events without any.
 
-Rates are of wall time, since arms take turns on the cores there are: pairs A B A B, and the median of their
-ratios; `load` is that of the machine meanwhile, this measurement counted. Every learner learns every event:
-the denominator is the main learner alone, plain OASIS, on the same batches. `triplets`: each event has a
-query of its own. `lists`: pairs come list by list, as feed writes them, PAIRS of one query. Of `step` is the
-role's `daemon.learn.step.learn`, which knows ids and takes rows; of `one_core` the same in one thread.
+Of the role's step, `daemon.learn.step.learn`. Every learner learns every event: the denominator is the main
+learner alone, plain OASIS, on the same batches. `triplets`: each event has a query of its own. `lists`: pairs
+come list by list, as feed writes them, PAIRS of one query. `one_core`: one thread, in time of the processor,
+which other work on the machine takes no part of. `step`: as many threads as there are cores, in time of the
+clock; `two_idle_cores` of it is what two cores that do nothing else could come to at best, by the times of
+the processor: the longer of the main learner's and of half of all. `load`: of the machine meanwhile.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def decoded(start: int) -> DecodedBatch:
     )
 
 
-def step_rate(batch: TripletBatch, arms: Sequence[ArmConfig], threads: int) -> Callable[[], float]:
+def step_rate(
+    batch: TripletBatch, arms: Sequence[ArmConfig], threads: int, clock: Callable[[], float]
+) -> Callable[[], float]:
     """Events per second of the role's step."""
     parts = [(decoded(start), batch.slice(start, start + BATCH)) for start in range(0, EVENTS, BATCH)]
 
@@ -70,10 +73,10 @@ def step_rate(batch: TripletBatch, arms: Sequence[ArmConfig], threads: int) -> C
         race = Arms(DIM, arms, METRIC)
         nothing = cast(Any, None)  # no map: rows are mapped
         state = LearnState(Oasis(DIM), window, nothing, caps, None, "above", race, threads=threads)
-        begin = time.perf_counter()
+        begin = clock()
         for part in parts:
             learn(state, *part, None)
-        return EVENTS / (time.perf_counter() - begin)
+        return EVENTS / (clock() - begin)
 
     return run
 
@@ -81,11 +84,13 @@ def step_rate(batch: TripletBatch, arms: Sequence[ArmConfig], threads: int) -> C
 def figures() -> list[Figure]:
     """All of them."""
     measured, cores = [], usable_cores()
-    for name, batch in (("triplets", triplets()), ("lists", lists())):
-        for arms, (level, threads) in product((7, 1), (("step", cores), ("one_core", 1))):
-            what = f"the main learner alone, plain OASIS; d = {DIM}, {name}, {threads} threads"
-            ours, alone = step_rate(batch, SEVEN[:arms], threads), step_rate(batch, (), threads)
-            figure = ratio_figure(f"{level}_with_{arms}_arms_{name}", what, ours, alone, REPEATS)
-            load = round(os.getloadavg()[0], 2)
-            measured.append(replace(figure, detail=figure.detail | {"load": load}))
+    for (stream, batch), arms in product((("triplets", triplets()), ("lists", lists())), (7, 1)):
+        what = f"the main learner alone, plain OASIS; d = {DIM}, {stream}"
+        ours, alone = (step_rate(batch, SEVEN[:n], 1, time.process_time) for n in (arms, 0))
+        name = f"with_{arms}_arms_{stream}"
+        one = ratio_figure(f"one_core_{name}", f"{what}, one thread", ours, alone, REPEATS)
+        ours, alone = (step_rate(batch, SEVEN[:n], cores, time.perf_counter) for n in (arms, 0))
+        both = ratio_figure(f"step_{name}", f"{what}, {cores} cores", ours, alone, REPEATS)
+        more = {"two_idle_cores": min(1.0, 2 * one.value), "load": round(os.getloadavg()[0], 2)}
+        measured += [one, replace(both, detail=both.detail | more)]
     return measured
