@@ -105,9 +105,7 @@ class Oasis(MatrixLearner[OasisConfig]):
 
 
 class OasisByQuery(Oasis):
-    """Plain OASIS whose steps on dense rows of one query in a row, as those of a list, are added as one.
-
-    The same sums, rounded in another order: its bits are not those of `Oasis`, nor of a `replay`.
-    """
+    """Plain OASIS whose steps on dense rows of one query in a row, as those of a list, are added as one:
+    rounded otherwise, with other bits than `Oasis` or a `replay` has."""
 
     SUMS: ClassVar[bool] = True
