@@ -1,4 +1,5 @@
-"""Arms of the race: further OASIS learners on the events of a main learner, for the order of given lists.
+"""Arms of the race: further learners on the events of a main learner, for the order of given lists; each is
+an OASIS learner or a memory of clicks.
 
 Each arm learns the events that are its: pairs whose skipped object stood above the click or on both sides of
 it, with or without pairs that were drawn at random. No arm knows of another, and each takes its events in
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.block import DenseBlock, Float32s, TripletBatch
+from learners.click_memory import ClickMemory, ClickMemoryConfig, ClickMerge, click_memory_bytes
 from learners.errors import ConfigError
 from learners.faults import faults_of
 from learners.kernels.map_rows import unit_scaled
@@ -36,6 +38,7 @@ Rows: TypeAlias = NDArray[np.int64]
 AT_ONCE, WORTH_THREADS = 512, 64
 """Events that an arm reads at once; how many are worth threads."""
 PairRule: TypeAlias = Literal["above", "all"]
+ArmKind: TypeAlias = Literal["oasis", "memory"]
 
 
 def takes(rule: PairRule, pairs: Codes, random: bool = True) -> NDArray[np.bool_]:
@@ -47,13 +50,16 @@ def takes(rule: PairRule, pairs: Codes, random: bool = True) -> NDArray[np.bool_
 @dataclass(frozen=True, slots=True)
 class ArmConfig:
     """name: of an arm, without a dot. pairs, random: the events it learns, see `takes`. C: of OASIS.
-    geometry: of its rows, `own` or, as they are mapped, `space`."""
+    geometry: of its rows, `own` or, as they are mapped, `space`. kind: OASIS, or a memory of clicks. queries:
+    pairs that a memory keeps."""
 
     name: str
     pairs: PairRule = "all"
     random: bool = True
     C: float = 0.05
     geometry: Literal["own", "space"] = "own"
+    kind: ArmKind = "oasis"
+    queries: int = 4096
 
 
 def own_rows(rows: DenseBlock, metric: Float32s) -> DenseBlock:
@@ -64,13 +70,16 @@ def own_rows(rows: DenseBlock, metric: Float32s) -> DenseBlock:
     return DenseBlock(values)
 
 
-def arm_bytes(dim: int) -> int:
+def arm_bytes(config: ArmConfig, dim: int) -> int:
     """Memory of one arm."""
+    if config.kind == "memory":
+        return click_memory_bytes(dim, config.queries)
     return 4 * dim * dim + pending_bytes(dim)
 
 
 class Arms:
-    """The arms of one main learner, each an `Oasis` of `dim` dimensions; none where `configs` is empty.
+    """The arms of one main learner, an `Oasis` or `ClickMemory` of `dim` dimensions each; none where
+    `configs` is empty.
 
     metric: of the user's own ranking, float32 [dim]. arrays: of `state`; an arm that has none there begins
     untrained, the others take them over (they must be writable). Raises ConfigError where an arm wants a
@@ -137,7 +146,7 @@ class Arms:
     def _learn_own(  # noqa: PLR0917
         self,
         config: ArmConfig,
-        learner: OasisByQuery,
+        learner: OasisByQuery | ClickMemory,
         rows: Rows,
         batch: TripletBatch,
         weights: NDArray[Any],
@@ -184,7 +193,10 @@ def as_dense(block: Any) -> DenseBlock:
     return block
 
 
-def _made(dim: int, config: ArmConfig, state: State | None) -> OasisByQuery:
+def _made(dim: int, config: ArmConfig, state: State | None) -> OasisByQuery | ClickMemory:
+    if config.kind == "memory":
+        kept = ClickMemoryConfig(config.queries)
+        return ClickMemory(dim, kept) if state is None else ClickMemory.from_state(state, kept, copy=False)
     settings = OasisConfig(config.C)
     if state is None:
         return OasisByQuery(dim, settings)
@@ -206,19 +218,23 @@ def _settled(state: State) -> Arrays:
     return learner.state()
 
 
-ALGEBRA = StateMerge(_settled, OF_A_MATRIX)
+ALGEBRA, OF_CLICKS = StateMerge(_settled, OF_A_MATRIX), ClickMerge()
+
+
+def _algebra(state: State) -> StateMerge | ClickMerge:
+    return ALGEBRA if "W" in state else OF_CLICKS
 
 
 def merged_arms(base: State, states: Sequence[State], summed: bool = False) -> Arrays:
     """The arms of learners that began from those of `base`, together: the mean by the events that each arm
-    accepted since, or their sum. An arm that a learner lacks brings nothing of it; one that `base` lacks is
-    left out. Raises StateError as `StateMerge.states`."""
+    accepted since, or their sum; of memories the newest pairs of all. An arm that a learner lacks brings
+    nothing of it; one that `base` lacks is left out. Raises StateError as `StateMerge.states`."""
     each = [by_arm(state) for state in states]
     merged: dict[str, Arrays] = {}
     for arm, first in by_arm(base).items():
         those = [one[arm] for one in each if arm in one]
         events = [max(0, int(one["events"]) - int(first["events"])) for one in those]
-        merged[arm] = ALGEBRA.states(first, those, events, summed)
+        merged[arm] = _algebra(first).states(first, those, events, summed)
     return _named(merged)
 
 
@@ -228,7 +244,7 @@ def rebased_arms(current: State, counted: State, merged: State) -> Arrays:
     known, of_all = by_arm(counted), by_arm(merged)
     return _named(
         {
-            arm: ALGEBRA.rebased(now, known[arm], of_all[arm])
+            arm: _algebra(now).rebased(now, known[arm], of_all[arm])
             if arm in known and arm in of_all
             else {name: np.array(array) for name, array in now.items()}
             for arm, now in by_arm(current).items()

@@ -252,4 +252,4 @@ def test_a_foreign_package_is_said_plainly(tmp_path: Path) -> None:
     )
     assert ended.returncode == EX_SOFTWARE
     assert f"package streams is imported from {tmp_path}" in ended.stderr
-    assert "Traceback" not in ended.stderr
+    assert "Traceback" not in ended.stderr, ended.stderr

@@ -60,10 +60,11 @@ def judge(
     window = Window(config.validate.window, {0: 0})
     for at, one in enumerate(lists):
         window.add(HeldImpression(0, at, one))
-    cache = CandidateCache(versions, config.space_spec(), catalog, config.serving)
+    cache = CandidateCache(versions, config.space_spec(), catalog, config.serving, keep_forms=False)
     try:
-        zero, version = cache.open(progress.base), cache.open(number)
+        zero = cache.open(progress.base)
         evaluator = Evaluator(Judge(cache.objects, None, config.validate.max_queries))
+        version = cache.open(number, evaluator.chooser(window, by_judgments=False))
         before, after = evaluator.measures(zero, window), evaluator.measures(version, window)
         seen = evaluator.compare((version, zero, zero, zero), window, {})
     except (CandidateRejected, NotFinite, CheckpointError, UserError) as error:

@@ -7,7 +7,7 @@ value as text before the algorithm is known. Whatever imports numba is imported 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
@@ -210,19 +210,43 @@ class ViewKeys(Section):
         return [one.width(scaled) for one in self.kernels] or [scaled]
 
 
+OF_OTHER_KINDS: Mapping[str, tuple[str, ...]] = {"oasis": ("queries",), "memory": ("C", "geometry")}
+"""What an arm of each kind has not."""
+
+
 class ArmKeys(Section):
-    """[[learner.race.arms]]: a further OASIS learner on the same events, for the order of given lists."""
+    """[[learner.race.arms]]: a further learner on the same events, for the order of given lists."""
 
     name: str = Field(max_length=64, pattern=r"^[a-z0-9_-]+$", description="lower-case letters, digits, _ -")
+    kind: Literal["oasis", "memory"] = Field(
+        "oasis",
+        description="oasis; memory: of clicks by query, where queries come again: how many of the ten nearest"
+        " remembered queries took an object",
+    )
     pairs: Literal["all", "above"] = Field(
         "all", description="what it learns: every pair, or all but those below the click"
     )
     random: bool = Field(True, description="whether it learns pairs that were drawn at random")
-    C: float = Field(0.05, gt=0, description="aggressiveness: largest step size tau")
+    C: float = Field(0.05, gt=0, description="oasis: aggressiveness, the largest step size tau")
     geometry: Literal["own", "space"] = Field(
         "own",
-        description="of its rows. own: unit rows whose inner product is your own cosine; space: as mapped",
+        description="oasis: of its rows. own: unit rows whose inner product is your own cosine; space: as"
+        " mapped",
     )
+    queries: int = Field(
+        4096,
+        ge=1,
+        le=1 << 20,
+        description="memory: pairs of a query and a clicked object that are kept, each once; the oldest leave"
+        " first",
+    )
+
+    @model_validator(mode="after")
+    def _keys_are_of_its_kind(self) -> ArmKeys:
+        if wrong := sorted(self.model_fields_set.intersection(OF_OTHER_KINDS[self.kind])):
+            other = "memory" if self.kind == "oasis" else "oasis"
+            raise ValueError(f"{', '.join(wrong)}: of arms of kind {other}; leave it out")
+        return self
 
 
 MOST_ARMS = 7
@@ -240,13 +264,17 @@ def _arms(given: Any) -> Any:
     return arms
 
 
+def _dumped(arms: Iterable[ArmKeys]) -> list[dict[str, Any]]:
+    return [one.model_dump(exclude=set(OF_OTHER_KINDS[one.kind])) for one in arms]
+
+
 class RaceKeys(Section):
     """[learner.race]: further learners on the same events, of which clicks choose who orders given lists."""
 
     arms: Annotated[
         list[ArmKeys] | None,
         BeforeValidator(_arms),
-        PlainSerializer(lambda arms: "auto" if arms is None else [one.model_dump() for one in arms]),
+        PlainSerializer(lambda arms: "auto" if arms is None else _dumped(arms)),
     ] = Field(
         None,
         description=f"{ARMS_HELP}; auto: `all` and `above`, of these pairs, where one model of dense vectors"

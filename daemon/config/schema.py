@@ -725,8 +725,8 @@ class ServingConfig(Section):
     psd: Literal["auto", "full", "lanczos", "off"] = Field("auto", description="negative eigenvalues removed")
     form: Literal["judged", "fixed", "as_learned"] = Field(
         "judged",
-        description="judged: of each version by judgments, else by clicks, careful with queries unlike those"
-        " that were clicked; fixed: by power and own_share, the default where one of them is written;"
+        description="judged: one that gives way to your own ranking for queries unlike those that were"
+        " clicked, or what judgments choose; fixed: by power and own_share, the default where one is written;"
         " as_learned: the scores of the learner's paper, such as q^T W p, with nothing done to them",
     )
     power: float = Field(1.5, ge=0.5, le=3, description="of the eigenvalues; raw, lanczos, off: always 1")

@@ -98,7 +98,12 @@ def learner_bytes(config: Config) -> int:
 def learned_bytes(config: Config) -> int:
     """Memory of what a version has learned: the learner's state and the arms. Raises ConfigError, and
     UserError for arms that cannot be."""
-    return learner_bytes(config) + len(arms_of(config)) * arm_bytes(mapped_dim(config))
+    return learner_bytes(config) + arms_bytes(config)
+
+
+def arms_bytes(config: Config) -> int:
+    """Memory of the arms. Raises UserError for arms that cannot be."""
+    return sum(arm_bytes(one, mapped_dim(config)) for one in arms_of(config))
 
 
 def form_bytes(config: Config, items: int = 0) -> int:
@@ -116,8 +121,8 @@ def form_bytes(config: Config, items: int = 0) -> int:
 
 
 def order_bytes(config: Config) -> int:
-    """Memory of the matrix by which a version orders lists; 0 where no arms are learned."""
-    return 4 * mapped_dim(config) ** 2 if arms_of(config) else 0
+    """Memory of the largest arm by which a version may order lists; 0 where no arms are learned."""
+    return max((arm_bytes(one, mapped_dim(config)) for one in arms_of(config)), default=0)
 
 
 def serving_bytes(config: Config, items: int = 0) -> int:
@@ -154,7 +159,7 @@ def needs_of_up(config: Config, items: int = 0, serves: bool = True) -> list[Mem
 
 def _arms(config: Config) -> Iterator[NeededPart]:
     if arms := len(arms_of(config)):
-        yield NeededPart(f"{arms} arms of the race", arms * arm_bytes(mapped_dim(config)))
+        yield NeededPart(f"{arms} arms of the race", arms_bytes(config))
 
 
 def _learning(config: Config) -> Iterator[NeededPart]:

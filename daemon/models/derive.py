@@ -176,8 +176,8 @@ def made_of(manifest: Manifest) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True)
 class FactorDescription(ExportDescription):
     """Of the factor A of W, [rank, dim]. similarity: `inner_product` of two embeddings, or
-    `squared_distance`, whose opposite it is. form: in which the version is served, where clicks chose that; A
-    is of W alone.
+    `squared_distance`, whose opposite it is. form: in which the version is served, where it was given one;
+    A is of W alone.
     """
 
     similarity: str

@@ -50,7 +50,7 @@ MOST_BYTES = 4 << 30
 @dataclass(frozen=True, slots=True)
 class FormDescription(ExportDescription):
     """Of what was made of a served form. key: whose model it is, None where there is one for all. form: which
-    was chosen by clicks, in words, "" where settings say it."""
+    the version was given, in words, "" where settings say it."""
 
     key: str | None
     form: str
@@ -125,7 +125,8 @@ class ExportSource:
 
     @classmethod
     def ordering(cls, versions: VersionStore, number: int, answers: Answering) -> ExportSource:
-        """As `number` orders given lists. Raises UserError for one that has no order of its own."""
+        """As `number` orders given lists. Raises UserError for one that has no order of its own, or by an arm
+        that is no matrix."""
         version = load_version(versions, number)
         fitted, choice = map_of(version), answers.order
         try:
@@ -135,6 +136,11 @@ class ExportSource:
         except StateError as error:
             what = f"version {number} has no order of its own: {error}"
             raise UserError(what, "write what searches: --form folded", EX_USAGE) from error
+        if not folds(form):
+            what = (
+                f"version {number} orders lists by {choice.description}, a memory of clicks: no matrix does"
+            )
+            raise UserError(what, "ask /v1/rerank, or /v1/similar with filter.include", EX_USAGE)
         return cls(form, fitted, made_of(version.manifest) | {"key": None, "form": choice.description})
 
 

@@ -20,7 +20,6 @@ from daemon.replica.settings import Hooks, VersionSource
 from daemon.replica.view import ModelId, View
 from daemon.versions.algorithms import state_digest
 from daemon.versions.order import Answering
-from learners.forms.bilinear import OwnLengthForm
 from learners.forms.quadratic import ServedForm
 from learners.steps import Steps
 
@@ -103,7 +102,7 @@ class DoubleBufferWriter:
             if side.view is not None:
                 side.view = replace(side.view, model=model)
 
-    def order_by(self, answers: Answering, order: OwnLengthForm | None) -> None:
+    def order_by(self, answers: Answering, order: ServedForm | None) -> None:
         """Given lists are ordered so from now on."""
         for side in (self._sides.active, self._sides.idle):
             if side.view is not None:

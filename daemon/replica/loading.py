@@ -26,12 +26,11 @@ from daemon.replica.view import BY_FORM, ModelSpace
 from daemon.versions.algorithms import algorithm_of, learner_config_of, restored
 from daemon.versions.contents import ARMS_PREFIX, MAP_PREFIX, map_arrays, records_of
 from daemon.versions.forms import CARRIED, as_scored
-from daemon.versions.order import ARMS, Answering, answering, arm_settings, order_form
+from daemon.versions.order import Answering, answering, arm_settings, order_form
 from daemon.versions.restore import DERIVED, stands
 from learners.base import Learner
 from learners.block import Float32s
 from learners.errors import LearnerError
-from learners.forms.bilinear import OwnLengthForm
 from learners.forms.carried import Tangent
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import ServingForm, learned_of, with_learned
@@ -161,7 +160,7 @@ class LoadedState:
     remake: Callable[[Arrays], Learner]
     queries: QueryMaps = field(default_factory=dict)
     answers: Answering = BY_FORM
-    order: OwnLengthForm | None = None
+    order: ServedForm | None = None
 
     @property
     def records(self) -> int:
@@ -235,7 +234,7 @@ def answers_of(alias: str, entries: Iterable[LedgerEntry], number: int) -> Answe
     return replace(found, reach=True) if alias == LATEST else found
 
 
-def load_order(source: VersionSource, number: int, answers: Answering) -> OwnLengthForm | None:
+def load_order(source: VersionSource, number: int, answers: Answering) -> ServedForm | None:
     """What version `number` orders given lists by, None where that is its form. Raises VersionRejected."""
     if answers.order is None:
         return None
@@ -246,7 +245,7 @@ def load_order(source: VersionSource, number: int, answers: Answering) -> OwnLen
     return _order_in(version, source.space.own, answers)
 
 
-def _order_in(version: Version, own: OwnRanking | None, answers: Answering) -> OwnLengthForm | None:
+def _order_in(version: Version, own: OwnRanking | None, answers: Answering) -> ServedForm | None:
     choice, manifest = answers.order, version.manifest
     if choice is None:
         return None
@@ -254,11 +253,8 @@ def _order_in(version: Version, own: OwnRanking | None, answers: Answering) -> O
         if answers.reach:
             return None
         raise VersionRejected("order", f"version {manifest.number}: it has no arm {choice.arm}")
-    config = manifest.learner["config"]
-    chosen = [arm for arm in config[ARMS] if arm["name"] == choice.arm]
-    learner = {**manifest.learner, "config": {**config, ARMS: chosen}}  # the arrays of others were not read
     try:
-        return order_form(replace(version, manifest=replace(manifest, learner=learner)), own, choice)
+        return order_form(version, own, choice)  # the arrays of other arms were not read
     except (LearnerError, ValueError) as error:
         raise VersionRejected("order", f"version {manifest.number}: {error}") from error
 

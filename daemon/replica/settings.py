@@ -41,7 +41,7 @@ class VersionSource:
 
     @property
     def is_judged(self) -> bool:
-        """Whether the form of each version is chosen by clicks."""
+        """Whether each version has a form of its own."""
         return self.forms.is_judged(self.serving, self.space.own)
 
     def choice_at(self, number: int) -> FormChoice | None:

@@ -16,7 +16,6 @@ from daemon.versions.algorithms import ALGORITHMS, NO_VIEWS, ONE_MODEL, Columns,
 from daemon.versions.contents import learner_specs
 from daemon.versions.order import Answering
 from learners.block import Block, Float32s, Int64s, against, without_sense
-from learners.forms.bilinear import OwnLengthForm
 from learners.forms.quadratic import (
     FoldingForm,
     IdentityForm,
@@ -169,7 +168,7 @@ class View:
     prepared: Any = None
     queries: QueryMaps = field(default_factory=dict)
     answers: Answering = BY_FORM
-    order: OwnLengthForm | None = None
+    order: ServedForm | None = None
     search: FoldingForm = field(init=False, repr=False)
     """What items are searched by: the form itself where it folds, else the cosine of their mapped vectors."""
     rescored: bool = field(init=False, repr=False)

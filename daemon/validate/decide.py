@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from daemon.validate.evidence import Conclusion, Standing
+from daemon.validate.evidence import Conclusion, Positions, Standing
 from daemon.versions.order import ORDER, REACH
 from daemon.versions.verdict import Stopped, short_name
 
@@ -40,25 +40,27 @@ and where many objects are relevant (569 in two classes) a far better version ha
 
 
 @dataclass(frozen=True, slots=True)
-class MeasureGuard:
-    """A measure that may not fall below version 0's by more than `tolerance`."""
-
-    measure: str
-    tolerance: float
-
-
-@dataclass(frozen=True, slots=True)
 class DecisionRule:
     """What decides: `measure`, by its gain over version 0.
 
-    To be best a version needs every guard to hold, and a gain of at least `margin` (and above 0). The margin
-    is meant for `margin_impressions`.
+    To be best a version needs a gain of at least `margin` (and above 0), and a `guard`, another measure, that
+    is not below version 0's by more than `tolerance`. The margin is meant for `margin_impressions`.
     """
 
     measure: str
-    guards: tuple[MeasureGuard, ...]
+    guard: str = ""
+    tolerance: float = 0.0
     margin: float = 0.0
     margin_impressions: int = 0
+
+    def is_guarded(self, own: Mapping[str, Any], reference: Mapping[str, Any]) -> bool:
+        """Whether the guard is known of both, and not too far below version 0's."""
+        mine, base = own.get(self.guard), reference.get(self.guard)
+        return not self.guard or (mine is not None and base is not None and mine >= base - self.tolerance)
+
+    def is_enough(self, reference: Mapping[str, Any]) -> bool:
+        """Whether the window can decide: version 0 has the guard there."""
+        return not self.guard or reference.get(self.guard) is not None
 
     def margin_on(self, impressions: int) -> float:
         """The gain asked for on so many impressions: larger on few of them, by as much as noise is."""
@@ -66,19 +68,13 @@ class DecisionRule:
         return self.margin * float(short**NOISE_EXPONENT)
 
 
-FULL_CATALOG = DecisionRule("map_full", (MeasureGuard("p10_full", 0.0),))
+FULL_CATALOG = DecisionRule("map_full", "p10_full")
 """With judgments: mAP over the whole catalog; P@10 must not pay for it."""
 CLICKS = DecisionRule(
-    "position_balanced",
-    (MeasureGuard("clicked_vs_random", RANDOM_TOLERANCE),),
-    CLICKS_MARGIN,
-    CLICKS_IMPRESSIONS,
+    "position_balanced", "clicked_vs_random", RANDOM_TOLERANCE, CLICKS_MARGIN, CLICKS_IMPRESSIONS
 )
 """Of a model per key: the order of shown lists; objects that were not shown say whether search collapses."""
-MEANS = {
-    rule.measure: rule
-    for rule in (FULL_CATALOG, DecisionRule("map_shown", ()), DecisionRule("map_clicks", ()))
-}
+MEANS = {rule.measure: rule for rule in (FULL_CATALOG, DecisionRule("map_shown"), DecisionRule("map_clicks"))}
 """By validate.decide, the rules that compare means on one window; `race` is decided by evidence instead."""
 
 
@@ -169,34 +165,19 @@ def judge_by(
         version,
         float(own[rule.measure]),
         float(reference[rule.measure]),
-        guarded=not fallen(rule, own, reference),
+        guarded=rule.is_guarded(own, reference),
         margin=rule.margin_on(own.get("impressions", 0)),
-        enough=not missing(rule, reference),
+        enough=rule.is_enough(reference),
         best=best,
     )
 
 
-def fallen(rule: DecisionRule, own: Mapping[str, Any], reference: Mapping[str, Any]) -> list[str]:
-    """Guard measures that are too far below version 0's, or not known for both."""
-    both = ((guard, own.get(guard.measure), reference.get(guard.measure)) for guard in rule.guards)
-    return [
-        guard.measure
-        for guard, mine, base in both
-        if mine is None or base is None or not mine >= base - guard.tolerance
-    ]
-
-
-def missing(rule: DecisionRule, reference: Mapping[str, Any]) -> list[str]:
-    """What the window lacks to decide: the evidence of a guard."""
-    return [f"no {guard.measure}" for guard in rule.guards if reference.get(guard.measure) is None]
-
-
-def why_not(rule: DecisionRule, judged: Judged, own: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+def why_not(rule: DecisionRule, judged: Judged) -> str:
     """Why a judged version does not beat the best one, for people."""
     if not judged.enough:
-        return f"the window cannot decide ({', '.join(missing(rule, reference))})"
+        return f"the window cannot decide (no {rule.guard})"
     if not judged.guarded:
-        return f"{', '.join(map(short_name, fallen(rule, own, reference)))} below version 0's"
+        return f"{short_name(rule.guard)} below version 0's"
     if judged.best is None or not judged.eligible:
         return f"its gain {judged.gain:+.4f} is not above {judged.margin:.4g}"
     return f"its lead {judged.lead:+.4f} is not above {judged.best.min_delta:g}"
@@ -208,7 +189,6 @@ def is_finite(measures: Mapping[str, Any], rule: DecisionRule) -> bool:
     return value is not None and math.isfinite(value)
 
 
-Positions = dict[int, int]
 Kind = Literal["KEEP", "PROMOTE", "ROLLBACK", "STOP", "RESUME"]
 
 
@@ -258,7 +238,7 @@ class JudgedHistory:
     over a RESUME): they may be best, but patience does not count them. `stopped_at` holds the holdout
     positions at which a STOP was given (empty when it was not given by the validator), None while learning is
     not stopped. `standing`: of the evidence, where that decides. `latest`: the newest version that was ever
-    judged or refused, -1: none; `read`: holdout positions at the last entry.
+    judged or refused, -1: none.
     """
 
     judged: tuple[Judged, ...] = ()
@@ -271,7 +251,6 @@ class JudgedHistory:
     stop: Stopped | None = None
     reach: bool = True
     latest: int = -1
-    read: Positions = field(default_factory=dict)
 
     @property
     def stopped(self) -> bool:

@@ -24,8 +24,8 @@ from checkpoints.store import Damaged, KeyMissing
 from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
-from daemon.validate.choosing import FormChooser, FormChooserByJudgments, UnseenKinds, to_measures
-from daemon.validate.comparing import Measures, Scored, compare, order_bets, with_trained
+from daemon.validate.choosing import FormChooserByJudgments, default_form
+from daemon.validate.comparing import Measures, Scored, compare, order_bets, told_by_order, with_trained
 from daemon.validate.decide import DecisionRule, is_finite, judge_by, why_not
 from daemon.validate.evidence import (
     Bettor,
@@ -39,9 +39,9 @@ from daemon.validate.evidence import (
     weigh,
 )
 from daemon.validate.holdout import Holdout, Window
-from daemon.validate.hops import CoClicks
+from daemon.validate.hops import two_clicks_away
 from daemon.validate.judge import Judge
-from daemon.validate.preferences import Preference, State
+from daemon.validate.preferences import Preference, State, by_cluster
 from daemon.validate.race import FORM, NO_BETS, OWN_SHARES, ArmShare, OrderBets
 from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
 from daemon.validate.shown import Float, Mask, Scores
@@ -49,12 +49,11 @@ from daemon.versions.algorithms import map_of
 from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
 from daemon.versions.forms import FormChoice, KeyedForm
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict
-from daemon.versions.order import arm_matrices, arm_settings
-from daemon.versions.restore import ChoosesForms, choice_of, learner_of, serving_form
+from daemon.versions.order import arm_form, arm_settings
+from daemon.versions.restore import ChoosesForm, choice_of, learner_of, serving_form
 from daemon.versions.verdict import JudgedGain
 from learners.block import Float32s
 from learners.errors import LearnerError
-from learners.forms.bilinear import OwnLengthForm
 from learners.forms.quadratic import DiagonalForm, IdentityForm, ServedForm, by_distance, folds
 from learners.forms.serving import BackoffForm
 from learners.pending import matrix_in
@@ -148,9 +147,9 @@ class CandidateCache:
         assert self._objects is not None
         return self._objects
 
-    def open(self, number: int, chooser: ChoosesForms | None = None) -> Candidate:
-        """The version, loaded and checked unless it is open already. chooser: chooses its form where none was
-        chosen yet. Raises CandidateRejected, UserError.
+    def open(self, number: int, chooser: ChoosesForm | None = None) -> Candidate:
+        """The version, loaded and checked unless it is open already. chooser: gives its form where none is
+        kept. Raises CandidateRejected, UserError.
         """
         if number not in self._open:
             try:
@@ -163,7 +162,7 @@ class CandidateCache:
         """Close every open version but these."""
         self._open = {number: one for number, one in self._open.items() if number in numbers}
 
-    def _load(self, number: int, chooser: ChoosesForms | None) -> Candidate:
+    def _load(self, number: int, chooser: ChoosesForm | None) -> Candidate:
         version = self._versions.load(number)
         self._refuse_other_inputs(version.manifest)
         if self._objects is None or self._objects.map_id != version.manifest.map.get("id"):
@@ -183,13 +182,13 @@ class CandidateCache:
         return Candidate(version.manifest, Scorer(form, objects), objects, *known, arms, given, gives_way)
 
     def _arms(self, version: Version, objects: MappedObjects) -> tuple[dict[str, Scorer], Scorer | None]:
-        if not arm_settings(version.manifest) or (own := objects.own) is None:
+        names = arm_settings(version.manifest)
+        if not names or (own := objects.own) is None:
             return {}, None
-        matrices = arm_matrices(version, own)
-        arms = {name: Scorer(OwnLengthForm(matrix, own.metric), objects) for name, matrix in matrices.items()}
+        arms = {name: Scorer(arm_form(version, own, name), objects) for name in names}
         return arms, Scorer(DiagonalForm(own.metric, True), objects)
 
-    def _form_of(self, version: Version, chooser: ChoosesForms | None) -> ServedForm:
+    def _form_of(self, version: Version, chooser: ChoosesForm | None) -> ServedForm:
         """The version's serving form; version 0 stays open for good, so its W = I is not held."""
         form = serving_form(self._versions, version, self._serving, self._keep_forms, chooser)
         if isinstance(form, DiagonalForm):
@@ -236,7 +235,6 @@ class Evaluator:
         self._seen: tuple[dict[int, int], int] | None = None
         self._panel: Panel | None = None
         self._looks: dict[int, Scored] = {}
-        self._kinds: tuple[dict[int, int], UnseenKinds] | None = None
 
     @property
     def objects(self) -> MappedObjects:
@@ -266,20 +264,22 @@ class Evaluator:
 
         after: positions up to which lists were bet on before. leader: of the candidates for the order.
         """
-        fresh = np.array([held.offset >= after.get(held.partition, 0) for held in window], bool)
-        looks = [self._look(one, window) for one in versions]
-        states = [one.state for one in versions]
-        seen = compare(self._panel_of(window), looks, states, fresh, window.positions)
-        order = self._order(versions[0], looks[0].scores, self._panel_of(window), fresh, leader)
-        return replace(seen, order=order, away=self._away(versions[0], versions[1], self._panel_of(window)))
+        seen, fresh, panel = self.bets(versions, window, after), _fresh(window, after), self._panel_of(window)
+        order = self._order(versions[0], self._look(versions[0], window).scores, panel, fresh, leader)
+        return replace(seen, order=order, away=self._away(versions[0], versions[1], panel))
+
+    def bets(self, versions: Sequence[Candidate], window: Window, after: Positions) -> Comparison:
+        """As `compare`, of the serving forms alone: nothing of arms, and nothing of guards."""
+        looks, states = [self._look(one, window) for one in versions], [one.state for one in versions]
+        return compare(self._panel_of(window), looks, states, _fresh(window, after), window.positions)
 
     def _away(self, version: Candidate, zero: Candidate, panel: Panel) -> list[float]:
         """What is two clicks away, against version 0; nothing where that is no guard."""
         if version.gives_way or self.objects.catalog is None:
             return []
-        clicks, most = CoClicks(panel, len(self.objects.catalog)), self._judge.max_queries
-        away = clicks.away(version.scorer, most) - clicks.away(zero.scorer, most)
-        return list(away[~np.isnan(away)].tolist())
+        scorers, most = (version.scorer, zero.scorer), self._judge.max_queries
+        own, base = two_clicks_away(scorers, panel, len(self.objects.catalog), most)
+        return list((own - base)[~np.isnan(own - base)].tolist())
 
     def _order(
         self, version: Candidate, form: Scores, panel: Panel, fresh: Mask, leader: ArmShare | None
@@ -320,16 +320,19 @@ class Evaluator:
         return replace(seen, order=self._order(versions[0], form, panel, fresh, leader))
 
     def unseen(self, candidate: Candidate, zero: Candidate, window: Window) -> Measures:
-        """How a version does against version 0 on kinds of queries of which nothing is learned; empty where
-        none is held out as a whole. Raises NotFinite.
+        """How much users prefer a version to version 0 on kinds of queries of which nothing is learned
+        (`streams.feed.kinds`): of a query that is held out alone, others of its kind are learned. Empty where
+        fewer than two such queries tell. No bet is made on these lists. Raises NotFinite.
         """
-        held = window.of_kinds()
-        if not held:
+        panel = self._judge.panel([held.impression for held in window.of_kinds()])
+        own, base = (self._judge.shown_scores(one.scorer, panel) for one in (candidate, zero))
+        lists, every = panel.lists.in_order(panel.order), np.ones(len(panel), bool)
+        told = told_by_order(own, base, lists, every)
+        found = Preference.of(by_cluster(told, panel.in_time(panel.group).tolist()))
+        if found.queries < 2:
             return {}
-        if self._kinds is None or self._kinds[0] != window.positions:
-            kinds = UnseenKinds(self._judge, [one.impression for one in held], zero.scorer)
-            self._kinds = window.positions, kinds
-        return to_measures(self._kinds[1].compare(candidate.scorer))
+        names = "unseen_preference", "unseen_error", "unseen_queries"
+        return dict(zip(names, (found.mean, found.error, float(found.queries)), strict=True))
 
     def judged_gain(
         self, candidate: Candidate, zero: Candidate, window: Window, least: float
@@ -356,15 +359,11 @@ class Evaluator:
             self._looks[number] = found
         return self._looks[number]
 
-    def chooser(self, window: Window, after: Positions) -> FormChooser:
-        """Chooses forms by the lists of the window that were bet on before; after: positions up to which."""
-        earlier = [held.impression for held in window if held.offset < after.get(held.partition, 0)]
-        kinds = [held.impression for held in window.of_kinds()]
-        return FormChooser(self._judge, [held.impression for held in window], earlier, kinds)
-
-    def chooser_by_judgments(self, window: Window) -> FormChooserByJudgments:
-        """Chooses forms by the judged queries."""
-        return FormChooserByJudgments(self._judge, [held.impression for held in window])
+    def chooser(self, window: Window, by_judgments: bool) -> ChoosesForm:
+        """Gives forms: by judged queries, or all the same."""
+        lists = [held.impression for held in window]
+        choosing = FormChooserByJudgments(self._judge, lists)
+        return choosing.choose if by_judgments else default_form(self._judge, lists)
 
     def keep(self, *numbers: int | None) -> None:
         """Forget every version but these."""
@@ -378,6 +377,11 @@ class Evaluator:
             self._seen, self._looks = seen, {}
             self._panel = self._judge.panel([held.impression for held in window])
         return self._panel
+
+
+def _fresh(window: Window, after: Positions) -> Mask:
+    """Which lists of the window lie behind these positions, bool [n]."""
+    return np.array([held.offset >= after.get(held.partition, 0) for held in window], bool)
 
 
 NO_MODEL = "no model of its own"
@@ -416,6 +420,9 @@ class KeyedEvaluator:
             ]
             self._measures[number] = weighted(counted)
         return self._measures[number]
+
+    def chooser(self, window: Window, by_judgments: bool) -> None:
+        """None: what all queries tell is no choice for a key."""
 
     def verdicts(self, number: int) -> Mapping[str, KeyVerdict] | None:
         """Of each judged key, for a version that was measured."""
@@ -464,7 +471,7 @@ class KeyedEvaluator:
             return zero, KeyVerdict(len(panel), base, base, COSINE, why)
         known = {**own, "impressions": len(panel)}
         judged = judge_by(self._rule, candidate.number, known, zero)
-        why = "" if judged.eligible else why_not(self._rule, judged, known, zero)
+        why = "" if judged.eligible else why_not(self._rule, judged)
         verdict = LEARNED if judged.eligible else COSINE
         return own, KeyVerdict(len(panel), judged.value, judged.reference, verdict, why)
 
@@ -536,13 +543,12 @@ class Weigher:
 
     def is_worse(self, evaluator: Evaluator, version: Candidate, zero: Candidate) -> bool:
         """Whether users surely prefer version 0 on the window as a whole. Raises NotFinite."""
-        seen = evaluator.compare((version, zero, zero, zero), self._holdout.window, {})
+        seen = evaluator.bets((version, zero, zero, zero), self._holdout.window, {})
         return is_inferior(seen.fresh, self._evidence)
 
     def is_worth_another(self, known: Standing, least: int) -> bool:
         """Whether enough lists have come since the last judgement for one more of the same version."""
-        window, after = self._holdout.window, known.through
-        fresh = sum(held.offset >= after.get(held.partition, 0) for held in window)
+        fresh = int(_fresh(self._holdout.window, known.through).sum())
         return fresh >= max(least, self._evidence.horizon // AGAIN_SHARE)
 
     def _with_trained(
@@ -556,11 +562,8 @@ class Weigher:
         """With the bets on lists that `version` may have learned from, by the one that bets on such lists;
         `version` is the next to do so. Few lists wait for more.
         """
-        window, next_one, bettor = (
-            self._holdout.window,
-            Bettor(version.number, version.until_ms),
-            known.bettor,
-        )
+        window, bettor = self._holdout.window, known.bettor
+        next_one = Bettor(version.number, version.until_ms)
         if next_one.until_ms <= bettor.until_ms:
             return seen
         came = [one for one in window.trained() if bettor.until_ms < one.impression.ts <= next_one.until_ms]

@@ -39,7 +39,6 @@ from daemon.validate.betting import (
     capital_of,
 )
 from daemon.validate.race import NO_BETS, NO_RACE, OrderBets, RaceStanding
-from daemon.versions.order import OrderChoice
 from daemon.versions.verdict import ByClicks, PlainAnswer, by_clicks
 
 Positions = dict[int, int]
@@ -108,16 +107,10 @@ class Standing:
     def to_json(self) -> dict[str, Any]:
         """As it stands in a ledger entry."""
         return {
-            "anchor": self.anchor,
-            "line": self.line.to_json(),
-            "step": self.step.to_json(),
-            "lead": self.lead.to_json(),
+            **{name: getattr(self, name) for name in _COUNTS},
+            **{name: getattr(self, name).to_json() for name in _TESTS},
             "hold": list(self.hold.logs),
-            "falls": self.falls,
-            "lists": self.lists,
-            "interleaved": self.interleaved,
             "through": {str(partition): offset for partition, offset in sorted(self.through.items())},
-            "trained": self.trained,
             "bettor": [self.bettor.version, self.bettor.until_ms],
             "race": self.race.to_json(),
         }
@@ -125,21 +118,21 @@ class Standing:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
         """The inverse. KeyError, TypeError or ValueError for anything else."""
-        lead, race = found.get("lead"), found.get("race")  # absent where an older release wrote it
+        absent = {"lead": NOTHING_SEEN.to_json(), "race": NO_RACE.to_json(), "bettor": ()}
+        known = dict.fromkeys(_COUNTS, 0) | absent | {**found}  # absent where an older release wrote it
+        told: dict[str, Any] = {name: int(known[name]) for name in _COUNTS}
+        told |= {name: PairedTest.from_json(known[name]) for name in _TESTS}
         return cls(
-            int(found["anchor"]),
-            PairedTest.from_json(found["line"]),
-            PairedTest.from_json(found["step"]),
-            NOTHING_SEEN if lead is None else PairedTest.from_json(lead),
-            capital_of(found["hold"]),
-            int(found["falls"]),
-            int(found["lists"]),
-            int(found.get("interleaved", 0)),
-            {int(partition): int(offset) for partition, offset in found["through"].items()},
-            int(found.get("trained", 0)),
-            Bettor(*map(int, found.get("bettor", ()))),
-            RaceStanding() if race is None else RaceStanding.from_json(race),
+            **told,
+            hold=capital_of(found["hold"]),
+            through={int(partition): int(offset) for partition, offset in found["through"].items()},
+            bettor=Bettor(*map(int, known["bettor"])),
+            race=RaceStanding.from_json(known["race"]),
         )
+
+
+_COUNTS = ("anchor", "falls", "lists", "interleaved", "trained")
+_TESTS = ("line", "step", "lead")
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,13 +338,3 @@ class Weighed:
         if self.outcome.promoted and not self.outcome.reach and leader is not None:
             return self.seen.order.higher.get(leader)
         return self.seen.higher
-
-    @property
-    def order(self) -> OrderChoice | None:
-        """How the version orders given lists; None: not shown to be better than its serving form."""
-        return self.standing.race.choice
-
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        """The arms that are surely worse than what leads."""
-        return self.standing.race.dropped(ORDER_SHARE * self.rule.alpha)

@@ -84,11 +84,13 @@ class ReadRecord:
         """Whether it is a list that is learned from."""
         return self.held is not None and self.held.impression.trained
 
-    def is_within(self, until_ms: int) -> bool:
+    def is_within(self, until_ms: int | None) -> bool:
         """Whether it is a list from before that time, or one of that very time that is learned from: that may
-        be what a version learned last.
+        be what a version learned last. None: any record is.
         """
-        return self.held is not None and self.held.impression.ts < until_ms + self.is_trained
+        if until_ms is None or self.held is None:
+            return until_ms is None
+        return self.held.impression.ts < until_ms + self.is_trained
 
 
 @dataclass(slots=True)
@@ -300,7 +302,7 @@ class Holdout:
                 if since is not None:
                     room = self.window.room(partition, seen, since.get(partition, 0))
                 room = min(room, len(seen))
-                count = next((n for n in range(room, 0, -1) if _is_in(seen[n - 1], until_ms)), 0)
+                count = next((n for n in range(room, 0, -1) if seen[n - 1].is_within(until_ms)), 0)
                 if not count:
                     break
                 taken.fresh += self._move(partition, seen[count - 1].offset + 1)
@@ -364,10 +366,7 @@ class Holdout:
         return batch
 
     def _decode(
-        self,
-        batch: RecordBatch,
-        letters: list[DeadLetter],
-        left_out: Counter[str],
+        self, batch: RecordBatch, letters: list[DeadLetter], left_out: Counter[str]
     ) -> Iterator[ReadRecord]:
         for offset, value in zip(batch.offsets, batch.values, strict=True):
             if self._upto is not None and offset >= self._upto[batch.partition]:
@@ -382,18 +381,14 @@ class Holdout:
                     raise Poison(KEY_MISSING)
             except Poison as error:
                 left_out[error.reason] += 1
-                letters.append(
-                    DeadLetter(
-                        self.topic, batch.partition, offset, error.reason, error.detail, value or batch.kept
-                    )
-                )
+                where, kept = (self.topic, batch.partition, offset), value or batch.kept
+                letters.append(DeadLetter(*where, error.reason, error.detail, kept))
                 yield ReadRecord(offset)
                 continue
-            if is_usable(impression):
-                yield ReadRecord(offset, HeldImpression(batch.partition, offset, impression))
-            else:
+            usable = is_usable(impression)
+            if not usable:
                 left_out[ALL_CLICKED if impression.clicked else NO_CLICK] += 1
-                yield ReadRecord(offset)
+            yield ReadRecord(offset, HeldImpression(batch.partition, offset, impression) if usable else None)
 
     def _enter(self, positions: Mapping[int, int] | None) -> list[HeldImpression]:
         """Let what was read up to these positions enter the window, or all."""
@@ -438,10 +433,6 @@ class Holdout:
         self.reached = dict(starts)
         self._assign()
         return Window(self._size, starts, self._keyed, self._spread)
-
-
-def _is_in(record: ReadRecord, until_ms: int | None) -> bool:
-    return until_ms is None or record.is_within(until_ms)
 
 
 def read_whole(holdout: Holdout) -> list[Impression]:

@@ -12,6 +12,8 @@ served for being another ranking (docs/decisions/085).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy import sparse
 
@@ -20,48 +22,36 @@ from daemon.validate.scorer import Panel, Scorer
 from daemon.validate.shown import Float, Rows, Scores
 
 
-class CoClicks:
-    """Clicks of a panel's Q distinct queries on the catalog's n objects, as sparse matrices [Q, n]."""
+def two_clicks_away(scorers: Sequence[Scorer], panel: Panel, size: int, max_queries: int) -> Float:
+    """Of at most `max_queries` queries, the first of the panel: the weighted AUC of what is two clicks away
+    in a catalog of `size` objects, against what was never shown to the query; float64 [scorers, queries], NaN
+    where nothing is. Raises NotFinite.
 
-    def __init__(self, panel: Panel, size: int) -> None:
-        shape = (len(panel.queries), size)
-        known = panel.shown >= 0
-        clicked = known & panel.lists.clicked
-        self._panel, self._size = panel, size
-        self._clicked = _distinct(_owners(panel, clicked), panel.shown[clicked], shape)
-        own = panel.query >= 0
-        self._barred = _distinct(
-            np.r_[_owners(panel, known), panel.group[own]], np.r_[panel.shown[known], panel.query[own]], shape
-        )
-        popularity = np.maximum(1.0, np.asarray(self._clicked.sum(axis=0)).reshape(-1))
-        self._rare = sparse.csr_array(self._clicked.multiply(1.0 / popularity))
-
-    def away(self, scorer: Scorer, max_queries: int) -> Float:
-        """Of at most `max_queries` queries, the first of the panel: the weighted AUC of what is two clicks
-        away, against what was never shown to the query; float64 [queries], NaN where nothing is. Raises
-        NotFinite.
-        """
-        found = np.full(min(len(self._panel.queries), max_queries), np.nan)
-        for part in query_blocks(len(found), self._size):
-            scores = scorer.catalog(scorer.fold(self._panel.queries[part]))
-            hops = self._hops(part)
+    An object weighs the sum over other queries that clicked it of what both clicked, of that each object by
+    1 / (number of queries that clicked it).
+    """
+    shape, known, own = (len(panel.queries), size), panel.shown >= 0, panel.query >= 0
+    clicks = known & panel.lists.clicked
+    clicked = _distinct(panel.group[np.nonzero(clicks)[0]], panel.shown[clicks], shape)
+    seen = panel.group[np.nonzero(known)[0]]
+    barred = _distinct(np.r_[seen, panel.group[own]], np.r_[panel.shown[known], panel.query[own]], shape)
+    popularity = np.maximum(1.0, np.asarray(clicked.sum(axis=0)).reshape(-1))
+    rare = sparse.csr_array(clicked.multiply(1.0 / popularity))
+    found = np.full((len(scorers), min(len(panel.queries), max_queries)), np.nan)
+    for part in query_blocks(found.shape[1], size):
+        # What a query shares with itself leads only to what was shown to it, and that is taken out.
+        hops = sparse.csr_array((rare[part] @ clicked.T) @ clicked)
+        hops = sparse.csr_array(hops - hops.multiply(barred[part]))
+        hops.eliminate_zeros()
+        hops.sort_indices()
+        for scorer, out in zip(scorers, found, strict=True):
+            scores = scorer.catalog(scorer.fold(panel.queries[part]))
             for row, query in enumerate(range(part.start, part.stop)):
                 places = slice(hops.indptr[row], hops.indptr[row + 1])
                 targets, weights = hops.indices[places].astype(np.int64), hops.data[places]
-                found[query] = weighted_auc(scores[row], targets, weights, _row(self._barred, query))
+                out[query] = weighted_auc(scores[row], targets, weights, _row(barred, query))
             del scores  # two blocks alive at once would double the memory
-        return found
-
-    def _hops(self, part: slice) -> sparse.csr_array:
-        """float64 [queries, n]: sum over other queries o that clicked the object of the weight of what q and
-        o both clicked, 1 / (number of queries that clicked it); nothing where shown to q.
-        """
-        # What a query shares with itself leads only to what was shown to it, and that is taken out.
-        hops = sparse.csr_array((self._rare[part] @ self._clicked.T) @ self._clicked)
-        hops = sparse.csr_array(hops - hops.multiply(self._barred[part]))
-        hops.eliminate_zeros()
-        hops.sort_indices()
-        return hops
+    return found
 
 
 def weighted_auc(scores: Scores, targets: Rows, weights: Float, barred: Rows) -> float:
@@ -77,10 +67,6 @@ def weighted_auc(scores: Scores, targets: Rows, weights: Float, barred: Rows) ->
     below = np.searchsorted(every, wanted, side="left") - np.searchsorted(out, wanted, side="left")
     upto = np.searchsorted(every, wanted, side="right") - np.searchsorted(out, wanted, side="right")
     return float(np.average((below + 0.5 * (upto - below - 1)) / others, weights=weights))
-
-
-def _owners(panel: Panel, places: np.ndarray) -> Rows:
-    return np.repeat(panel.group, places.sum(axis=1))
 
 
 def _distinct(rows: Rows, columns: Rows, shape: tuple[int, int]) -> sparse.csr_array:

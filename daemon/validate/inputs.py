@@ -34,7 +34,7 @@ from streams.source import GrowingSource, Source
 @dataclass(frozen=True, slots=True)
 class ValidatorInputs:
     """What the validator works with. `training` is only asked for what comes after a version; `judgments` is
-    None without a file. `clicks`: the rule of a race.
+    None without a file.
     """
 
     config: Config
@@ -44,7 +44,6 @@ class ValidatorInputs:
     ledger: Ledger
     candidates: CandidateCache
     judgments: Judgments | None
-    clicks: DecisionRule
     metrics: ValidateMetrics
 
     @property
@@ -57,7 +56,7 @@ class ValidatorInputs:
         """By validate.decide; the margin of a model per key was asked of each."""
         if (means := MEANS.get(self.config.validate.decided_by)) is not None:
             return means
-        return self.clicks if self.per_key is None else replace(self.clicks, margin=0.0)
+        return CLICKS if self.per_key is None else replace(CLICKS, margin=0.0)
 
     @property
     def by_evidence(self) -> bool:
@@ -80,9 +79,8 @@ class ValidatorInputs:
 
     def evaluator(self) -> AnyEvaluator:
         """What versions are measured by, for the objects as mapped now; a version must be open."""
-        if self.per_key is None:
-            return Evaluator(self.judge())
-        return KeyedEvaluator(self.judge(), self.clicks, self.per_key)
+        judge = self.judge()
+        return Evaluator(judge) if self.per_key is None else KeyedEvaluator(judge, CLICKS, self.per_key)
 
 
 def open_inputs(
@@ -128,7 +126,6 @@ def open_inputs(
         ledger=stored.ledger,
         candidates=CandidateCache(stored.versions, space, catalog, config.serving),
         judgments=judgments,
-        clicks=CLICKS,
         metrics=metrics,
     )
 

@@ -17,7 +17,6 @@ from daemon.validate.decide import (
     Judged,
     JudgedHistory,
     LossRise,
-    Positions,
     Trials,
     Verdict,
     is_finite,
@@ -25,7 +24,7 @@ from daemon.validate.decide import (
     why_not,
 )
 from daemon.validate.evaluator import Candidate
-from daemon.validate.evidence import Conclusion, Standing, Weighed
+from daemon.validate.evidence import ORDER_SHARE, Conclusion, Positions, Standing, Weighed
 from daemon.versions.contents import DROPPED
 from daemon.versions.key_verdicts import KEYS, KeyVerdict, verdicts_to_json
 from daemon.versions.order import ORDER, REACH
@@ -51,7 +50,7 @@ BEST_DECISION = "best_decision"
 BEST_HOLDS = "best_holds"
 MIN_DELTA = "min_delta"
 FORM = "form"
-"""Of a judgement by clicks: which form was chosen for the version, and why."""
+"""Of a judgement: the form of the version, and why, where forms are judged."""
 BEST_MEASURES = "best_measures"
 """Of a judgement: what the best version before it reaches on the same window."""
 TRIAL = "trial"
@@ -107,7 +106,7 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
     why = None if stop is None or stop.by != VALIDATE else Stopped.from_json(stop.measures)
     known = (tuple(judged), baseline, frozenset(refused), promoted, stopped, standing)
     latest = max((one.version or 0 for one in ordered if one.kind == "KEEP"), default=-1)
-    return JudgedHistory(*known, trials, why, reach, latest, stood_at(ordered))
+    return JudgedHistory(*known, trials, why, reach, latest)
 
 
 def stood_at(entries: Iterable[LedgerEntry]) -> Positions:
@@ -136,20 +135,13 @@ def _judged(version: int, measures: Mapping[str, Any], rule: DecisionRule) -> Ju
     if isinstance(found, Mapping):
         says = found["found"], tuple(found["guards"]), bool(found["promoted"]), bool(found["fell"])
         outcome = Conclusion(*says, reach=bool(found.get("reach", True)))
-    judged = judge_by(rule, version, measures, reference, _standing(measures))
+    best, number = None, measures.get(BEST_BEFORE)
+    if number:  # with the `min_delta` of that day: another setting today leaves what was decided
+        stands = float(measures[BEST_DECISION]), float(measures[MIN_DELTA]), bool(measures[BEST_HOLDS])
+        best = Incumbent(int(number), *stands)
+    judged = judge_by(rule, version, measures, reference, best)
     events, order = int(measures.get("events", 0)), measures.get(ORDER)
     return replace(judged, outcome=outcome, events=events, order=order)
-
-
-def _standing(measures: Mapping[str, Any]) -> Incumbent | None:
-    """The best version the candidate was judged against, with the `min_delta` of that day: another setting
-    today leaves what was decided.
-    """
-    number = measures.get(BEST_BEFORE)
-    if not number:
-        return None
-    value, min_delta = float(measures[BEST_DECISION]), float(measures[MIN_DELTA])
-    return Incumbent(int(number), value, min_delta, bool(measures[BEST_HOLDS]))
 
 
 def keep_entry(
@@ -163,7 +155,7 @@ def keep_entry(
     best_measures: Mapping[str, float] | None = None,
     keys: Mapping[str, KeyVerdict] | None = None,
     evidence: Weighed | None = None,
-    gains: Mapping[int, JudgedGain] | None = None,
+    gains: Mapping[int, JudgedGain | None] | None = None,
 ) -> dict[str, Any]:
     """KEEP with every measure of the version and of version 0 on the same window, and how the best version
     so far stands there (None: version 0 is best), with its measures. keys: the verdicts on its models, where
@@ -176,11 +168,7 @@ def keep_entry(
     judged = judge_by(rule, candidate.number, known, reference, best)
     if evidence is not None:
         judged = replace(judged, outcome=evidence.outcome)
-    stands: dict[str, Any] = {BEST_BEFORE: 0}
-    if best is not None:
-        stands = {BEST_BEFORE: best.version, BEST_DECISION: best.value, BEST_HOLDS: best.holds}
-        stands |= {MIN_DELTA: best.min_delta, BEST_MEASURES: dict(best_measures or {})}
-    measures = {
+    measures: dict[str, Any] = {
         "events": candidate.events,
         **known,
         "decision": judged.value,
@@ -189,29 +177,30 @@ def keep_entry(
         "eligible": judged.eligible if judged.outcome is None else judged.outcome.promoted,
         "state_hash": candidate.manifest.state_hash,
         REFERENCE: {**reference, "decision": judged.reference},
-        **stands,
-        **({} if keys is None else {KEYS: verdicts_to_json(keys)}),
-        **({} if candidate.choice is None else {FORM: candidate.choice.to_json()}),
-        **({} if evidence is None else {EVIDENCE: evidence.to_json(), ANCHOR: evidence.standing.anchor}),
+        BEST_BEFORE: 0 if best is None else best.version,
     }
+    reason = f"{short_name(rule.measure)} {judged.value:.4f}, version 0 {judged.reference:.4f}"
+    if best is not None:
+        measures |= {BEST_DECISION: best.value, BEST_HOLDS: best.holds, MIN_DELTA: best.min_delta}
+        measures[BEST_MEASURES] = dict(best_measures or {})
+        reason += f", best so far ({best.version}) {best.value:.4f}"
     if evidence is not None:
-        measures[ORDER] = None if evidence.order is None else evidence.order.to_json()
-        measures |= {DROPPED: list(evidence.dropped)} if evidence.dropped else {}
+        measures |= {EVIDENCE: evidence.to_json(), ANCHOR: evidence.standing.anchor}
+        race, alpha = evidence.standing.race, ORDER_SHARE * evidence.rule.alpha
+        measures[ORDER] = None if race.choice is None else race.choice.to_json()
+        measures |= {DROPPED: list(gone)} if (gone := race.dropped(alpha)) else {}
     answer = _answer(judged, rule, keys, evidence, gains)
     if answer is not None:
         measures[ANSWER] = answer.to_json()
-    reason = f"{short_name(rule.measure)} {judged.value:.4f}, version 0 {judged.reference:.4f}"
-    if best is not None:
-        reason += f", best so far ({best.version}) {best.value:.4f}"
-    if answer is not None:
         reason += f"; {answer.sentence}"
     if evidence is None and candidate.number and not judged.beats:
-        reason += f"; not best: {why_not(rule, judged, known, reference)}"
+        reason += f"; not best: {why_not(rule, judged)}"
     if candidate.choice is not None:
-        outcome = None if evidence is None else evidence.outcome
-        only_orders = outcome is not None and outcome.promoted and not outcome.reach
+        measures[FORM] = candidate.choice.to_json()
+        only_orders = judged.outcome is not None and judged.outcome.promoted and not judged.outcome.reach
         reason += f"; {'its form is' if only_orders else 'served with'} {candidate.choice.why}"
     if keys is not None:
+        measures[KEYS] = verdicts_to_json(keys)
         reason += f"; {sum(one.learned for one in keys.values())} of {len(keys)} keys judged learned"
     return _entry("KEEP", candidate.number, reason, positions, measures)
 
@@ -221,7 +210,7 @@ def _answer(
     rule: DecisionRule,
     keys: Mapping[str, KeyVerdict] | None,
     evidence: Weighed | None,
-    gains: Mapping[int, JudgedGain] | None,
+    gains: Mapping[int, JudgedGain | None] | None,
 ) -> PlainAnswer | None:
     """Is it better? None for version 0, and where nothing says so."""
     if evidence is not None:

@@ -241,6 +241,3 @@ class Preference:
     def is_below(self) -> bool:
         """Whether it counts as one for the second."""
         return self.mean < -ERRORS * self.error
-
-
-NO_PREFERENCE = Preference(0.0, math.inf, 0)

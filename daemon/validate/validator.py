@@ -17,8 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
@@ -31,7 +30,6 @@ from daemon.validate.decide import (
     Incumbent,
     JudgedHistory,
     LossRise,
-    Positions,
     StopRule,
     best_version,
     is_finite,
@@ -41,16 +39,15 @@ from daemon.validate.decide import (
     to_judge_in_order,
 )
 from daemon.validate.evaluator import AnyEvaluator, Candidate, CandidateRejected, Evaluator, Weigher
-from daemon.validate.evidence import EvidenceRule, Weighed
-from daemon.validate.holdout import HeldImpression, Window
+from daemon.validate.evidence import EvidenceRule, Positions
+from daemon.validate.holdout import HeldImpression
 from daemon.validate.inputs import ValidatorInputs
 from daemon.validate.ledger import fold, keep_entry, refused_entry, resume_entry, trial_entry, verdict_entry
 from daemon.validate.reporting import report
 from daemon.validate.scorer import NotFinite
-from daemon.validate.shown import Float
 from daemon.versions.contents import watermark_of
-from daemon.versions.restore import ChoosesForms, queries_of
-from daemon.versions.verdict import HIGHER, JudgedGain, Stopped
+from daemon.versions.restore import queries_of
+from daemon.versions.verdict import HIGHER, Stopped
 from streams.errors import StreamError
 from streams.event import Impression
 from streams.partitions import behind_transactions
@@ -77,14 +74,11 @@ class LossDrift:
     def __init__(self, kind: DriftKind, primed: Iterable[float] = ()) -> None:
         self._kind = kind
         self._detector: DriftDetector | None = None  # made for the first loss
-        self._count, self._mean, self._recent = 0, 0.0, 0.0
+        self._count, self._recent = 0, 0.0
+        self.mean = 0.0
+        """Mean loss since the last drift."""
         for loss in primed:
             self.update(loss)
-
-    @property
-    def mean(self) -> float:
-        """Mean loss since the last drift (0 before the first value)."""
-        return self._mean
 
     def update(self, loss: float) -> LossRise | None:
         """Take the loss of one impression; how it rose, when it has risen for good. NaN is ignored."""
@@ -92,13 +86,13 @@ class LossDrift:
             return None
         self._detector = self._detector or _detector(self._kind)
         self._recent = loss if self._count == 0 else self._recent + RECENT * (loss - self._recent)
-        before = self._mean
+        before = self.mean
         self._count += 1
-        self._mean += (loss - self._mean) / self._count
+        self.mean += (loss - self.mean) / self._count
         self._detector.update(loss)
         if not self._detector.drift_detected:
             return None
-        self._count, self._mean = 1, self._recent
+        self._count, self.mean = 1, self._recent
         return LossRise(before, self._recent) if self._recent > before else None
 
 
@@ -111,49 +105,6 @@ def _detector(kind: Literal["adwin", "page_hinkley"]) -> DriftDetector:
     if kind == "adwin":
         return ADWIN(delta=0.002)
     return PageHinkley(min_instances=30, delta=0.005, threshold=10.0, mode="up")
-
-
-LossesOf: TypeAlias = Callable[[Sequence[Impression]], Float]
-"""Holdout loss of each impression under one version, float64[n]."""
-
-
-class DriftWatch:
-    """One detector, replaced when another version becomes best or a STOP is given.
-
-    It is primed with what the window held before, at a STOP with what it held when the STOP was given:
-    after a restart the impressions since then are taken again, so that a restart hides no drift.
-    """
-
-    def __init__(self, kind: DriftKind) -> None:
-        self._kind = kind
-        self._watched: tuple[int, Positions | None] | None = None
-        self._drift = LossDrift(kind)
-
-    @property
-    def mean(self) -> float:
-        """Mean holdout loss of the best version."""
-        return self._drift.mean
-
-    def take(
-        self, losses_of: LossesOf, history: JudgedHistory, window: Window, fresh: Sequence[HeldImpression]
-    ) -> LossRise | None:
-        """How the loss has risen with new impressions, None where not; `losses_of`: the best version's."""
-        if self._kind == "off":
-            return None
-        if self._watched != (history.promoted or 0, history.stopped_at):
-            self._watched = (history.promoted or 0, history.stopped_at)
-            stopped, before, fresh = history.stopped_at, list[HeldImpression](), list[HeldImpression]()
-            for held in window:  # all of it is before a STOP that the validator did not give
-                known = not stopped or held.offset < stopped.get(held.partition, 0)
-                (before if known else fresh).append(held)
-            losses = losses_of([held.impression for held in before])
-            self._drift = LossDrift(self._kind, losses.tolist())
-        if not fresh:
-            return None
-        risen: LossRise | None = None
-        for loss in losses_of([held.impression for held in fresh]).tolist():
-            risen = self._drift.update(loss) or risen
-        return risen
 
 
 log = structlog.get_logger("tripletd.validate")
@@ -179,7 +130,8 @@ class Validator:
         self._weigher = Weigher(inputs.candidates, inputs.holdout, evidence)
         gain = 0.0 if self._by_evidence else config.min_delta
         self._stop = StopRule(config.patience_events, config.min_versions, gain)
-        self._watch = DriftWatch(config.drift)
+        self._drift = LossDrift(config.drift)
+        self._watched: tuple[int | None, Positions | None] | None = None
         self._folder, self._folder_at, self._trial_at = FolderWatch(inputs.versions), 0.0, 0.0
         self._evaluator: AnyEvaluator | None = None
         self._undecidable: Positions | None = None
@@ -268,20 +220,41 @@ class Validator:
             return
         try:
             best = self._inputs.candidates.open(history.promoted)
-            window = self._inputs.holdout.window
-            losses_of = partial(self._evaluator_now().losses, best)
-            risen = self._watch.take(losses_of, history, window, fresh)
+            risen = self._loss_rise(best, history, fresh)
         except (CandidateRejected, NotFinite) as error:
             log.error("best version cannot be watched", version=history.promoted, reason=str(error))
             return
-        self._inputs.metrics.holdout_loss.set(self._watch.mean)
+        self._inputs.metrics.holdout_loss.set(self._drift.mean)
         if risen is None:
             return
         self._inputs.metrics.drift.inc()
         log.warning("drift", version=best.number, before=risen.before, now=risen.now, stopped=history.stopped)
         if history.stopped:
-            self._inputs.ledger.append(resume_entry(best.number, risen, window.positions))
+            positions = self._inputs.holdout.window.positions
+            self._inputs.ledger.append(resume_entry(best.number, risen, positions))
             self._history()
+
+    def _loss_rise(
+        self, best: Candidate, history: JudgedHistory, fresh: Sequence[HeldImpression]
+    ) -> LossRise | None:
+        """How the loss has risen with new impressions, None where not. Where another version is best, or a
+        STOP was given, the detector begins with what the window held before, or held at the STOP: after a
+        restart what came since is taken again, so that a restart hides no drift.
+        """
+        losses_of, watched = self._evaluator_now().losses, (history.promoted, history.stopped_at)
+        if self._watched != watched:
+            self._watched, stopped = watched, history.stopped_at
+            before, fresh = list[Impression](), list[HeldImpression]()
+            for held in self._inputs.holdout.window:  # all is before a STOP that the validator did not give
+                if not stopped or held.offset < stopped.get(held.partition, 0):
+                    before.append(held.impression)
+                else:
+                    fresh.append(held)
+            self._drift = LossDrift(self._config.drift, losses_of(best, before).tolist())
+        risen: LossRise | None = None
+        for loss in losses_of(best, [held.impression for held in fresh]).tolist() if fresh else ():
+            risen = self._drift.update(loss) or risen
+        return risen
 
     def try_again(self) -> None:
         """RESUME as a trial when enough new events have come since a STOP for want of patience."""
@@ -368,20 +341,18 @@ class Validator:
         history, newest, is_read = self._history(), self._newest(), self._inputs.holdout.caught_up()
         if history.stopped and (is_read or self._gave_stop):
             return None
-        if not is_read and not self._in_order:
-            return "the holdout is not read to its end"
+        unread = None if is_read else "the holdout is not read to its end"
+        if unread and not self._in_order:
+            return unread
         if newest is None:
             return f"no version in {self._inputs.config.checkpoints.path}"
         if self._in_order:
-            short = None if self._rests else f"version {newest} is not judged"
-            return (
-                short
-                or self._inputs.short_of_end(newest)
-                or (None if is_read else "the holdout is not read to its end")
-            )
-        if self._waiting_for(newest) is None and self._next(history, newest) is not None:
+            is_judged = self._rests
+        else:
+            is_judged = self._waiting_for(newest) is not None or self._next(history, newest) is None
+        if not is_judged:
             return f"version {newest} is not judged"
-        return self._inputs.short_of_end(newest)
+        return self._inputs.short_of_end(newest) or unread
 
     def held_back(self) -> Iterator[str]:
         """A line per partition whose newest records nobody is given before a transaction ends."""
@@ -448,13 +419,12 @@ class Validator:
                 return None
             if number in again and until_ms is None and pending:
                 continue  # what is left is for those that have come since
-            taken = holdout.take(until_ms, standing.through if self._by_evidence else None, ends)
-            self._taken += taken.fresh
-            enough = len(holdout.window) >= self._need
-            if taken.full and not enough:  # a whole window of records holds too few lists
-                taken = holdout.take(until_ms, None, ends)
+            for since in (standing.through if self._by_evidence else None, None):
+                taken = holdout.take(until_ms, since, ends)
                 self._taken += taken.fresh
                 enough = len(holdout.window) >= self._need
+                if enough or not taken.full:  # else a whole window of records holds too few lists
+                    break
             if not taken.settled:
                 return None
             if enough and holdout.window.positions != self._undecidable:
@@ -481,10 +451,8 @@ class Validator:
                 until_ms = until_ms if self._inputs.short_of_end(number) else None
         except Damaged:  # it is refused when it is judged
             until_ms = 0
-        self._bounds = {
-            **{one: at for one, at in self._bounds.items() if one >= number},
-            number: (now, until_ms),
-        }
+        known_now = self._bounds | {number: (now, until_ms)}
+        self._bounds = {one: at for one, at in known_now.items() if one >= number}
         return until_ms
 
     def _ends_for(self, number: int) -> Positions | None:
@@ -501,9 +469,9 @@ class Validator:
         """The KEEP of a version, judged or refused, or that of the best so far where it can no longer be
         read; None when the window cannot decide yet.
         """
-        window = self._inputs.holdout.window
-        zero, asked = self._open_zero(), number
-        standing = incumbent = gains = None
+        window, by_judgments = self._inputs.holdout.window, self._config.decided_by == "map_full"
+        zero, candidates = self._open_zero(), self._inputs.candidates
+        asked, incumbent, stands, weighed, gains = number, None, None, None, None
         try:
             reference = self._measured(zero)
             if not is_finite(reference, self._rule):
@@ -511,75 +479,42 @@ class Validator:
                 return None
             if best:
                 asked = best
-                incumbent = self._inputs.candidates.open(best)
-                standing = self._standing(incumbent, reference)
+                incumbent = candidates.open(best)
+                stands = self._stands(incumbent, zero, reference)
                 asked = number
-            candidate = self._inputs.candidates.open(number, self._chooser(history))
+            candidate = candidates.open(number, self._evaluator_now().chooser(window, by_judgments))
             own, evaluator = self._measured(candidate), self._evaluator_now()
             if number and isinstance(evaluator, Evaluator):
                 own = own | evaluator.unseen(candidate, zero, window)
-            weighed = self._weigh(candidate, best, history) if self._by_evidence else None
-            if self._config.decided_by == "map_full":
-                gains = self._gains(zero, *filter(None, (incumbent, candidate)))
+                if self._by_evidence and number in history.baseline:
+                    weighed = self._weigher.carry(evaluator, candidate, zero, history.standing)
+                elif self._by_evidence:
+                    against = zero, incumbent or zero
+                    weighed = self._weigher.weigh(evaluator, candidate, against, history.standing)
+                elif by_judgments:
+                    versions, least = filter(None, (incumbent, candidate)), self._config.min_delta
+                    gains = {one.number: evaluator.judged_gain(one, zero, window, least) for one in versions}
         except (CandidateRejected, NotFinite) as error:
             return refused_entry(asked, str(error), window.positions)
-        seen = (len(window), window.positions)
         if weighed is not None and weighed.higher is not None:
             own, reference = own | {HIGHER: weighed.higher}, reference | {HIGHER: 0.5}
         return keep_entry(
-            *(candidate, own, reference, self._rule, seen),
-            best=standing,
+            *(candidate, own, reference, self._rule, (len(window), window.positions)),
+            best=stands,
             best_measures=None if incumbent is None else self._measured(incumbent),
             keys=evaluator.verdicts(number),
             evidence=weighed,
             gains=gains,
         )
 
-    def _gains(self, zero: Candidate, *versions: Candidate) -> dict[int, JudgedGain]:
-        """By version, what judged queries say of it. Raises NotFinite."""
-        window, least, evaluator = self._inputs.holdout.window, self._config.min_delta, self._own_evaluator()
-        found = {one.number: evaluator.judged_gain(one, zero, window, least) for one in versions}
-        return {number: one for number, one in found.items() if one is not None}
-
-    def _weigh(self, candidate: Candidate, best: int, history: JudgedHistory) -> Weighed | None:
-        """What the evidence says with this version's; None for version 0, which is what others must beat.
-
-        Raises CandidateRejected, NotFinite.
-        """
-        if candidate.number == 0:
-            return None
-        evaluator, zero = self._own_evaluator(), self._open_zero()
-        if candidate.number in history.baseline:
-            return self._weigher.carry(evaluator, candidate, zero, history.standing)
-        incumbent = self._inputs.candidates.open(best)
-        return self._weigher.weigh(evaluator, candidate, (zero, incumbent), history.standing)
-
-    def _chooser(self, history: JudgedHistory) -> ChoosesForms | None:
-        """By judgments where they decide, else by the lists that earlier versions were judged on; None with a
-        model per key.
-        """
-        if self._inputs.per_key is not None:
-            return None
-        window = self._inputs.holdout.window
-        if self._config.decided_by == "map_full":
-            return self._own_evaluator().chooser_by_judgments(window)
-        before = history.standing.through if self._by_evidence else history.read
-        return self._own_evaluator().chooser(window, before)
-
-    def _own_evaluator(self) -> Evaluator:
-        evaluator = self._evaluator_now()
-        assert isinstance(evaluator, Evaluator)
-        return evaluator
-
-    def _standing(self, best: Candidate, reference: Measures) -> Incumbent:
+    def _stands(self, best: Candidate, zero: Candidate, reference: Measures) -> Incumbent:
         """How the best version so far does on the window; logged when it is best no longer."""
-        measures = self._measured(best)
+        evaluator, measures = self._evaluator_now(), self._measured(best)
         known = {**measures, "impressions": len(self._inputs.holdout.window)}
         judged = judge_by(self._rule, best.number, known, reference)
         holds = judged.holds or not judged.enough
-        if self._by_evidence:
-            holds = not self._weigher.is_worse(self._own_evaluator(), best, self._open_zero())
-        standing = Incumbent(best.number, judged.value, self._config.min_delta, holds)
+        if self._by_evidence and isinstance(evaluator, Evaluator):
+            holds = not self._weigher.is_worse(evaluator, best, zero)
         if not holds:
             log.warning(
                 "best version is not above version 0 on the newest window",
@@ -588,7 +523,7 @@ class Validator:
                 version_0=judged.reference,
                 guarded=judged.guarded,
             )
-        return standing
+        return Incumbent(best.number, judged.value, self._config.min_delta, holds)
 
     def _measured(self, candidate: Candidate) -> Measures:
         """The open version's measures on the window. Raises NotFinite."""

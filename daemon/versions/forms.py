@@ -4,7 +4,7 @@ A learned matrix W: symmetric, PSD, sharpened, normalised. OMKS over maps: block
 weights folded in. OKS and OMKS over a support set: a form that scores a few items for each query. One model
 per key: version 0's form, and for each key the form of its own model.
 
-Where clicks choose among forms, `FormChoice` is what they chose for a version.
+`FormChoice` is the form of one version where forms are `judged`: `DEFAULT_FORM`, or what judgments chose.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -22,11 +23,20 @@ from numpy.typing import NDArray
 from daemon.config.schema import ServingConfig
 from daemon.exits import UserError
 from learners.base import Learner
-from learners.block import Float32s
+from learners.block import Block, Float32s
 from learners.forms.blocks import BlocksForm
 from learners.forms.lowrank import LowRankBase, low_rank_form
 from learners.forms.quadratic import DiagonalForm, FoldingForm, Pieces, ServedForm, by_distance, whole
-from learners.forms.serving import DEFAULT_POWER, FAMILIAR, BackoffForm, Beside, ServingForm, learned_of
+from learners.forms.serving import (
+    BACKOFF,
+    DEFAULT_POWER,
+    FAMILIAR,
+    BackoffForm,
+    Beside,
+    ServingForm,
+    learned_of,
+    usual_ratio,
+)
 from learners.keyed import Keyed
 from learners.loreta import Loreta
 from learners.maps.base import OwnRanking
@@ -41,6 +51,8 @@ from learners.tether import untethered
 Own: TypeAlias = OwnRanking | None
 
 _NUMBERS = ("power", "own_share", "familiar", "usual")
+_BACKOFF, _FORMER_BACKOFF = "backoff", 12.0
+"""And what earlier releases left out, since they had one for all."""
 _FAMILIARITY = "usual_familiarity"
 _SCORE, _RAW = "score", "raw"
 """What stands beside them where scores are raw; releases before it read a kept form as it is, and make others
@@ -49,8 +61,9 @@ normalised."""
 
 @dataclass(frozen=True, slots=True)
 class FormChoice:
-    """power: of the eigenvalues. own_share: of the own ranking beside what was learned, and more of it where
-    a query has less in common with that than `familiar` times what is `usual` (`learners.forms.serving`);
+    """power: of the eigenvalues. own_share: of the own ranking beside what was learned, and more of it, by
+    the power `backoff`, where a query has less in common with that than `familiar` times what is `usual`
+    (`learners.forms.serving`);
     usual_familiarity: the same of the form that shows what is in common, where that is another one.
     raw: scores without norms instead, and nothing beside, as an earlier release could choose. why: a
     sentence.
@@ -63,6 +76,7 @@ class FormChoice:
     why: str = ""
     raw: bool = False
     usual_familiarity: float = 1.0
+    backoff: float = BACKOFF
 
     @property
     def told(self) -> str:
@@ -83,40 +97,43 @@ class FormChoice:
         if not self.gives_way:
             return learned
         usual = self.usual, self.familiar
-        return BackoffForm.beside(
-            learned, own.metric, self.own_share, *usual, usual_familiarity=self.usual_familiarity
-        )
+        more = {"backoff": self.backoff, "usual_familiarity": self.usual_familiarity}
+        return BackoffForm.beside(learned, own.metric, self.own_share, *usual, **more)
+
+    def with_usual(self, learned: ServingForm, own: OwnRanking, queries: Block) -> Self:
+        """The choice with the usual ratio of some queries, which says nothing of what was clicked; learned:
+        by this choice, without the own ranking."""
+        if not self.gives_way:
+            return self
+        usual = usual_ratio(learned, own.metric, queries)
+        shown = 1.0 if learned.familiarity is None else usual_ratio(learned.familiarity, own.metric, queries)
+        return replace(self, usual=usual, usual_familiarity=shown)
 
     def to_json(self) -> dict[str, Any]:
         """The choice as JSON, kept with the version."""
         raw = {_SCORE: _RAW} if self.raw else {}
         shown = {_FAMILIARITY: self.usual_familiarity} if self.usual_familiarity != 1 else {}
-        return {**{name: getattr(self, name) for name in _NUMBERS}, **shown, **raw, "why": self.why}
+        numbers = {name: getattr(self, name) for name in (*_NUMBERS, _BACKOFF)}
+        return {**numbers, **shown, **raw, "why": self.why}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
         """The inverse. KeyError, TypeError or ValueError for anything else."""
         power, own_share, familiar, usual = (float(found[name]) for name in _NUMBERS)
         raw, shown = found.get(_SCORE) == _RAW, float(found.get(_FAMILIARITY, 1.0))
-        return cls(power, own_share, familiar, usual, str(found["why"]), raw, shown)
+        backoff = float(found.get(_BACKOFF, _FORMER_BACKOFF))
+        return cls(power, own_share, familiar, usual, str(found["why"]), raw, shown, backoff)
 
 
-OFFERED = (
-    FormChoice(1.5, 0.2, 0.8),
-    FormChoice(1.5, 0.3),
-    FormChoice(1.0, 1.0),
-    FormChoice(1.5, 1.0),
-)
-"""What there is to choose from, in order of care: bolder, as long as nothing is known, and with as much of
-the own ranking as of what was learned, without and with a sharp spectrum. Raw scores are not among them:
-held-out lists prefer them where they lose the catalog, above all kinds of queries that no click covered."""
-FIRST = 1
-"""Of `OFFERED`, what is taken as long as nothing is known."""
-PLAIN = FormChoice(1.5, 0.0)
-"""Sharp, with nothing beside: the best where clicks taught, and below the own ranking where none did. Only
-judgments, which are of objects that no list showed, too, can choose it.
-"""
+DEFAULT_FORM = FormChoice(power=1.5, own_share=0.1, familiar=FAMILIAR, backoff=BACKOFF)
+"""Of every version, unless judged queries choose another: sharp, with a little of the user's own ranking, and
+more of it the less a query has in common with what was learned. One
+form for all: clicks of held-out lists are too few to choose by, and to be looked at again with each version
+(docs/decisions/086)."""
 
+
+FormByChoice: TypeAlias = Callable[[FormChoice], ServingForm]
+"""What was learned, at the power of a choice, and raw where that is; without the own ranking."""
 
 AS_LEARNED = "as_learned"
 """Of `serving.form`."""
@@ -157,8 +174,8 @@ class FormKind:
     ) -> ServedForm:
         """The form of a learner at version `number`, 0 untrained; it may read the learner's arrays in place.
         own: the user's own ranking where the map keeps it; the untrained version answers with it, whatever
-        the learner is. choice: what clicks chose, None for what the settings say. Raises UserError for
-        settings that do not suit it.
+        the learner is. choice: of its form where that is judged, None for what the settings say. Raises
+        UserError for settings that do not suit it.
         """
         if number == 0 and own is not None:
             return own.form()
@@ -167,20 +184,20 @@ class FormKind:
         scored = as_scored(config, own)
         if choice is None or own is None or not self.is_judged(config, own):
             return self.trained(learner, number, scored, own)
-        return self.chosen(learner, number, scored, own, choice)
+        return choice.beside(self.by_choice(learner, number, scored, own)(choice), own)
 
     def is_judged(self, config: ServingConfig, own: Own) -> bool:
-        """Whether the form of each version is chosen by clicks."""
+        """Whether each version gets a form of its own, a `FormChoice`."""
         return False
 
     def trained(self, learner: Learner, number: int, config: ServingConfig, own: Own) -> ServedForm:
         """The form of what was learned, see `make`; config: `as_scored`."""
         raise NotImplementedError
 
-    def chosen(
-        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking, choice: FormChoice
-    ) -> ServedForm:
-        """The form that was chosen, where `is_judged`; config: `as_scored`."""
+    def by_choice(
+        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking
+    ) -> FormByChoice:
+        """Where `is_judged`: what was learned, each decomposition made once; config: `as_scored`."""
         raise LookupError("no form of this kind is chosen")
 
     def read(self, arrays: State, learner: Learner, own: Own = None) -> ServedForm:
@@ -290,32 +307,31 @@ class MatrixForms(FormKind):
         normalised = as_scored(config, own).score == "normalised" and config.psd != "off"
         return config.form == "judged" and own is not None and normalised
 
-    def chosen(
-        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking, choice: FormChoice
-    ) -> ServedForm:
-        """What was learned at the chosen power, with the own ranking beside, or raw."""
-        learned = self.learned(learner, number, config, own, choice.power)
-        if choice.gives_way:
-            learned = replace(learned, familiarity=self.familiarity(learner, number, config))
-        return choice.beside(self.unnormalised(learned, own) if choice.raw else learned, own)
+    def by_choice(
+        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking
+    ) -> FormByChoice:
+        """See `by_choice`."""
+        alone = config.model_copy(update={"own_share": 0.0})
 
-    def learned(
-        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking, power: float
-    ) -> ServingForm:
-        """What was learned, without the own ranking, with eigenvalues of this power where it applies."""
-        alone = as_scored(config, own).model_copy(update={"power": power, "own_share": 0.0})
-        return self._as_scored(make_form(cast(Any, learner).W, number, alone), own)
+        @cache
+        def at_power(power: float) -> ServingForm:
+            made = make_form(cast(Any, learner).W, number, alone.model_copy(update={"power": power}))
+            return self._as_scored(made, own)
 
-    def familiarity(self, learner: Learner, number: int, config: ServingConfig) -> ServingForm | None:
-        """The form that shows what a query has in common with what was learned; None where W's does."""
-        if self.familiar is None:
-            return None
-        alone = config.model_copy(update={"power": DEFAULT_POWER, "own_share": 0.0})
-        return make_form(self.familiar(learner), number, alone)
+        @cache
+        def familiarity() -> ServingForm | None:
+            if self.familiar is None:
+                return None
+            as_shown = alone.model_copy(update={"power": DEFAULT_POWER})
+            return make_form(self.familiar(learner), number, as_shown)
 
-    def unnormalised(self, learned: ServingForm, own: OwnRanking) -> ServingForm:
-        """The raw scores of what was learned, at power 1: the same matrix."""
-        return self._as_scored(replace(learned, normalised=False), own)
+        def of(choice: FormChoice) -> ServingForm:
+            made = at_power(choice.power)
+            if choice.gives_way:
+                return replace(made, familiarity=familiarity())
+            return self._as_scored(replace(made, normalised=False), own) if choice.raw else made
+
+        return of
 
     def read(self, arrays: State, learner: Learner, own: Own = None) -> ServedForm:
         """From the arrays kept beside the version. Raises StateError."""

@@ -2,7 +2,8 @@
 
 **Order.** Of the arms of a version (learners beside the main learner, on the same events), clicks choose the
 arm, and the share of the user's own ranking in its scores: q^T W p + own_share x own(q, p), with own the
-cosine of the vectors as they were given, and q, p of unit length in its metric. Raw scores order given lists
+cosine of the vectors as they were given, and q, p of unit length in its metric; a memory of clicks has counts
+in place of q^T W p (`learners.forms.click_memory`). Raw scores order given lists
 best, and lose in a catalog that no list has shown: the clicks of lists do not tell how an object that was
 never shown compares.
 
@@ -23,9 +24,10 @@ from checkpoints.entries import BEST, LedgerEntry
 from checkpoints.manifest import Manifest
 from checkpoints.versions import Version
 from daemon.versions.contents import ARMS_PREFIX
-from learners.block import Float32s
 from learners.errors import StateError
 from learners.forms.bilinear import OwnLengthForm
+from learners.forms.click_memory import ClickMemoryForm
+from learners.forms.quadratic import ServedForm
 from learners.maps.base import OwnRanking
 from learners.pending import matrix_in
 
@@ -103,34 +105,28 @@ def arm_settings(manifest: Manifest) -> Mapping[str, Mapping[str, Any]]:
     return {str(arm["name"]): arm for arm in manifest.learner.get("config", {}).get(ARMS, ())}
 
 
-def arm_matrices(version: Version, own: OwnRanking) -> dict[str, Float32s]:
-    """By name the matrix A of each arm, float32 [d, d], with q^T A p its raw score of mapped vectors that are
-    of unit length in the metric of the user's own ranking (`OwnLengthForm`).
+def arm_form(version: Version, own: OwnRanking, name: str, own_share: float = 0.0) -> ServedForm:
+    """The scores of an arm with a share of the user's own ranking, of vectors of any length.
 
-    Raises StateError for an arm whose arrays are missing or not finite.
+    Raises StateError where the version has no such arm, or its arrays are missing or not finite.
     """
-    roots = np.sqrt(own.metric)
-    matrices = {}
-    for name, settings in arm_settings(version.manifest).items():
-        prefix = f"{ARMS_PREFIX}{name}."
-        arrays = {
-            key.removeprefix(prefix): array for key, array in version.arrays.items() if key.startswith(prefix)
-        }
-        if "W" not in arrays:
-            raise StateError(f"the arm {name} has no array {prefix}W")
-        W = matrix_in(arrays)
-        if W.shape != (own.dim, own.dim) or not np.isfinite(W).all():
-            raise StateError(f"array {prefix}W is not finite, or not of {own.dim} dimensions")
-        scaled = settings.get("geometry") == OWN_GEOMETRY
-        matrices[name] = roots[:, None] * W * roots if scaled else np.array(W)
-    return matrices
-
-
-def order_form(version: Version, own: OwnRanking, choice: OrderChoice) -> OwnLengthForm:
-    """The scores by which a version orders lists. Raises StateError where it does not have the arm."""
-    matrices = arm_matrices(version, own)
-    if choice.arm not in matrices:
-        raise StateError(f"version {version.manifest.number} has no arm {choice.arm}")
-    matrix = matrices[choice.arm]
-    matrix.reshape(-1)[:: own.dim + 1] += np.float32(choice.own_share) * own.metric
+    settings, prefix = arm_settings(version.manifest).get(name), f"{ARMS_PREFIX}{name}."
+    if settings is None:
+        raise StateError(f"version {version.manifest.number} has no arm {name}")
+    arrays = {key.removeprefix(prefix): one for key, one in version.arrays.items() if key.startswith(prefix)}
+    if settings.get("kind") == "memory":
+        return ClickMemoryForm.of(arrays, own.metric, own_share)
+    if "W" not in arrays:
+        raise StateError(f"the arm {name} has no array {prefix}W")
+    W, roots = matrix_in(arrays), np.sqrt(own.metric)
+    if W.shape != (own.dim, own.dim) or not np.isfinite(W).all():
+        raise StateError(f"array {prefix}W is not finite, or not of {own.dim} dimensions")
+    scaled = settings.get("geometry") == OWN_GEOMETRY
+    matrix = roots[:, None] * W * roots if scaled else np.array(W)
+    matrix.reshape(-1)[:: own.dim + 1] += np.float32(own_share) * own.metric
     return OwnLengthForm(matrix, own.metric)
+
+
+def order_form(version: Version, own: OwnRanking, choice: OrderChoice) -> ServedForm:
+    """The scores by which a version orders lists. Raises StateError as `arm_form`."""
+    return arm_form(version, own, choice.arm, choice.own_share)

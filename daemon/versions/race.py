@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any, cast
 
 from checkpoints.manifest import Manifest
+from daemon.config.learners import OF_OTHER_KINDS
 from daemon.config.schema import Config
 from daemon.exits import EX_CONFIG, UserError
 from daemon.versions.contents import DROPPED, PAIRS
@@ -35,7 +36,13 @@ def arms_of(config: Config) -> tuple[ArmConfig, ...]:
 
 def race_settings(config: Config) -> dict[str, Any]:
     """What a manifest's learner settings hold of the race, with nothing dropped. Raises UserError."""
-    return {PAIRS: config.learner.pairs, ARMS: [asdict(one) for one in arms_of(config)]}
+    return {PAIRS: config.learner.pairs, ARMS: [*map(arm_record, arms_of(config))]}
+
+
+def arm_record(arm: ArmConfig) -> dict[str, Any]:
+    """What a manifest holds of an arm: the settings of its kind, which is not said of OASIS."""
+    settings = {name: one for name, one in asdict(arm).items() if name not in OF_OTHER_KINDS[arm.kind]}
+    return {name: one for name, one in settings.items() if (name, one) != ("kind", "oasis")}
 
 
 def recorded_race(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,9 +4,9 @@ What takes long to make is made once per version, off the learner, so that check
 learner's memory flat: it is stored as the derived file `serving` of its version, with the settings it was
 made with, and read back later; for other settings it is made in memory.
 
-In which form that is, where clicks choose, is kept with it: the choice belongs to the version. One that was
-not judged yet, and what a replica has learned behind it, has the form of the newest version before it that
-was.
+Which form that is, where forms are judged, is kept with it, whatever a later release or later judgments
+take. A version that was not judged yet, and what a replica has learned behind it, has the form of the newest
+version before it that was.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import cache, partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import structlog
 from numpy.typing import NDArray
@@ -28,11 +26,10 @@ from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.versions.algorithms import algorithm_of, columns_of, keys_of, learner_config_of, map_of, restored
 from daemon.versions.contents import MAP_PREFIX, learner_arrays
-from daemon.versions.forms import FormChoice, FormKind, MatrixForms, as_scored
+from daemon.versions.forms import FormByChoice, FormChoice, as_scored
 from learners.base import Learner
 from learners.errors import LearnerError, StateError
 from learners.forms.quadratic import ServedForm
-from learners.forms.serving import ServingForm
 from learners.maps import FittedSpaceMap
 from learners.maps.base import OwnRanking
 from learners.maps.queries import QueryMaps
@@ -67,17 +64,8 @@ def queries_of(versions: VersionStore) -> QueryMaps:
 log = structlog.get_logger("tripletd.serving_form")
 
 
-FormByChoice: TypeAlias = Callable[[FormChoice], ServingForm]
-"""What was learned, at the power of a choice, and raw where that is."""
-
-
-class ChoosesForms(Protocol):
-    """Chooses the form of a version that has none yet."""
-
-    def choose(
-        self, number: int, now: FormChoice | None, learned: FormByChoice, own: OwnRanking
-    ) -> FormChoice:
-        """now: the last choice. learned: the learned form, without the own ranking mixed in."""
+ChoosesForm: TypeAlias = Callable[[FormChoice | None, FormByChoice, OwnRanking], FormChoice]
+"""The form of a version that has none yet: by the last choice, what was learned, and the own ranking."""
 
 
 def serving_form(
@@ -85,11 +73,11 @@ def serving_form(
     version: Version,
     config: ServingConfig,
     keep: bool = True,
-    chooser: ChoosesForms | None = None,
+    chooser: ChoosesForm | None = None,
 ) -> ServedForm:
     """The serving form of a loaded version: read when it was made with these settings, else made and, unless
     `keep` is false, kept where its learner's forms are. chooser: asked where forms are judged and none is
-    kept; None: what was chosen last for an earlier version is taken.
+    kept; None: what was chosen last for an earlier version is taken, and not kept for this one.
 
     Raises StateError for arrays that are missing or not finite, UserError for settings its dimension does not
     allow. A form that cannot be read or written (damage, full disk) is made in memory and the trouble is
@@ -113,29 +101,16 @@ def serving_form(
         if stands(meta, scored, judged):
             return kind.read(arrays, learner, own)
     if judged and kept is None and chooser is not None and own is not None:
-        choice = chooser.choose(number, choice, _learned(kind, learner, number, scored, own), own)
-    form = kind.make(learner, number, config, own, choice)
-    if kept is None and keep:
+        learned_by = kind.by_choice(learner, number, scored, own)
+        choice = chooser(choice, learned_by, own)
+        form = choice.beside(learned_by(choice), own)
+    else:
+        form = kind.make(learner, number, config, own, choice)
+    if kept is None and keep and (chooser is not None or not judged):
         description = described(scored, choice)
         made = {"settings_digest": digest_of(description), "made": kind.account(form)}
         _keep(versions, number, kind.arrays(form), description | made)
     return form
-
-
-def _learned(
-    kind: FormKind, learner: Learner, number: int, config: ServingConfig, own: OwnRanking
-) -> FormByChoice:
-    assert isinstance(kind, MatrixForms), "no other forms are chosen"
-    at_power = cache(partial(kind.learned, learner, number, config, own))
-    familiarity = cache(partial(kind.familiarity, learner, number, config))
-
-    def of(choice: FormChoice) -> ServingForm:
-        made = at_power(choice.power)
-        if choice.gives_way:
-            return replace(made, familiarity=familiarity())
-        return kind.unnormalised(made, own) if choice.raw else made
-
-    return of
 
 
 def learner_of(version: Version, fitted: FittedSpaceMap | None = None) -> Learner:

@@ -19,8 +19,8 @@ have .7 to 1.4 of what is usual among them, and queries of other kinds .5 to .9.
 
     S q + (share / g) u M q,    g = min(1, S(q, q) / (familiar u M(q, q))) ^ backoff
 
-(up to a factor of its own), where u is the usual ratio: a small share of the own ranking that grows fast
-where a query has less in common with what was learned than usual. It still folds into one vector, and each
+(up to a factor of its own), where u is the usual ratio: a small share of the own ranking that grows where a
+query has less in common with what was learned. It still folds into one vector, and each
 item has one norm, sqrt(S(p, p) + share u M(p, p)), by which what clicks know well stays out of other kinds'
 answers.
 
@@ -210,10 +210,11 @@ class ServingForm:
 
 Doubles: TypeAlias = NDArray[np.float64]
 
-BACKOFF = 12.0
-"""From 8 on little changes."""
-FAMILIAR = 0.85
-"""Of the usual ratio: more than eight of ten queries of kinds that were clicked have more."""
+BACKOFF = 3.0
+"""By which power of what a query lacks the share of the own ranking grows (docs/decisions/086)."""
+FAMILIAR = 1.3
+"""Of the usual ratio: from here on a query has the least share. One in ten of those that were clicked does;
+a usual query has 2.2 times the least share, one of a kind that never came, with .65, 8 times."""
 
 OWN, FAMILIARITY, NUMBERS = "own", "familiarity", ("own_share", "familiar", "backoff")
 """Names of the arrays that it adds to those of the learned form."""
@@ -244,6 +245,7 @@ class BackoffForm:
         usual: float,
         familiar: float = FAMILIAR,
         *,
+        backoff: float = BACKOFF,
         usual_familiarity: float = 1.0,
     ) -> Self:
         """With a diagonal metric, float32 [d], > 0; usual, usual_familiarity: the `usual_ratio` of `learned`,
@@ -254,7 +256,7 @@ class BackoffForm:
         if shows is not None:
             scale = np.float32(size / (usual_familiarity * _size(shows)))
             matrix = shows.fold(np.eye(shows.dim, dtype=np.float32)) * scale
-        return cls(learned, own, share, familiar, familiarity=matrix)
+        return cls(learned, own, share, familiar, backoff, matrix)
 
     @property
     def dim(self) -> int:

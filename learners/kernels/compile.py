@@ -14,8 +14,8 @@ Why this is safe and reproducible:
   where no cache folder is writable, the kernel is compiled in memory.
 - A kernel is compiled, or loaded from the cache, when it is first called: a process needs few of them, and to
   compile all takes two minutes of processor time, to load all 0.6 s. Of several processes that miss the same
-  kernel one compiles it and the others wait. Before the first one that is not in the cache, a `CompileNotice`
-  says so.
+  kernel one compiles it and the others wait, a minute at most. Before the first one that is not in the cache,
+  a `CompileNotice` says so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, TypeAlias
+from threading import Event
+from typing import Any, BinaryIO, TypeAlias
 
 from numba import config, njit, types
 from numba.core.caching import NullCache
@@ -88,6 +89,8 @@ def _sources_digest(folder: str) -> str:
 
 
 CACHE_FOLDER = _cache_folder()
+LOOK_EVERY_S, LOOKS = 0.05, 1200
+"""How often, and how many times at most, a process looks whether another one has compiled a kernel."""
 
 _CONTEXTS = ("_toplevel_typing_context", "_toplevel_target_context")
 """What numba keeps, in its target for the processor, of all that was compiled for it; made when first asked
@@ -193,13 +196,26 @@ def _at_first_call(dispatcher: Any, signature: Any, name: str) -> Any:
 @contextmanager
 def _alone(name: str) -> Iterator[None]:
     """Let one process at a time have a kernel compiled: the next one finds it in the cache. Kernels are taken
-    in the order in which they call each other, so no two processes wait for one another."""
+    in the order in which they call each other, so no two processes wait for one another. Nobody waits for
+    long: the process that compiles may be frozen."""
     with ExitStack() as stack:
         if CACHE_FOLDER and name not in _cached:
             with suppress(OSError):  # where files cannot be locked, each compiles for itself
                 lock = stack.enter_context(open(os.path.join(CACHE_FOLDER, f"{name}.lock"), "ab"))
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                for _ in range(LOOKS):
+                    if _is_locked(lock) or name in _cached_names(CACHE_FOLDER):
+                        break
+                    Event().wait(LOOK_EVERY_S)
         yield
+
+
+def _is_locked(file: BinaryIO) -> bool:
+    """Whether the lock of a file is this process's now."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 _pending: list[tuple[str, Callable[[], None]]] = []

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from os import W_OK, access, environ
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from numba import config, njit, types
 from numba.core.caching import NullCache
@@ -60,6 +61,8 @@ def sources_digest(folder: Path) -> str:
 
 
 CACHE_FOLDER = _cache_folder()
+LOOK_EVERY_S, LOOKS = 0.05, 1200
+"""How often, and how many times at most, a process looks whether another one has compiled a function."""
 
 
 def _njit(*signature: Any, **options: Any) -> Callable[..., Callable[..., Any]]:
@@ -127,13 +130,31 @@ def _at_first_call(dispatcher: Any, signature: Any) -> Any:
 
 @contextmanager
 def _alone(name: str) -> Iterator[None]:
-    """Let one process at a time have a function compiled: the next one finds it in the cache."""
+    """Let one process at a time have a function compiled: the next one finds it in the cache. Nobody waits
+    for long: the process that compiles may be frozen."""
     with ExitStack() as stack:
         if CACHE_FOLDER:
             with suppress(OSError):  # where files cannot be locked, each compiles for itself
                 lock = stack.enter_context(Path(CACHE_FOLDER, f"{name}.lock").open("ab"))
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                for _ in range(LOOKS):
+                    if _is_locked(lock) or _is_cached(name):
+                        break
+                    time.sleep(LOOK_EVERY_S)
         yield
+
+
+def _is_locked(file: BinaryIO) -> bool:
+    """Whether the lock of a file is this process's now."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_cached(name: str) -> bool:
+    files = () if CACHE_FOLDER is None else Path(CACHE_FOLDER).rglob("*.nbi")
+    return any(f".{name}-" in file.name for file in files)
 
 
 _pending: list[tuple[str, Callable[[], None]]] = []
@@ -141,8 +162,7 @@ _pending: list[tuple[str, Callable[[], None]]] = []
 
 def missing() -> list[str]:
     """The imported functions that are neither loaded nor in the cache."""
-    cached = [] if CACHE_FOLDER is None else list(Path(CACHE_FOLDER).rglob("*.nbi"))
-    return [name for name, _ in _pending if not any(f".{name}-" in file.name for file in cached)]
+    return [name for name, _ in _pending if not _is_cached(name)]
 
 
 def load_all(backwards: bool = False) -> None:

@@ -82,7 +82,7 @@ def test_a_mistake_has_its_code_and_a_message_without_a_stack_trace(
     ended = tripletd(*arguments, cwd=tmp_path, env={"TRIPLETD_LOG__LEVEL": "error"})
     assert ended.returncode == code
     assert told in ended.stderr
-    assert "Traceback" not in ended.stderr
+    assert "Traceback" not in ended.stderr, ended.stderr
     assert ended.stdout == ""
 
 
@@ -204,7 +204,7 @@ def test_up_ends_with_the_code_of_a_role_that_cannot_run(tmp_path: Path) -> None
     ended = tripletd("up", *FREE, cwd=tmp_path)
     assert (ended.returncode, "gone.jsonl" in ended.stderr) == (EX_DATAERR, True)
     assert "giving up" in ended.stderr
-    assert "Traceback" not in ended.stderr
+    assert "Traceback" not in ended.stderr, ended.stderr
 
 
 def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert "Traceback" not in ended.stderr
+    assert "Traceback" not in ended.stderr, ended.stderr
     assert ended.returncode in (EX_OK, EX_CONFIG)
 
 

@@ -217,7 +217,7 @@ def test_mistakes_are_told_plainly(
     ended = main(["feed", *words])
     told = capsys.readouterr().err
     assert (ended, message in told) == (code, True), told
-    assert "Traceback" not in told
+    assert "Traceback" not in told, told
     assert not Path("clicks.log").exists()
 
 

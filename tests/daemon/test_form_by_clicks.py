@@ -1,4 +1,4 @@
-"""The form that clicks chose for a version: with it the version is judged, kept, followed and told of."""
+"""The form of a version where clicks decide: with it the version is judged, kept, followed and told of."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from daemon.look.status import collect
 from daemon.replica.form_updates import FORM_UPDATERS
 from daemon.replica.loading import BufferArrays
 from daemon.versions.algorithms import map_of
-from daemon.versions.forms import CARRIED, FIRST, OFFERED, FormChoice, MatrixForms, as_scored
+from daemon.versions.forms import CARRIED, DEFAULT_FORM, FormByChoice, FormChoice, MatrixForms, as_scored
 from daemon.versions.restore import (
-    FormByChoice,
     choice_at,
     choice_of,
     described,
@@ -83,7 +82,7 @@ def scores_by_hand(place: Place, number: int, choice: FormChoice) -> Any:
     M = choice.usual * np.trace(S) / len(S) * np.diag(own.metric.astype(np.float64))
     Z = np.asarray(fitted.transform(vectors_of(["text"])).values, np.float64)  # type: ignore[union-attr]
     of_s, of_m = (np.einsum("nd,de,ne->n", Z, one, Z) for one in (S, M))
-    g = np.minimum(1, of_s / (choice.familiar * of_m)) ** 12.0
+    g = np.minimum(1, of_s / (choice.familiar * of_m)) ** choice.backoff
     both = of_s + choice.own_share * of_m
     scale = both / (g * of_s + choice.own_share * of_m)
     folded = scale[:, None] * (g[:, None] * (Z @ S) + choice.own_share * (Z @ M))
@@ -94,13 +93,12 @@ def test_a_judged_version_has_its_form_everywhere(place: Place, capsys: pytest.C
     first = judged(place, 1)
     chosen = choice_of(place.versions, first)
     assert chosen is not None
-    assert replace(chosen, usual=1.0, why="") == OFFERED[FIRST]
+    assert replace(chosen, usual=1.0, why="") == DEFAULT_FORM
     assert chosen.usual != 1
-    assert " held-out lists came before, and a choice takes 100" in chosen.why
     second = judged(place, 2)
     chosen = choice_of(place.versions, second)
     assert chosen is not None
-    assert "held-out lists users prefer" in chosen.why
+    assert replace(chosen, usual=1.0, why="") == DEFAULT_FORM, "the same for each version"
     expected = scores_by_hand(place, second, chosen)
     form = place.form(second)
     assert isinstance(form, BackoffForm)
@@ -140,6 +138,29 @@ def test_what_was_not_judged_has_the_form_of_what_was_before_it(place: Place) ->
     with follow(place.file, "latest") as model:
         found = model.scores(vectors_of(["text"]), model.items(vectors_of(["text"])))
     np.testing.assert_allclose(found, expected, atol=2e-4)
+
+
+def test_what_an_earlier_release_chose_stands_and_is_not_handed_on(place: Place) -> None:
+    place.learn(40)
+    number, serving = place.newest().number, load_config(place.file).serving
+    other = FormChoice(1.0, 1.0, why="users prefer it")
+    made = serving_form(place.versions, place.versions.load(number), serving, chooser=lambda *_: other)
+    place.learn(40, seed=3)
+    later = place.newest().number
+    assert choice_at(place.versions, later) == other, "as long as it is not judged"
+    early = serving_form(place.versions, place.versions.load(later), serving)
+    assert isinstance(early, BackoffForm)
+    assert early.share == 1.0
+    assert place.versions.attached_meta(later, "serving") is None, "nobody but its judge gives it a form"
+    later = judged(place, 2)
+    kept = place.form(number)
+    assert isinstance(kept, BackoffForm)
+    assert isinstance(made, BackoffForm)
+    assert kept.share == made.share == 1.0
+    assert choice_of(place.versions, number) == other
+    chosen = choice_of(place.versions, later)
+    assert chosen is not None
+    assert replace(chosen, usual=1.0, why="") == DEFAULT_FORM
 
 
 def test_a_form_that_was_kept_before_forms_were_chosen_stands(place: Place) -> None:
@@ -245,14 +266,9 @@ def test_raw_scores_are_followed_without_norms() -> None:
         np.testing.assert_allclose(one.scores(items, items), anew.scores(items, items), atol=1e-4)
 
 
-class Raw:
-    """A judge that takes raw scores."""
-
-    def choose(
-        self, number: int, now: FormChoice | None, learned: FormByChoice, own: OwnRanking
-    ) -> FormChoice:
-        assert learned(RAW).matrix is learned(FormChoice(1.0, 1.0)).matrix, "decomposed once"
-        return replace(RAW, why=f"{RAW.told}: because")
+def take_raw(now: FormChoice | None, learned: FormByChoice, own: OwnRanking) -> FormChoice:
+    assert learned(RAW).matrix is learned(FormChoice(1.0, 1.0)).matrix, "decomposed once"
+    return replace(RAW, why=f"{RAW.told}: because")
 
 
 def raw_by_hand(place: Place, number: int) -> Any:
@@ -267,7 +283,7 @@ def raw_by_hand(place: Place, number: int) -> Any:
 def test_raw_scores_are_the_same_everywhere(place: Place) -> None:
     place.learn(60)
     number, serving = place.newest().number, load_config(place.file).serving
-    made = serving_form(place.versions, place.versions.load(number), serving, chooser=Raw())
+    made = serving_form(place.versions, place.versions.load(number), serving, chooser=take_raw)
     chosen = choice_of(place.versions, number)
     assert chosen is not None
     assert chosen.raw
@@ -290,7 +306,7 @@ def test_raw_scores_are_the_same_everywhere(place: Place) -> None:
 def test_a_chosen_form_has_a_digest_of_its_own() -> None:
     """So that nobody who means a fixed form takes it for theirs."""
     config = as_scored(ServingConfig(), None)
-    fixed, chosen = described(config), described(config, OFFERED[FIRST])
+    fixed, chosen = described(config), described(config, DEFAULT_FORM)
     assert digest_of(fixed) != digest_of(chosen)
-    assert digest_of(chosen) != digest_of(described(config, replace(OFFERED[FIRST], usual=2.0)))
+    assert digest_of(chosen) != digest_of(described(config, replace(DEFAULT_FORM, usual=2.0)))
     assert json.loads(json.dumps(chosen)) == chosen

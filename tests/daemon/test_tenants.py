@@ -174,7 +174,7 @@ def test_each_tenant_gets_its_own_answers(shop: Shop) -> None:
     assert 'tripletd_key_answers_total{model="own"} 4.0' in page
     assert "tripletd_key_models_made_total 2.0" in page
     assert role.stop() == EX_OK
-    assert "Traceback" not in role.said()
+    assert "Traceback" not in role.said(), role.said()
 
 
 def test_people_see_each_key(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:

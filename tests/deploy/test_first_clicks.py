@@ -39,5 +39,5 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
     done = write(tmp_path)
     assert done.returncode == 1
     assert "name a folder" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
     assert not list(tmp_path.iterdir())

@@ -42,7 +42,6 @@ LEFT_OUT = (
     "tests/daemon/test_tenants",
     "tests/daemon/test_up_answers",
     "tests/daemon/validate/test_best.py::test_a_validator_restarted_before_every_step",
-    "tests/daemon/validate/test_choosing.py::test_of_two_thousand_streams",
     "tests/daemon/validate/test_interleaved.py::test_a_user_without_preference",
     "tests/daemon/validate/test_interleaved.py::test_on_real_photos",
     "tests/daemon/validate/test_preferences.py::test_of_ten_thousand_streams",

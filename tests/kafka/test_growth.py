@@ -74,7 +74,7 @@ def test_partitions_added_under_a_running_learner_are_learned_by_it(
         has_learned(learner, 690)
         learner.signal(signal.SIGTERM)
         assert learner.wait() == EX_OK, learner.said()
-        assert "Traceback" not in learner.said()
+        assert "Traceback" not in learner.said(), learner.said()
         assert "partitions were added" in learner.said()
     everything_was_learned_once(site, 690)
 

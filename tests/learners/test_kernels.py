@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import runpy
 import shutil
@@ -304,3 +305,18 @@ def test_a_norm_that_is_not_positive_gives_no_step(norm: float) -> None:
 def test_a_margin_beyond_float32_gives_no_step_and_no_loss(margin: float) -> None:
     """Else an infinite margin would count as learned, and an infinite loss would be summed up."""
     assert step_size(margin, 1.0, 0.1) == (DEGENERATE, 0, 0)
+
+
+def test_a_frozen_process_that_compiles_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock belongs to whoever opened the file, so that this process can play both."""
+    monkeypatch.setattr(compiler, "CACHE_FOLDER", str(tmp_path))
+    monkeypatch.setattr(compiler, "LOOKS", 2)
+    with (tmp_path / "oasis.step-1.lock").open("ab") as frozen:
+        fcntl.flock(frozen, fcntl.LOCK_EX)
+        with compiler._alone("oasis.step-1"):
+            (tmp_path / "oasis.step-1.py311.nbi").touch()
+        monkeypatch.setattr(compiler, "LOOK_EVERY_S", 1e6)
+        with compiler._alone("oasis.step-1"), (tmp_path / "oasis.step-1.lock").open("ab") as another:
+            assert not compiler._is_locked(another), "it is held still"

@@ -20,7 +20,7 @@ from daemon.demo.report import Retrieval, retrieval
 from daemon.demo.users import ClickModel, explored_list
 from daemon.validate.comparing import Scored, compare
 from daemon.validate.evidence import Conclusion, EvidenceRule, Standing, weigh
-from daemon.validate.hops import CoClicks
+from daemon.validate.hops import two_clicks_away
 from daemon.validate.judge import ShownJudge
 from daemon.validate.scorer import Panel, Scorer, make_panel
 from daemon.versions.algorithms import ALGORITHMS, untrained
@@ -208,8 +208,9 @@ class Simulation:
         own, zero, best, anchor = (looks[one] for one in needed)
         states = tuple((number, number * VERSION_EVERY) for number in needed)
         seen = compare(panel, (own, zero, best, anchor), states, fresh, {0: self._held})
-        clicks = CoClicks(panel, len(self._data.objects.ids))
-        away = clicks.away(self._scorers[version], 1_000) - clicks.away(self._scorers[0], 1_000)
+        scorers = self._scorers[version], self._scorers[0]
+        learned, untrained = two_clicks_away(scorers, panel, len(self._data.objects.ids), 1_000)
+        away = learned - untrained
         seen = replace(seen, away=away[~np.isnan(away)].tolist())  # no form of this simulation gives way
         self._standing, outcome = weigh(self._standing, RULE, version, before, seen)
         self._judged.append(outcome)

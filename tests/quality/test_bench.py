@@ -4,15 +4,13 @@ trained as they say.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
 from daemon.demo.users import position_biased
-from daemon.validate.choosing import with_usual
-from daemon.versions.forms import OFFERED
+from daemon.validate.choosing import OFFERED
 from learners import Oasis, OasisConfig
 from learners.block import DenseBlock
 from learners.forms.serving import ServingForm
@@ -226,8 +224,8 @@ def test_every_form_on_offer_is_that_of_the_product(digits, learned):
     version = Version(W, Z, space.metric)
     for one in OFFERED:
         served = ServingForm.from_matrix(W, power=one.power)
-        choice = with_usual(one, lambda _: served, space.own, DenseBlock(Z[rows]))
-        form = choice.beside(replace(served, normalised=not one.raw), space.own)
+        choice = one.with_usual(served, space.own, DenseBlock(Z[rows]))
+        form = choice.beside(served, space.own)
         ours, theirs = (
             version.scores(version.with_usual(one, rows))(rows),
             form.scores(Z[rows], Z),
@@ -236,7 +234,7 @@ def test_every_form_on_offer_is_that_of_the_product(digits, learned):
         top = [np.take_along_axis(one, largest, axis=1) for one in (ours, theirs)]
         scale = np.divide(*top, out=np.zeros_like(top[0]), where=top[1] != 0)
         np.testing.assert_allclose(ours, theirs * scale, atol=1e-3 * np.abs(ours).max())
-        if not one.raw:
+        if one.gives_way:
             found = version.known(version.with_usual(one, rows), rows)
             np.testing.assert_allclose(found, form.known(Z[rows]), rtol=2e-3)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from daemon.versions.forms import FIRST, OFFERED
+from daemon.validate.choosing import CAREFUL
+from daemon.versions.forms import DEFAULT_FORM
 from tests.quality.bench.backoff import Giving, measured
 
 SHARP = Giving(1.5, 0.0)
@@ -11,9 +12,9 @@ NOISE = 0.012
 """Of mAP and P@10 on so many queries, about two standard errors of a paired difference."""
 
 
-def test_what_is_offered_gives_way_where_no_click_helped() -> None:
+def test_the_default_gives_way_where_no_click_helped() -> None:
     """Handwritten digits: ten large classes, of which two or three never come, the worst case there is."""
-    offered = tuple(Giving(one.power, one.own_share, one.familiar) for one in OFFERED[FIRST:])
+    offered = Giving.of(DEFAULT_FORM), Giving.of(CAREFUL)
     found = {how: pairs for _, how, pairs in measured("digits", [LISTS], QUERIES, (SHARP, *offered))}
     lost = found[SHARP]["never clicked"]
     assert lost[0] < -0.15

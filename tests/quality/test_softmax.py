@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daemon.versions.forms import FIRST, OFFERED, FormChoice
+from daemon.versions.forms import DEFAULT_FORM, FormChoice
 from tests.quality.bench.cells import QUERIES
 from tests.quality.bench.forms import own_scores
 from tests.quality.bench.geometry import mapped
@@ -17,8 +17,6 @@ from tests.quality.bench.users import Users, split
 from tests.quality.bench.versions import Version
 
 LISTS = 1_000
-FORM = OFFERED[FIRST]
-"""What is served as long as nothing chooses another."""
 PLAIN = FormChoice(1.5, 0.0)
 """What gives way for no query."""
 
@@ -34,7 +32,7 @@ def test_it_is_above_oasis_and_above_the_own_ranking(kinds: bool) -> None:
     rows = (who.unseen if kinds else who.judged)[:QUERIES]
     asked: Ints = np.unique(clicked.rows[0])
 
-    def learned(algorithm: Algorithm, form: FormChoice = FORM) -> np.ndarray:
+    def learned(algorithm: Algorithm, form: FormChoice = DEFAULT_FORM) -> np.ndarray:
         learner = Learner(space, Learning("mean", algorithm=algorithm))
         learner.take(clicked.rows, clicked.drawn)
         version = Version(learner.W, space.Z, space.metric, learner.familiarity)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import runpy
 import shutil
 from pathlib import Path
@@ -102,3 +103,16 @@ def test_the_cache_folder_changes_with_any_source(tmp_path):
         source.write_text(source.read_text() + "# changed\n")
         digests.add(compiler.sources_digest(folder))
     assert len(digests) == len(sources) + 1
+
+
+def test_a_frozen_process_that_compiles_holds_nobody_up(tmp_path, monkeypatch):
+    """A lock belongs to whoever opened the file, so that this process can play both."""
+    monkeypatch.setattr(compiler, "CACHE_FOLDER", str(tmp_path))
+    monkeypatch.setattr(compiler, "LOOKS", 2)
+    with (tmp_path / "scan.lock").open("ab") as frozen:
+        fcntl.flock(frozen, fcntl.LOCK_EX)
+        with compiler._alone("scan"):
+            (tmp_path / "decode.scan-12.py311.nbi").touch()
+        monkeypatch.setattr(compiler, "LOOK_EVERY_S", 1e6)
+        with compiler._alone("scan"), (tmp_path / "scan.lock").open("ab") as another:
+            assert not compiler._is_locked(another), "it is held still"

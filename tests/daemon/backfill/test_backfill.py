@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from daemon.backfill.plan import HistoryProgress, Unit, shared_out
@@ -51,6 +52,23 @@ def test_several_learners_merge_and_the_same_again_gives_the_same_bits(
     assert json.loads(out[out.index("{") :])["equal"] is True
     assert place.backfill(*SMALL, into="alone") == EX_OK
     assert place.hash("alone") != place.hash("one"), "a merge is not one learner"
+
+
+def test_a_memory_of_clicks_is_learned_as_its_learner_would_and_merged(
+    place: Place, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arm = '[[learner.race.arms]]\nname = "seen"\nkind = "memory"\nqueries = 300\n'
+    place.file.write_text(place.file.read_text(encoding="utf-8") + arm, encoding="utf-8")
+    assert place.backfill(*SMALL) == EX_OK
+    assert place.hash() == fed_and_learned(place)
+    assert place.backfill("--shards", "3", *SMALL, into="one") == EX_OK
+    assert place.backfill("--shards", "3", "--verify", "--json", *SMALL, into="one") == EX_OK
+    out = capfd.readouterr().out
+    assert json.loads(out[out.index("{") :])["equal"] is True
+    newest = place.versions("one").newest_manifest()
+    assert newest is not None
+    stamps = place.versions("one").load(newest.number).arrays["arms.seen.stamps"]
+    assert len(np.unique(stamps)) == len(stamps) == 300
 
 
 def test_what_was_learned_is_better_on_lists_that_were_held_out(

@@ -104,5 +104,5 @@ def test_every_role_reads_on_and_what_cannot_be_read_is_a_dead_letter(compressed
         until(lambda: len(compressed.damaged()) == 3 * DAMAGED, serve.said)
         assert compressed.damaged()[2 * DAMAGED :] == [(f"{topic}.items", "corrupt_batch")] * DAMAGED
         assert serve.stop(signal.SIGTERM) == EX_OK
-        assert "Traceback" not in serve.said()
+        assert "Traceback" not in serve.said(), serve.said()
         assert not re.search(r"this is a bug", serve.said())

@@ -33,6 +33,7 @@ KINDS = (PAIR_UNKNOWN, PAIR_ABOVE, PAIR_BELOW, PAIR_BELOW, PAIR_RANDOM)
 BY_COSINE = {"space.views.x.map": "unit"}
 NO_ARMS = "learner.race.arms=none"
 NONE, ONE = "none", [{"name": "one", "C": 0.2, "pairs": "all", "random": False}]
+SEEN = [{"name": "seen", "kind": "memory", "pairs": "above", "queries": 8}]
 
 
 def with_pairs(count: int, seed: int = 0, kinds: Sequence[int] = KINDS) -> list[bytes]:
@@ -102,6 +103,33 @@ def test_arms_are_the_same_however_often_the_learner_starts_again(new_site: Call
         often.feed(events[start : start + 7])
         often.learn()
     assert arrays(once) == arrays(often)
+
+
+def test_a_memory_of_clicks_is_an_arm_like_any_other(new_site: Callable[..., Site]) -> None:
+    once, often = new_site(log=True), new_site(log=True)
+    for site in (once, often):
+        site.settings |= BY_COSINE | {"learner.race.arms": SEEN}
+    events = with_pairs(60)
+    once.feed(events)
+    once.learn()
+    for start in range(0, 60, 7):
+        often.feed(events[start : start + 7])
+        often.learn()
+    assert arrays(once) == arrays(often)
+    newest = once.newest()
+    (recorded,) = newest.learner["config"]["arms"]
+    assert recorded == {"name": "seen", "kind": "memory", "pairs": "above", "random": True, "queries": 8}
+    assert race_of(newest)[1] == (ArmConfig("seen", "above", kind="memory", queries=8),)
+    arms = arms_arrays(once.versions.load(newest.number).arrays)
+    assert int(arms["seen.events"]) == 36
+    assert sorted(arms["seen.stamps"].tolist()) == [*range(29, 37)]
+    assert verified(once)
+    assert verified(often)
+    once.settings["learner.race.arms"] = [SEEN[0] | {"queries": 9}]
+    once.feed(with_pairs(10, seed=1))
+    once.learn()
+    assert len(arms_arrays(once.versions.load(once.newest().number).arrays)["seen.stamps"]) == 9
+    assert verified(once)
 
 
 def test_an_event_that_only_arms_learn_is_known_when_it_comes_again(raced: Site) -> None:
@@ -237,10 +265,13 @@ def test_arms_of_shards_are_merged_and_recomputed(tmp_path: Path) -> None:
     assert set(replays(site, 2, merged=True).values()) == {True}
     arm = "\n[[learner.race.arms]]\n"
     tables = f'{arm}name = "all"\nrandom = false\n{arm}name = "new"\nC = 0.2\n'
+    tables += f'{arm}name = "seen"\nkind = "memory"\nqueries = 50\n'
     site.config.write_text(site.config.read_text(encoding="utf-8") + tables, encoding="utf-8")
     feed(site, 120, written)
     later = arms_arrays(site.versions.load(merged_end(site, 2).number).arrays)
-    assert {name.partition(".")[0] for name in later} == {"all", "new"}
+    assert {name.partition(".")[0] for name in later} == {"all", "new", "seen"}
+    assert int(later["seen.events"]) == int(later["new.events"])
+    assert np.count_nonzero(later["seen.stamps"]) == 50
     assert int(later["all.events"]) == learned + int(later["new.events"]) > learned
     assert set(replays(site, 2, merged=True).values()) == {True}
 
@@ -263,6 +294,7 @@ def config(**settings: Any) -> Any:
         ({"keys__slots": 5}, ()),
         ({"learner__race__arms": "none"}, ()),
         ({"learner__race__arms": ONE}, (ArmConfig("one", "all", random=False, C=0.2),)),
+        ({"learner__race__arms": SEEN}, (ArmConfig("seen", "above", kind="memory", queries=8),)),
     ],
 )
 def test_there_are_arms_where_one_model_of_dense_vectors_begins_with_a_cosine(
@@ -296,7 +328,11 @@ def test_arms_that_cannot_be_are_refused(settings: dict[str, Any], why: str) -> 
         ([{"name": "A"}], "expected a text that matches"),
         ([{"name": "a", "C": 0}], "expected above 0"),
         ([{"name": "a", "pairs": "below"}], 'allowed: "all" or "above"'),
-        ([{"name": "a", "colour": 1}], "unknown key; allowed: name, pairs"),
+        ([{"name": "a", "colour": 1}], "unknown key; allowed: name, kind, pairs"),
+        ([{"name": "a", "kind": "clicks"}], 'allowed: "oasis" or "memory"'),
+        ([{"name": "a", "queries": 9}], "queries: of arms of kind memory; leave it out"),
+        ([SEEN[0] | {"C": 1, "geometry": "own"}], "C, geometry: of arms of kind oasis; leave it out"),
+        ([SEEN[0] | {"queries": 0}], "expected at least 1"),
         (5, "expected"),
         ([5], "expected a table"),
     ],
@@ -316,6 +352,21 @@ def test_arms_are_left_out_by_a_word_in_the_environment_or_on_the_command_line()
     assert arms_of(load_config(None, views, {"TRIPLETD_LEARNER__RACE__ARMS": "auto"})) == DEFAULT_ARMS
     assert load_config(None, views, {}).values()["learner"]["race"] == {"arms": "auto"}
     assert by_word.values()["learner"]["race"] == {"arms": []}
+
+
+def test_what_is_shown_of_a_memory_is_read_again() -> None:
+    shown = config(learner__race__arms=SEEN).values()["learner"]["race"]["arms"]
+    assert shown == [{"name": "seen", "kind": "memory", "pairs": "above", "random": True, "queries": 8}]
+    assert arms_of(config(learner__race__arms=shown)) == arms_of(config(learner__race__arms=SEEN))
+
+
+@pytest.mark.parametrize("role", ["learn", "merge", "validate", "backfill", "serve"])
+def test_what_a_memory_of_clicks_keeps_is_counted(role: RoleName) -> None:
+    few, many = (
+        need_of(config(learner__race__arms=[SEEN[0] | {"queries": n}], shards__count=2), role).nbytes
+        for n in (10, 4_010)
+    )
+    assert many - few >= 2 * 4 * DIM * 4_000
 
 
 @pytest.mark.parametrize("role", ["learn", "merge", "validate", "backfill"])

@@ -199,7 +199,7 @@ def test_a_process_with_a_limit_is_refused_before_it_allocates(tmp_path: Path, c
     assert "W 60,000 x 60,000 13.4 GiB" in done.stderr
     assert "the limit of a process (ulimit -v)" in done.stderr
     assert 'algorithm = "oasis-diagonal"' in done.stderr
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
     assert not list((tmp_path / "checkpoints").glob("versions/*"))
     if command == "up":
         assert done.stderr.startswith("tripletd: up: oasis"), "before it starts any role"

@@ -83,7 +83,7 @@ def test_refusals_are_told_with_a_remedy(shelf: Shelf, capsys: pytest.CaptureFix
         err = capsys.readouterr().err
         assert told in err
         assert remedy in err
-        assert "Traceback" not in err
+        assert "Traceback" not in err, err
     assert names(shelf) == {}
 
 

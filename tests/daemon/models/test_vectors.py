@@ -7,7 +7,6 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,8 @@ from daemon.config import load_config
 from daemon.exits import EX_CANTCREAT, EX_OK, EX_UNAVAILABLE, EX_USAGE
 from daemon.models.compare import catalog_objects
 from daemon.replica.vectors import Mode
-from daemon.validate.choosing import with_usual
-from daemon.versions.forms import OFFERED, FormChoice, KeyedForm
-from daemon.versions.restore import FormByChoice, serving_form
+from daemon.versions.forms import FormByChoice, FormChoice, KeyedForm
+from daemon.versions.restore import serving_form
 from learners.block import Block
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import BackoffForm
@@ -65,16 +63,16 @@ class Shop(Place):
         self.learn(40)
 
     def choose(self) -> None:
-        """Judge the newest version: clicks chose a form that gives way to the own ranking."""
+        """Give the newest version a form that gives way to the own ranking."""
         config, versions, number = load_config(self.file), self.versions, self.newest().number
         objects = catalog_objects(config, versions, number)
         assert objects is not None
 
-        class Chooser:
-            def choose(self, number: int, now: Any, learned: FormByChoice, own: OwnRanking) -> FormChoice:
-                return replace(with_usual(OFFERED[0], learned, own, objects.mapped), why="chosen by the test")
+        def chooser(now: FormChoice | None, learned: FormByChoice, own: OwnRanking) -> FormChoice:
+            bold = FormChoice(1.5, 0.2, 0.8, why="chosen by the test")
+            return bold.with_usual(learned(bold), own, objects.mapped)
 
-        serving_form(versions, versions.load(number), config.serving, chooser=Chooser())
+        serving_form(versions, versions.load(number), config.serving, chooser=chooser)
 
     @property
     def served(self) -> ServedForm:

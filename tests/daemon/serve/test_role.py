@@ -167,7 +167,7 @@ def test_it_waits_for_a_version_then_answers_and_ends_with_0(place: Place) -> No
     assert role.get("/")[0] == 200
     assert role.stop() == EX_OK
     assert '"role": "serve"' in role.said()
-    assert "Traceback" not in role.said()
+    assert "Traceback" not in role.said(), role.said()
 
 
 def test_a_click_reaches_an_answer_while_learn_runs(place: Place) -> None:
@@ -265,7 +265,7 @@ def test_a_port_that_is_taken_and_a_file_that_is_wrong_have_their_codes(place: P
     broken = place.start("serve")
     assert broken.process.wait(PATIENCE_S) not in (EX_OK, 70, None)
     assert "catalog.jsonl" in broken.said()
-    assert "Traceback" not in broken.said()
+    assert "Traceback" not in broken.said(), broken.said()
 
 
 def test_a_second_stop_ends_it_at_once(place: Place) -> None:

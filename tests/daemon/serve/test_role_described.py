@@ -80,7 +80,7 @@ def test_every_answer_is_as_described(role: Role) -> None:
         found, headers, text = asked(role, method, path, body, Authorization=f"Bearer {TOKEN}")
         assert found == status, (path, text)
         contract.check(method, path, found, headers, text)
-    assert "Traceback" not in role.said()
+    assert "Traceback" not in role.said(), role.said()
 
 
 def test_it_is_asked_by_the_names_it_was_given(role: Role) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from daemon.validate import judge as judge_module
 from daemon.validate.evaluator import Evaluator
 from daemon.validate.evidence import Comparison, EvidenceRule, Standing, weigh
-from daemon.validate.hops import CoClicks, weighted_auc
+from daemon.validate.hops import two_clicks_away, weighted_auc
 from daemon.validate.scorer import MappedObjects, Scorer, make_panel
 from learners.block import DenseBlock
 from learners.maps import SpaceMap, ViewConfig
@@ -27,7 +27,7 @@ tied_scores = st.lists(st.integers(-2, 2).map(float), min_size=2, max_size=30)
 def away(world, impressions, most=1_000):
     objects = MappedObjects(world.space, world.catalog, world.fitted)
     panel = make_panel(objects, impressions)
-    return CoClicks(panel, len(world.ids)).away(Scorer(plain(12), objects), most)
+    return two_clicks_away([Scorer(plain(12), objects)], panel, len(world.ids), most)[0]
 
 
 def slow_away(scores, impressions):

@@ -10,6 +10,7 @@ import pytest
 
 from checkpoints.entries import aliases
 from daemon.validate import evaluator
+from daemon.validate.betting import STAKES, log_capital
 from daemon.validate.comparing import Scored, compare
 from daemon.validate.evaluator import LEAST_TRAINED
 from daemon.validate.evidence import Bettor, Standing
@@ -22,7 +23,6 @@ from streams.codec import encode_impression
 from streams.event import Impression, ObjectRef
 from streams.open import ensure_topic, open_sink, open_source
 from tests.daemon.validate.helpers import never, turn, usable
-from tests.daemon.validate.test_choosing import _highest
 from tests.daemon.validate.test_preferences import ALPHA, examined, lists_of
 from tests.daemon.validate.test_preferences import usable as tells
 
@@ -39,6 +39,15 @@ def send(world, *lists):
 
 def newest_ms(world):
     return 1000 * world.serial
+
+
+def highest(told):
+    """The largest log capital that bets on each stream ever reach."""
+    logs, found = np.zeros((len(told), len(STAKES))), np.zeros(len(told))
+    for difference in told.T:
+        logs += np.log1p(difference[:, None] * STAKES)
+        found = np.maximum(found, log_capital(logs))
+    return found
 
 
 def rounds(world, start, held, trained, count=6, **more):
@@ -264,7 +273,7 @@ def test_of_a_thousand_streams_that_are_bet_on_and_then_learned_from_at_most_one
                 row[part] = differences(place + 3 * known[shown], place, lists, like)[part]
             np.add.at(known, shown[part], clicked[part] - usual)
             leaking[part] = differences(place + 3 * known[shown], place, lists, like)[part]
-    falsely, leaked = ((_highest(one) >= -math.log(ALPHA)).mean() for one in (before, after))
+    falsely, leaked = ((highest(one) >= -math.log(ALPHA)).mean() for one in (before, after))
     print(
         f"false promotions of {STREAMS:,} streams: {falsely:.4f}; by who has learned from them: {leaked:.4f}"
     )

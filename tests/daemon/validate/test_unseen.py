@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from daemon.look.overview import read_all, summary
-from daemon.validate.choosing import UnseenKinds, to_measures
 from daemon.validate.evaluator import Candidate, Evaluator
 from daemon.validate.holdout import HeldImpression, Window
-from daemon.validate.preferences import NO_PREFERENCE, Preference
 from daemon.validate.scorer import NotFinite, Scorer
 from learners.forms.serving import ServingForm
 from streams.codec import encode_impression
@@ -44,23 +42,35 @@ SENSE = weighed([6.0] * 3 + [1.0] * (DIM - 3))
 NOISE = weighed([0.01] * 3 + [1.0] * (DIM - 3))
 
 
+def opened(objects, *forms):
+    return [
+        Candidate(Numbered(number), Scorer(form, objects), objects)
+        for number, form in enumerate((plain(DIM), *forms))
+    ]
+
+
+def told_by(judge, version, zero, lists):
+    window = Window(10_000, {0: 0})
+    for at, one in enumerate(lists):
+        window.add(HeldImpression(0, at, one))
+    return Evaluator(judge).unseen(version, zero, window)
+
+
 def test_what_users_prefer_on_such_kinds(world):
     judge, objects = judge_of(world, judgments=False)
-    kinds = UnseenKinds(judge, of_kind(world, 60), Scorer(plain(DIM), objects))
-    better, worse = (kinds.compare(Scorer(form, objects)) for form in (SENSE, NOISE))
-    assert better.is_above
-    assert worse.is_below
-    assert better.queries == worse.queries <= PER_CLASS
-    assert kinds.compare(Scorer(plain(DIM), objects)).mean == 0
-    without = UnseenKinds(judge, [], Scorer(plain(DIM), objects))
-    assert without.compare(Scorer(SENSE, objects)) == NO_PREFERENCE
+    lists, (zero, better, worse) = of_kind(world, 60), opened(objects, SENSE, NOISE)
+    above, below = (told_by(judge, one, zero, lists) for one in (better, worse))
+    assert above["unseen_preference"] > above["unseen_error"] > 0
+    assert below["unseen_preference"] < -below["unseen_error"]
+    assert above["unseen_queries"] == below["unseen_queries"] <= PER_CLASS
+    assert told_by(judge, zero, zero, lists)["unseen_preference"] == 0
 
 
-def test_what_cannot_be_had_is_no_measure():
-    assert to_measures(NO_PREFERENCE) == {}
-    assert to_measures(Preference.of([0.5])) == {}
-    found = to_measures(Preference(0.25, 0.125, 9))
-    assert found == {"unseen_preference": 0.25, "unseen_error": 0.125, "unseen_queries": 9.0}
+def test_what_cannot_be_had_is_no_measure(world):
+    judge, objects = judge_of(world, judgments=False)
+    zero, version = opened(objects, SENSE)
+    for count in (0, 1):
+        assert told_by(judge, version, zero, of_kind(world, 10)[:count]) == {}
 
 
 def test_lists_of_such_kinds_stand_apart_in_the_window(world):
@@ -81,7 +91,6 @@ def test_lists_of_such_kinds_stand_apart_in_the_window(world):
 
 def test_no_measure_and_no_bet_depends_on_them(world):
     judge, objects = judge_of(world, judgments=False)
-    one, other = (Scorer(form, objects) for form in (SENSE, plain(DIM)))
     lists, kinds = usable(world, 60), of_kind(world, 30)
     told = []
     for added in ([], kinds):
@@ -89,13 +98,7 @@ def test_no_measure_and_no_bet_depends_on_them(world):
         for partition, held in ((0, lists), (1, added)):
             for at, impression in enumerate(held):
                 window.add(HeldImpression(partition, at, impression))
-        chooser = evaluator.chooser(window, {0: 50})
-        assert chooser.kinds == added
-        assert not {one.id for one in chooser.kinds} & {one.id for one in chooser.window}
-        candidates = [
-            Candidate(Numbered(number), scorer, objects) for number, scorer in enumerate((other, one))
-        ]
-        zero, version = candidates
+        zero, version = opened(objects, SENSE)
         seen = evaluator.compare((version, zero, zero, zero), window, {0: 50})
         told.append((evaluator.measures(version, window), replace(seen, through={})))
         assert bool(evaluator.unseen(version, zero, window)) == bool(added)
@@ -125,7 +128,6 @@ def test_a_judged_version_tells_of_them(world, start):
 
 def test_scores_that_are_no_numbers_are_refused(world):
     judge, objects = judge_of(world, judgments=False)
-    kinds = UnseenKinds(judge, of_kind(world, 5), Scorer(plain(DIM), objects))
-    broken = replace(plain(DIM), matrix=np.full((DIM, DIM), np.nan, np.float32))
+    zero, broken = opened(objects, replace(plain(DIM), matrix=np.full((DIM, DIM), np.nan, np.float32)))
     with pytest.raises(NotFinite):
-        kinds.compare(Scorer(broken, objects))
+        told_by(judge, broken, zero, of_kind(world, 5))

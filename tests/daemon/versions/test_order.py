@@ -12,7 +12,7 @@ from daemon.versions.order import (
     Answering,
     OrderChoice,
     answering,
-    arm_matrices,
+    arm_form,
     arm_settings,
     order_form,
 )
@@ -131,7 +131,7 @@ def test_scores_are_those_of_the_arm_with_the_share_of_the_own_ranking(steps, ge
     found = order_form(version, OWN, OrderChoice("all", 3.0, 40)).scores(block, block)
     np.testing.assert_allclose(found, u @ W @ u.T + 3 * own, atol=2e-5)
     before = {name: array.copy() for name, array in version.arrays.items()}
-    raw = arm_matrices(version, OWN)["all"]
+    raw = arm_form(version, OWN, "all").matrix
     np.testing.assert_allclose(z @ raw @ z.T, u @ W @ u.T, atol=2e-5)
     raw[...] = 0
     assert all(np.array_equal(version.arrays[name], one) for name, one in before.items()), "copies"
@@ -140,7 +140,7 @@ def test_scores_are_those_of_the_arm_with_the_share_of_the_own_ranking(steps, ge
 def test_an_arm_that_has_learned_nothing_ranks_as_the_user_does():
     version = version_of(arrays_of("all", Oasis(DIM, OasisConfig(C=0.1))), arm("all", "own"))
     z = vectors(9, 2)
-    np.testing.assert_allclose(arm_matrices(version, OWN)["all"], np.diag(OWN.metric), atol=1e-6)
+    np.testing.assert_allclose(arm_form(version, OWN, "all").matrix, np.diag(OWN.metric), atol=1e-6)
     found = order_form(version, OWN, OrderChoice("all", 1.0, 40)).scores(z, z)
     np.testing.assert_allclose(found, 2 * OWN.form().scores(z, z), atol=1e-5)
 
@@ -150,20 +150,17 @@ def test_each_arm_has_its_own_arrays_and_settings():
     arrays = arrays_of("all", one) | arrays_of("above", other)
     version = version_of(arrays, arm("all", "space"), arm("above", "space"))
     assert list(arm_settings(version.manifest)) == ["all", "above"]
-    found = arm_matrices(version, OWN)
-    assert list(found) == ["all", "above"]
-    np.testing.assert_array_equal(found["above"], other.W)
-    assert arm_matrices(version_of(arrays), OWN) == {}
+    np.testing.assert_array_equal(arm_form(version, OWN, "above").matrix, other.W)
 
 
 def test_what_an_arm_lacks_is_said():
     good = arrays_of("all", learner(3))
     with pytest.raises(StateError, match=r"the arm above has no array arms\.above\.W"):
-        arm_matrices(version_of(good, arm("all", "own"), arm("above", "own")), OWN)
+        arm_form(version_of(good, arm("all", "own"), arm("above", "own")), OWN, "above")
     with pytest.raises(StateError, match="version 7 has no arm above"):
         order_form(version_of(good, arm("all", "own")), OWN, OTHER)
     torn = good | {"arms.all.W": np.full((DIM, DIM), np.nan, np.float32)}
     with pytest.raises(StateError, match="is not finite"):
-        arm_matrices(version_of(torn, arm("all", "own")), OWN)
+        arm_form(version_of(torn, arm("all", "own")), OWN, "all")
     with pytest.raises(StateError, match=r"not of 3 dimensions"):
-        arm_matrices(version_of(good, arm("all", "own")), OwnRanking("cosine", np.ones(3, np.float32)))
+        arm_form(version_of(good, arm("all", "own")), OwnRanking("cosine", np.ones(3, np.float32)), "all")

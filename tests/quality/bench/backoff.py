@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from daemon.validate.choosing import BY_JUDGMENTS, FAR, MOST_JUDGED, Compared, choose, choose_by_judgments
-from daemon.validate.preferences import Preference, by_cluster, differences
-from daemon.versions.forms import FIRST, OFFERED
+from daemon.validate.choosing import FAR, MOST_JUDGED, OFFERED, PLAIN, Compared, choose_by_judgments
+from daemon.validate.preferences import Preference
+from daemon.versions.forms import DEFAULT_FORM, FormChoice
 from learners.forms.quadratic import FoldingForm, inverse_roots
 from learners.forms.serving import BACKOFF, FAMILIAR, BackoffForm, ServingForm, usual_ratio
 from tests.quality.bench.forms import own_scores
 from tests.quality.bench.geometry import Space, mapped
-from tests.quality.bench.judged import of_lists, shown
 from tests.quality.bench.loop import Learning, step
 from tests.quality.bench.retrieval import Scores, judge
 from tests.quality.bench.sets import SETS, Floats, Ints, RawSet, load
@@ -43,6 +42,11 @@ class Giving:
     backoff: float = BACKOFF
     raw: bool = False
 
+    @classmethod
+    def of(cls, choice: FormChoice) -> Giving:
+        """The same of a version."""
+        return cls(choice.power, choice.own_share, choice.familiar, choice.backoff, choice.raw)
+
     @property
     def told(self) -> str:
         """What it is, in words."""
@@ -55,13 +59,17 @@ TRIED = (
     Giving(1.5, 0.0),
     Giving(1.5, 0.3, 1.0, 0.0),
     Giving(1.5, 1.0, 1.0, 0.0),
-    Giving(1.5, 0.3, 1.0, 4.0),
-    Giving(1.5, 0.3, 0.8, 8.0),
-    Giving(1.5, 0.2, 0.8),
+    Giving(1.5, 0.3, 0.85, 12.0),
+    Giving(1.5, 0.2, 0.8, 12.0),
+    Giving(1.5, 1.0, 0.85, 12.0),
+    Giving(1.0, 1.0, 0.85, 12.0),
+    Giving(1.5, 0.2, 1.0, 4.0),
+    Giving(1.5, 0.05, 1.5, 3.0),
+    Giving(1.5, 0.1),
+    Giving(1.5, 0.15, 1.1),
+    Giving(1.5, 0.1, 1.5, 2.0),
     Giving(1.5, 0.3),
-    Giving(1.5, 1.0),
     Giving(1.0, 0.3),
-    Giving(1.0, 1.0),
     Giving(1.0, 0.0, raw=True),
 )
 
@@ -151,53 +159,24 @@ def known(name: str, lists: int, clicks: str = "position") -> dict[str, Pair]:
     return {kind: form.known(learned.space.Z[one]) for kind, one in rows.items()}
 
 
-def choices(
-    name: str, lists: list[int], clicks: str = "position"
-) -> Iterator[tuple[int, int, list[Compared]]]:
-    """(lists, place in `OFFERED` of what held-out lists choose, how each compares) where all kinds come."""
-    data, who = load(name), split(load(name), 0)
-    learned, own, now = Learned(data, who, clicks, 0), own_scores(data.joined()), FIRST
-    for count in lists:
-        learned.go_on(count)
-        held, lists_held = learned.held[-WINDOW:], shown(learned.held_clicks[-WINDOW:])
-        forms = [learned.form(Giving(one.power, one.own_share, one.familiar, raw=one.raw)) for one in OFFERED]
-        scores = [of_lists(scores_of(one, learned.space.Z), held) for one in forms]
-        first, zero = forms[FIRST], of_lists(own, held)
-        assert isinstance(first, BackoffForm)
-        far = first.known(learned.space.Z[held[:, 0]]) < FAR
-
-        def preference(one: Floats, other: Floats, where: npt.NDArray[np.bool_]) -> Preference:
-            found = differences(one, other, lists_held)[where]
-            return Preference.of(by_cluster(found, held[where, 0].tolist()))
-
-        every = np.ones(len(held), bool)
-        compared = [
-            Compared(preference(one, scores[now], every), preference(one, zero, far)) for one in scores
-        ]
-        now = choose(now, compared)
-        yield count, now, compared
-
-
 def by_judgments(
     name: str, lists: list[int], queries: int, clicks: str = "position"
 ) -> Iterator[tuple[int, int, dict[str, Pair]]]:
-    """(lists, place in `BY_JUDGMENTS` of what judged queries choose, as `measured` of the chosen form); a
+    """(lists, place in `OFFERED` of what judged queries choose, as `measured` of the chosen form); a
     quarter of the kinds never comes. Chosen by `MOST_JUDGED` queries of all kinds, measured on others.
     """
     data, who = load(name), split(load(name), 0, kinds=True)
-    learned, own, now = Learned(data, who, clicks, 0), own_scores(data.joined()), len(OFFERED)
+    learned, own, now = Learned(data, who, clicks, 0), own_scores(data.joined()), OFFERED.index(PLAIN)
     halves = {"clicked": who.judged, "never clicked": who.unseen}
     judged = some(np.concatenate([half[::2] for half in halves.values()]), MOST_JUDGED)
     rows = {kind: some(half[1::2], queries) for kind, half in halves.items()}
     before = {kind: np.array(judge(own, data.labels, one).pair) for kind, one in rows.items()}
     for count in lists:
         learned.go_on(count)
-        forms = [
-            learned.form(Giving(one.power, one.own_share, one.familiar, raw=one.raw)) for one in BY_JUDGMENTS
-        ]
+        forms = [learned.form(Giving.of(one)) for one in OFFERED]
         scores = [scores_of(form, learned.space.Z) for form in forms]
         precision = [judge(one, data.labels, judged).ap for one in scores]
-        zero, first = judge(own, data.labels, judged).ap, forms[FIRST]
+        zero, first = judge(own, data.labels, judged).ap, forms[OFFERED.index(DEFAULT_FORM)]
         assert isinstance(first, BackoffForm)
         far = first.known(learned.space.Z[judged]) < FAR
         now = choose_by_judgments(
@@ -221,10 +200,6 @@ def some(rows: Ints, count: int) -> Ints:
     return rows[:: max(1, len(rows) // count)][:count]
 
 
-def _told(one: Preference) -> str:
-    return f"{one.mean:+.4f} (error {one.error:.4f}, {one.queries} queries)"
-
-
 def main() -> None:
     """Print the lines of all forms."""
     parser = argparse.ArgumentParser(prog="python -m tests.quality.bench.backoff", description=__doc__)
@@ -233,18 +208,12 @@ def main() -> None:
     parser.add_argument("--lists", type=int, nargs="+", default=[2_000, 8_000])
     parser.add_argument("--queries", type=int, default=150)
     parser.add_argument("--known", action="store_true", help="how much queries have in common instead")
-    parser.add_argument("--choice", action="store_true", help="what held-out lists choose instead")
     parser.add_argument("--judged", action="store_true", help="what judged queries choose instead")
     asked = parser.parse_args()
     if asked.judged:
         for count, taken, pairs in by_judgments(asked.set, asked.lists, asked.queries, asked.clicks):
             found = ", ".join(f"{kind} {ap:+.3f} / {p10:+.3f}" for kind, (ap, p10) in pairs.items())
-            print(f"{asked.set}, {count:,} lists: {BY_JUDGMENTS[taken].told}: {found}", flush=True)
-        return
-    if asked.choice:
-        for count, taken, compared in choices(asked.set, asked.lists, asked.clicks):
-            found = "; ".join(f"{_told(one.to_now)}, where it gives way {_told(one.far)}" for one in compared)
-            print(f"{asked.set}, {count:,} lists: {OFFERED[taken].told}; against the one in use: {found}")
+            print(f"{asked.set}, {count:,} lists: {OFFERED[taken].told}: {found}", flush=True)
         return
     if asked.known:
         for count in asked.lists:

@@ -2,7 +2,7 @@
 done is kept.
 
 In a cell every number of lists gives rows (mAP, P@10) by labels: of the owner's ranking, of what the product
-would serve by default, of its newest version in the form that it chose, and of the rivals, who learn from the
+would serve by default, of its newest version, and of the rivals, who learn from the
 same clicks.
 """
 
@@ -29,7 +29,7 @@ from tests.quality.bench.users import LENGTH, Learned, Users, joined, split
 
 LISTS = (500, 2_000, 8_000, 32_000, 128_000)
 QUERIES = 400
-VERSION = 3
+VERSION = 4
 """Of what a cell means: one that was kept under another is made again."""
 
 Pair = tuple[float, float]
@@ -58,7 +58,7 @@ class Cell:
 
 class Result:
     """Rows of a cell: name -> lists -> (mAP, P@10); written after every number of lists. served: what answers
-    then, and in which form. seconds: of the processor, by name.
+    then. seconds: of the processor, by name.
     """
 
     def __init__(self, cell: Cell) -> None:
@@ -146,7 +146,7 @@ def _ours(result: Result, cell: Cell, wanted: list[int], judged: Ints) -> None:
             if made.best not in (0, made.newest):
                 served = judge(made.served, data.labels, judged).pair
             result.put(OURS, count, served)
-            told = f"version {made.best}: {made.choices[made.best].told}" if made.best else YOURS
+            told = f"version {made.best}" if made.best else YOURS
             result.served[count] = told
             result.spent(OURS, began)
             result.save()

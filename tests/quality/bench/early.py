@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from daemon.versions.forms import OFFERED, FormChoice
+from daemon.validate.choosing import OFFERED
+from daemon.versions.forms import FormChoice
 from tests.quality.bench.cells import by_default
 from tests.quality.bench.product import AS_SHIPPED, VERSIONS, Product, Variant
 from tests.quality.bench.retrieval import judge
@@ -22,15 +23,14 @@ from tests.quality.bench.static import own_lists
 from tests.quality.bench.users import CLICKS, NOTHING, split
 
 QUERIES = 400
-CAREFUL = (*OFFERED, FormChoice(1.5, 3.0))
 VARIANTS: Mapping[str, Variant] = {
     "held-out lists alone": Variant(untrained=False),
     "lists learned from, too": AS_SHIPPED,
-    "these, and as much of the own ranking at first": Variant(first=len(OFFERED) - 1),
-    "these, and three times as much": Variant(offered=CAREFUL, first=len(OFFERED)),
+    "these, and as much of the own ranking": Variant(form=FormChoice(1.5, 1.0)),
+    "these, and three times as much": Variant(form=FormChoice(1.5, 3.0)),
     "held-out lists alone, half held out": Variant(untrained=False, share=0.5),
 }
-FORMS = (*OFFERED, FormChoice(1.5, 0.0), FormChoice(1.5, 3.0), FormChoice(1.5, 10.0), FormChoice(1.0, 3.0))
+FORMS = (*OFFERED, FormChoice(1.5, 3.0), FormChoice(1.5, 10.0), FormChoice(1.0, 3.0))
 
 
 def product_of(name: str, clicks: str, seed: int, variant: Variant) -> Product:

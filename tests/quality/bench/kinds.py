@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from daemon.validate.preferences import Preference, by_cluster, differences
+from daemon.versions.forms import DEFAULT_FORM
 from streams.catalog import Catalog
 from streams.event import DenseColumn, SpaceSpec, ViewSpec
 from streams.feed.kinds import HeldOutKinds
@@ -25,7 +26,7 @@ from tests.quality.bench.retrieval import judge
 from tests.quality.bench.sets import RawSet, load
 from tests.quality.bench.users import split
 
-FORMS = (Giving(1.5, 0.0), Giving(1.5, 0.2, 0.8), Giving(1.5, 0.3))
+FORMS = (Giving(1.5, 0.0), Giving.of(DEFAULT_FORM))
 CENTRES = 30
 Pair = tuple[float, float]
 

@@ -1,12 +1,12 @@
 """What the product would serve after so many lists, with default settings: its learner's steps, the form that
-`daemon.validate.choosing` takes for each version, the bets of `daemon.validate.comparing` and the standing of
+every version has, the bets of `daemon.validate.comparing` and the standing of
 `daemon.validate.evidence`, in the order in which the validator goes.
 
 Versions are published after the numbers of lists of `VERSIONS`. Each is judged once, on the lists that `feed`
-held out: its form by those that earlier versions were bet on, itself by those that came since; the version
-before it bets on those that were learned from since. So do the arms for the order of given lists, which is
-what is served as long as a version is not shown to search better: the first objects of the owner's ranking in
-another order. Left out are interleaved lists and kinds that are held out as a whole.
+held out since the one before; that bets on those that were learned from since. So do the arms for the order
+of given lists, which is what is served as long as a version is not shown to search better: the first objects
+of the owner's ranking in another order. Left out are interleaved lists and kinds that are held out as a
+whole.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ import numpy as np
 from scipy import sparse
 
 from daemon.config.schema import ValidateConfig
-from daemon.validate.choosing import FAR, LEAST_LISTS, Compared, choose
 from daemon.validate.comparing import told_by_order
 from daemon.validate.evidence import Comparison, Conclusion, EvidenceRule, Standing, weigh
-from daemon.validate.preferences import Preference, bets_of, by_cluster, differences
+from daemon.validate.preferences import bets_of
 from daemon.validate.race import NO_BETS, OrderBets
 from daemon.validate.shown import Float
-from daemon.versions.forms import FIRST, OFFERED, FormChoice
+from daemon.versions.forms import DEFAULT_FORM, FormChoice
 from tests.quality.bench.arms import Arms, reordered
 from tests.quality.bench.forms import own_scores
 from tests.quality.bench.geometry import mapped
@@ -75,14 +74,12 @@ class Window:
 
 @dataclass(frozen=True)
 class Variant:
-    """What may differ from the product. share: of queries held out, None: the default. offered, first: forms,
-    and which is taken as long as nothing is known. untrained: lists that are learned from are bet on too, by
-    the version before them.
+    """What may differ from the product. share: of queries held out, None: the default. form: of every
+    version. untrained: lists that are learned from are bet on too, by the version before them.
     """
 
     share: float | None = None
-    offered: tuple[FormChoice, ...] = OFFERED
-    first: int = FIRST
+    form: FormChoice = DEFAULT_FORM
     untrained: bool = True
 
 
@@ -111,8 +108,7 @@ class Product:
         self._parts: list[Learned] = []
         self._taken = self._taken_open = 0
         self._bets: OrderBets = NO_BETS
-        self.place, self.standing, self.best, self.newest = variant.first, Standing(), 0, 0
-        self.choices: dict[int, FormChoice] = {}
+        self.standing, self.best, self.newest = Standing(), 0, 0
         self._scores: dict[int, Scores] = {0: self.own}
         self.arms = Arms(self._Z * np.sqrt(self._space.metric), seed)
         self.version = self._version()
@@ -154,8 +150,8 @@ class Product:
         learned, before = self.learned, self.newest - 1
         held = Window.last(learned.held, learned.held_clicks, self._taken)
         self._taken = len(learned.held) if len(learned.held) >= LEAST_JUDGED else 0
-        choice = self._choice(held)
-        self.choices[self.newest], self._scores[self.newest] = choice, self.version.scores(choice)
+        choice = self.version.with_usual(self._variant.form, held.queries)
+        self._scores[self.newest] = self.version.scores(choice)
         asked.append(self.arms.bets(part.held, part.held_clicks, self.latest, leader))
         opened = Window.last(learned.open, learned.open_clicks, self._taken_open)
         self._taken_open = len(learned.open)
@@ -178,32 +174,6 @@ class Product:
         wanted = {0, self.newest, self.best, self.standing.anchor}
         self._scores = {number: one for number, one in self._scores.items() if number in wanted}
         return outcome
-
-    def _choice(self, window: Window) -> FormChoice:
-        """As `FormChooser.choose`."""
-        offered = [self.version.with_usual(one, window.queries) for one in self._variant.offered]
-        earlier = ~window.fresh
-        if np.count_nonzero(earlier) >= LEAST_LISTS:
-            self.place = choose(self.place, self._forms(offered, window, earlier))
-        return offered[self.place]
-
-    def _forms(self, offered: list[FormChoice], window: Window, earlier: Bools) -> list[Compared]:
-        lists, clicks = window.lists[earlier], shown(window.clicks[earlier])
-        scores = [of_lists(self.version.scores(one), lists) for one in offered]
-        zero = of_lists(self.own, lists)
-        far = self.version.known(offered[self._variant.first], lists[:, 0]) < FAR
-
-        def preference(values: Float) -> Preference:
-            told = ~np.isnan(values)
-            return Preference.of(by_cluster(values[told], lists[told, 0].tolist()))
-
-        return [
-            Compared(
-                preference(differences(one, scores[self.place], clicks)),
-                preference(told_by_order(one, zero, clicks, far)),
-            )
-            for one in scores
-        ]
 
     def _compared(self, window: Window, version: int, like: Bools | None = None) -> Comparison:
         """As `comparing.compare`."""

@@ -1,4 +1,4 @@
-"""What one version answers with, in all forms that clicks choose from: as `daemon.versions.forms` and
+"""What one version answers with, in all forms that it can have: as `daemon.versions.forms` and
 `learners.forms.serving` make them, with one decomposition, one product with the catalog for each power, and
 nothing but vectors for what differs between forms.
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from daemon.versions.forms import FormChoice
-from learners.forms.serving import BACKOFF, DEFAULT_POWER
+from learners.forms.serving import DEFAULT_POWER
 from tests.quality.bench.forms import Eigen, Form
 from tests.quality.bench.retrieval import Scores
 from tests.quality.bench.sets import Floats, Ints
@@ -56,12 +56,12 @@ class Version:
         return self._powers[power]
 
     def with_usual(self, choice: FormChoice, queries: Ints) -> FormChoice:
-        """As `daemon.validate.choosing.with_usual`; queries: distinct rows of the catalog. Where a
+        """As `FormChoice.with_usual`; queries: distinct rows of the catalog. Where a
         form gives way for no query, as the product's fixed forms: both with trace d."""
         if not choice.familiar:
             return replace(choice, usual=float(len(self._metric) / self._metric.sum()))
         queries = queries[self._own[queries] > 0]
-        if choice.raw or not choice.own_share or not len(queries):
+        if not choice.own_share or not len(queries):
             return choice
         found = replace(choice, usual=self._usual(choice.power, queries))
         if self._shows is None:
@@ -82,8 +82,6 @@ class Version:
     def scores(self, choice: FormChoice) -> Scores:
         """Of catalog rows with the catalog in a form; choice: `with_usual`."""
         folded, Z = self.folded(choice.power), self._Z
-        if choice.raw:
-            return lambda rows: folded.rows[rows] @ Z.T
         beside = np.float32(choice.own_share * choice.usual)
         norms = folded.own + beside * self._own
         roots = np.where(norms > 0, 1 / np.sqrt(np.maximum(norms, 1e-20)), 0).astype(np.float32)
@@ -93,7 +91,7 @@ class Version:
             if choice.own_share:
                 given = np.ones(len(rows))
                 if choice.familiar:
-                    given = np.minimum(self.known(choice, rows) / choice.familiar, 1) ** BACKOFF
+                    given = np.minimum(self.known(choice, rows) / choice.familiar, 1) ** choice.backoff
                 query = given[:, None].astype(np.float32) * query + beside * self._metric * Z[rows]
             return np.asarray(query @ Z.T * roots)
 

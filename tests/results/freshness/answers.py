@@ -8,15 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from daemon.demo.users import OTHER, SAME
-from daemon.versions.forms import FIRST, OFFERED
+from daemon.versions.forms import DEFAULT_FORM
 from tests.quality.bench.retrieval import Scores, judge
 from tests.quality.bench.sets import Floats, Ints
 from tests.quality.bench.users import LENGTH
 from tests.quality.bench.versions import Version
 from tests.results.freshness.worlds import WorldState
 
-FORM = OFFERED[FIRST]
-"""What a version answers in as long as clicks have not chosen another form."""
 EXAMINED = 1 / np.sqrt(np.arange(1, LENGTH + 1))
 PANEL = 200
 """Queries that are looked at, of those that never come."""
@@ -71,4 +69,4 @@ def best(table: Floats) -> Ints:
 def served(version: Version, queries: Ints) -> Scores:
     """The scores of a version as it would be served. queries: that came and are held out, of which the form
     learns what is usual."""
-    return version.scores(version.with_usual(FORM, queries))
+    return version.scores(version.with_usual(DEFAULT_FORM, queries))

@@ -46,4 +46,4 @@ def test_without_faiss_it_ends_and_says_what_to_install(place: Place) -> None:
     role = place.start("serve", *ON, env={"PYTHONPATH": f"{hidden}{os.pathsep}{ROOT}"})
     assert role.process.wait(60) == EX_UNAVAILABLE
     assert "tripletd[ann]" in role.said()
-    assert "Traceback" not in role.said()
+    assert "Traceback" not in role.said(), role.said()
