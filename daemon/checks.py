@@ -121,7 +121,7 @@ def _caps(config: Config) -> Iterator[Row]:
     caps = config.caps
     if caps.source:
         text = "events without `src` are one source together, and share its cap"
-        yield "caps.source", "note", text, "have each sender of events name itself in `src`"
+        yield "caps.source", "note", text, "have events say who clicked, in `src`"
     objects = [name for name in ("query", "item") if getattr(caps, name)]
     if objects and not config.catalog.path:
         text = "without a catalog objects are known by their features alone: another digit is another object"

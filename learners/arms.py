@@ -11,8 +11,10 @@ M the metric of the user's own ranking: u^T u' is the user's own cosine, with wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -21,16 +23,20 @@ from numpy.typing import NDArray
 from learners.block import DenseBlock, Float32s, TripletBatch
 from learners.click_memory import ClickMemory, ClickMemoryConfig, ClickMerge, click_memory_bytes
 from learners.errors import ConfigError
-from learners.kernels.map_rows import unit_dense
+from learners.faults import faults_of
+from learners.kernels.map_rows import unit_scaled
 from learners.merge import Arrays, State, StateMerge
 from learners.merge_rules import OF_A_MATRIX
-from learners.oasis import Oasis, OasisConfig
+from learners.oasis import OasisByQuery, OasisConfig
 from learners.outcome import REJECTED
 from learners.pending import pending_bytes
 
 UNKNOWN, ABOVE, BELOW, RANDOM = range(4)
 """Where the skipped object of an event stood, uint8: not said, above the click, below it, drawn at random."""
 Codes: TypeAlias = NDArray[np.uint8]
+Rows: TypeAlias = NDArray[np.int64]
+AT_ONCE, WORTH_THREADS = 512, 64
+"""Events that an arm reads at once; how many are worth threads."""
 PairRule: TypeAlias = Literal["above", "all"]
 ArmKind: TypeAlias = Literal["oasis", "memory"]
 
@@ -59,8 +65,8 @@ class ArmConfig:
 def own_rows(rows: DenseBlock, metric: Float32s) -> DenseBlock:
     """Mapped rows in the geometry of the user's own cosine, of unit length; metric: M, float32 [d]. Rows that
     are zero or malformed stay so."""
-    values = rows.values * np.sqrt(metric)
-    unit_dense(values)
+    values = np.empty_like(rows.values)
+    unit_scaled(rows.values, np.sqrt(metric), values)
     return DenseBlock(values)
 
 
@@ -104,25 +110,62 @@ class Arms:
         arms._learners = [held[one] for one in arms.configs]
         return arms
 
-    def learn(self, batch: TripletBatch, weights: NDArray[Any], pairs: Codes) -> Codes:
-        """Have each arm learn its events in order. weights [n] scale C, pairs uint8 [n].
+    def learn(
+        self,
+        batch: TripletBatch,
+        weights: NDArray[Any],
+        pairs: Codes,
+        *,
+        rows: Rows | None = None,
+        threads: int = 1,
+        beside: Callable[[], object] | None = None,
+    ) -> Codes:
+        """Have each arm learn its events of `rows`, int64 in order, or of all. weights [n] scale C, pairs
+        uint8 [n].
 
-        Returns uint8 [n], the `Reason` for which an event was rejected as malformed; 0 also where no arm
-        learned it. Raises BlockError as `learn_many`.
+        Returns uint8 [n], the `Reason` for which an event was refused as malformed, as any learner would
+        without an arm's geometry; 0 also where no arm learned it. beside: called at the same time; it and the
+        arms, which share nothing that they change, are computed in so many threads, which have ended on
+        return, and no bit depends on them. Raises what `beside` raises, and BlockError as `learn_many`.
         """
-        reasons, own = np.zeros(len(batch), np.uint8), None
+        rows = np.arange(len(batch)) if rows is None else rows
+        reasons, tasks = np.zeros(len(batch), np.uint8), [] if beside is None else [beside]
         for config, learner in zip(self.configs, self._learners, strict=True):
-            rows = np.flatnonzero(takes(config.pairs, pairs, config.random))
-            if not len(rows):
-                continue
-            seen = batch
-            if config.geometry == "own":
-                seen = own = own or self._in_own(batch)
-            whole = len(rows) == len(batch)
-            info = learner.learn_many(seen if whole else seen.take(rows), weights[rows])
-            bad = info.outcome == REJECTED
-            reasons[rows[bad]] = info.reason[bad]
+            taken = rows[takes(config.pairs, pairs[rows], config.random)]
+            tasks.append(partial(self._learn_own, config, learner, taken, batch, weights, reasons))
+        if threads == 1 or len(rows) < WORTH_THREADS or len(tasks) == 1:
+            for task in tasks:
+                task()
+            return reasons
+        with ThreadPoolExecutor(min(threads, len(tasks)), "arms") as pool:
+            done = [pool.submit(task) for task in tasks]
+        for one in done:
+            one.result()
         return reasons
+
+    def _learn_own(  # noqa: PLR0917
+        self,
+        config: ArmConfig,
+        learner: OasisByQuery | ClickMemory,
+        rows: Rows,
+        batch: TripletBatch,
+        weights: NDArray[Any],
+        reasons: Codes,
+    ) -> None:
+        """Have an arm learn its rows, few at a time so that they stay in near caches. The reasons that it
+        writes are those of all arms."""
+        for start in range(0, len(rows), AT_ONCE):
+            part = rows[start : start + AT_ONCE]
+            first, end = int(part[0]), int(part[-1]) + 1
+            seen = batch.slice(first, end) if end - first == len(part) else batch.take(part)
+            scale = np.asarray(weights[part], np.float64)
+            faults = faults_of(seen, scale)
+            if faults.any():
+                reasons[part], sound = faults, np.flatnonzero(faults == 0)
+                seen, scale, part = seen.take(sound), scale[sound], part[sound]
+            info = learner.learn_many(self._in_own(seen) if config.geometry == "own" else seen, scale)
+            bad = info.outcome == REJECTED
+            reasons[part[bad]] = info.reason[bad]
 
     def _in_own(self, batch: TripletBatch) -> TripletBatch:
         assert self._metric is not None
@@ -140,7 +183,7 @@ class Arms:
     def warm_up(self) -> None:
         """Load the kernels before the first event. Raises RuntimeError."""
         if self.configs:
-            Oasis.warm_up(False)
+            OasisByQuery.warm_up(False)
 
 
 def as_dense(block: Any) -> DenseBlock:
@@ -150,12 +193,14 @@ def as_dense(block: Any) -> DenseBlock:
     return block
 
 
-def _made(dim: int, config: ArmConfig, state: State | None) -> Oasis | ClickMemory:
+def _made(dim: int, config: ArmConfig, state: State | None) -> OasisByQuery | ClickMemory:
     if config.kind == "memory":
         kept = ClickMemoryConfig(config.queries)
         return ClickMemory(dim, kept) if state is None else ClickMemory.from_state(state, kept, copy=False)
     settings = OasisConfig(config.C)
-    return Oasis(dim, settings) if state is None else Oasis.from_state(state, settings, copy=False)
+    if state is None:
+        return OasisByQuery(dim, settings)
+    return OasisByQuery.from_state(state, settings, copy=False)
 
 
 def by_arm(arrays: State) -> dict[str, Arrays]:
@@ -168,7 +213,7 @@ def by_arm(arrays: State) -> dict[str, Arrays]:
 
 
 def _settled(state: State) -> Arrays:
-    learner = Oasis.from_state({name: np.array(array) for name, array in state.items()})
+    learner = OasisByQuery.from_state({name: np.array(array) for name, array in state.items()})
     learner.settled()
     return learner.state()
 

@@ -33,7 +33,7 @@ from learners.errors import (
 from learners.forms.bilinear import BilinearForm
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import DEFAULT_POWER, ServingForm
-from learners.kernels.delayed import BILINEAR, DISTANCE, SYMMETRIC, replay_dense, step_dense
+from learners.kernels.delayed import BILINEAR, BY_QUERY, DISTANCE, SYMMETRIC, replay_dense, step_dense
 from learners.kernels.oasis import replay_sparse
 from learners.outcome import REJECTED, UPDATED, StepInfo
 from learners.pending import MOST, PendingSteps, room_of
@@ -395,6 +395,9 @@ class MatrixLearner(ScoredByMatrix[AnyConfig]):
 
     ROOM: ClassVar[int | None] = None
     """Steps on dense rows that may wait, a multiple of 4; None for what `room_of` says of the dimension."""
+    SUMS: ClassVar[bool] = False
+    """Whether steps of one query in a row are summed before they are added, in plain OASIS on dense rows
+    alone: see `learners.kernels.delayed`."""
 
     base: Float32s
     pending: PendingSteps
@@ -489,10 +492,8 @@ class MatrixLearner(ScoredByMatrix[AnyConfig]):
         """Passive-aggressive steps on dense rows of queries, clicked and skipped, as `_up_to_projections`
         takes them."""
         C = float(self.config.C)  # type: ignore[attr-defined]
-        waiting = self.pending.for_kernels
-        return step_dense(
-            self.base, waiting, self._kind, C, budget, 0, tuple(triplets), weights, steps, ONE_MATRIX
-        )
+        waiting, kind = self.pending.for_kernels, BY_QUERY if self.SUMS else self._kind
+        return step_dense(self.base, waiting, kind, C, budget, 0, tuple(triplets), weights, steps, ONE_MATRIX)
 
     def as_learned(self, copy: bool = True) -> BilinearForm:
         """As `ScoredByMatrix.as_learned`."""

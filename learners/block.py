@@ -176,7 +176,7 @@ class DenseBlock:
 
     def take(self, rows: Any) -> DenseBlock:
         """The rows named by an integer array, in its order, copied. Raises BlockError outside the block."""
-        return DenseBlock(self.values[row_numbers(rows, len(self), "a block")])
+        return DenseBlock(self.values.take(row_numbers(rows, len(self), "a block"), axis=0))
 
     def with_values(self, values: Float32s) -> DenseBlock:
         """A block of these values."""

@@ -102,3 +102,10 @@ class Oasis(MatrixLearner[OasisConfig]):
         those before it are applied then.
         """
         replay_rank_one(self.base, self._symmetric, steps, self.pending)
+
+
+class OasisByQuery(Oasis):
+    """Plain OASIS whose steps on dense rows of one query in a row, as those of a list, are added as one:
+    rounded otherwise, with other bits than `Oasis` or a `replay` has."""
+
+    SUMS: ClassVar[bool] = True

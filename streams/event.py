@@ -121,8 +121,8 @@ class Event:
     """One triplet to learn from.
 
     `ts` is the time of the click in milliseconds since the epoch; `weight` scales the step;
-    `impression` names the shown list it came from; `propensity` is the clicked rank's logged
-    probability of being examined, in (0, 1]; `space` names the feature space of inline features;
+    `source` is who clicked, as of an impression, which `impression` names; `propensity` is the clicked rank's
+    logged probability of being examined, in (0, 1]; `space` names the feature space of inline features;
     `key` the model that learns it, where there is one per key; `pair` where the skipped object stood, one of
     the `PAIR_` constants.
     """
@@ -177,10 +177,11 @@ class Impression:
 
     `shown` is in the order the user saw; `clicked` holds the clicked ranks, from 0, ascending, and
     may be empty; `propensity`, where logged, is the probability in (0, 1] that the user examined each
-    rank. `ts` is in milliseconds since the epoch. `key` names the model that its clicks are of, where
-    there is one per key. `draft`: how the list was made, where chance had a part in it and that was proved.
-    `kind`: of what kind its query is, where none of that kind is learned from: the object at the centre.
-    `trained`: it is no held-out list: its triplets are in the training topic.
+    rank. `ts` is in milliseconds since the epoch. `source` is who clicked: a user, a session, or who holds a
+    token, by any name that stays the same; None where nobody said. `key` names the model that its clicks are
+    of, where there is one per key. `draft`: how the list was made, where chance had a part in it and that was
+    proved. `kind`: of what kind its query is, where none of that kind is learned from: the object at the
+    centre. `trained`: it is no held-out list: its triplets are in the training topic.
     """
 
     id: str

@@ -112,6 +112,7 @@ class ShardLearner:
         """Stand where a version stands, at this place of the units."""
         version = Version(manifest, {name: np.array(one) for name, one in arrays.items()})
         self._state = LearnState.of_version(version, learner_config_of(manifest))
+        self._state.threads = 1  # each core has a worker of its own
         self._manifest = manifest
         fitted = self._state.fitted
         if self._assemble is None or self._map_id != fitted.id:

@@ -62,8 +62,9 @@ class WriteClient:
     ) -> str:
         """Have a shown list kept, best place first; its id, under which its clicks go.
 
-        query, shown: ids. impression: an id of your own. propensity: for each place, the probability in
-        (0, 1] that the user looked at it. ts: Unix milliseconds. Raises NotKeptError.
+        query, shown: ids. impression: an id of your own. source: who clicks, a user or a session. propensity:
+        for each place, the probability in (0, 1] that the user looked at it. ts: Unix milliseconds. Raises
+        NotKeptError.
         """
         name = secrets.token_urlsafe(_ID_BYTES) if impression is None else impression
         said: dict[str, Any] = {

@@ -79,7 +79,7 @@ def feed(
         float | None, typer.Option(metavar="SHARE", help="Share of queries kept for validation.")
     ] = None,
     source_name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Written into every event as its source.")
+        str | None, typer.Option(metavar="NAME", help="Who clicked, where a log does not say.")
     ] = None,
     key: Annotated[
         str | None,

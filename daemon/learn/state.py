@@ -45,6 +45,7 @@ import numpy.typing as npt
 from checkpoints import Version
 from checkpoints.manifest import Manifest, PartitionPosition, ScheduleEntry
 from daemon.config.learners import KeysConfig, LearnerConfig
+from daemon.memory.cores import usable_cores
 from daemon.versions.algorithms import caps_of, columns_of, full_step, keys_of, map_of, restored
 from daemon.versions.contents import (
     LOSS_SUM,
@@ -182,7 +183,7 @@ class LearnState:
     """The main learner, the ids of the events it had, the frozen map in front of it, and what sources,
     queries and items did to it lately; the pairs that it learns, and the arms beside it. full_step: see
     `learners.caps`. refused_known: whether refused events are known by their ids, as they were in earlier
-    releases."""
+    releases. threads: in how many the main learner and the arms learn a batch; nothing depends on it."""
 
     learner: Learner
     window: IdWindow
@@ -192,6 +193,7 @@ class LearnState:
     pairs: PairRule
     arms: Arms
     refused_known: bool = False
+    threads: int = field(default_factory=usable_cores)
 
     @classmethod
     def of_version(cls, version: Version, config: LearnerConfig) -> Self:

@@ -251,28 +251,27 @@ def _learn_fresh(
     names: Names | None,
     rows: npt.NDArray[np.int64],
 ) -> Learned:
-    """The main learner's events first, then those of the arms, which learn nothing that it refused."""
-    mine = takes(state.pairs, decoded.pairs[rows])
-    if mine.all():
-        learned = _learn_main(state, decoded, triplets, names, rows)
-    elif mine.any():
-        learned = _learn_main(state, decoded, triplets, names, rows[mine])
-    else:
-        learned = Learned(None, StepInfo.empty(0), decoded.weights[:0], NO_ROWS)
-    aside = rows[~mine]
-    let_in = learned.info.outcome != Outcome.REJECTED
-    both = np.concatenate([learned.rows[let_in], aside])
-    weights = np.concatenate([learned.weights[let_in], decoded.weights[aside]])
-    if not len(both) or not state.arms.configs:
-        return replace(learned, aside=aside, faults=np.zeros(len(aside), np.uint8))
-    order = np.argsort(both)
-    which = both[order]
-    whole = len(which) == len(decoded)
-    faults = np.zeros(len(decoded), np.uint8)
-    faults[which] = state.arms.learn(
-        triplets if whole else triplets.take(which), weights[order], decoded.pairs[which]
-    )
-    return replace(learned, aside=aside, faults=faults[aside])
+    """The main learner's events, and those of the arms, which learn nothing that it refuses: at the same
+    time, unless there are caps, which its steps use up."""
+    mine, done, weights = takes(state.pairs, decoded.pairs[rows]), list[Learned](), decoded.weights
+    aside, faults, which = rows[~mine], np.zeros(len(decoded), np.uint8), rows
+
+    def main() -> None:
+        if mine.any():
+            done.append(_learn_main(state, decoded, triplets, names, rows if mine.all() else rows[mine]))
+        else:
+            done.append(Learned(None, StepInfo.empty(0), decoded.weights[:0], NO_ROWS))
+
+    if names is not None or not state.arms.configs:
+        main()
+        which, weights = np.sort(np.concatenate([done[0].rows, aside])), weights.astype(np.float64)
+        weights[done[0].rows] = done[0].weights
+    if state.arms.configs:
+        beside, threads = None if done else main, state.threads
+        faults = state.arms.learn(
+            triplets, weights, decoded.pairs, rows=which, threads=threads, beside=beside
+        )
+    return replace(done[0], aside=aside, faults=faults[aside])
 
 
 def _learn_main(

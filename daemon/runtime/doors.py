@@ -126,6 +126,8 @@ ASK, CLICK, PROMOTE, METRICS = SCOPES = ("ask", "click", "promote", "metrics")
 """Questions and the page; impressions and clicks; names and versions; numbers and status of a role."""
 KEYED_SCOPES = frozenset((ASK, CLICK))
 """What can be limited to keys: the others are about all of them."""
+SINGLE_TOKEN, WRITES_TOKEN = "http.token", "serve.writes.token"
+"""Names of the tokens that a configuration has."""
 PREFIX = "tpd_"
 """Of every token made here, so that a search for leaked secrets finds one."""
 LOOK_SECONDS = 1.0
@@ -142,6 +144,11 @@ class Grant:
     name: str
     scopes: frozenset[str]
     keys: frozenset[str] | None = None
+
+    @property
+    def holder(self) -> str | None:
+        """Who it was given to; None for a token of the configuration, which many share."""
+        return None if self.name in (SINGLE_TOKEN, WRITES_TOKEN) else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +210,10 @@ class Gate:
         if single:
             scopes = SCOPES if file is not None else (PROMOTE,)
             self._fixed.append(
-                KeptToken(Grant("http.token", frozenset(scopes)), digest_of(single.encode()), "")
+                KeptToken(Grant(SINGLE_TOKEN, frozenset(scopes)), digest_of(single.encode()), "")
             )
         if writes:
-            grant = Grant("serve.writes.token", frozenset((CLICK,)))
+            grant = Grant(WRITES_TOKEN, frozenset((CLICK,)))
             self._fixed.append(KeptToken(grant, digest_of(writes.encode()), ""))
         self.needed = frozenset(SCOPES if file is not None else (PROMOTE, CLICK) if writes else (PROMOTE,))
         """Scopes that need a token."""

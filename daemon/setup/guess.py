@@ -23,6 +23,7 @@ _SHOWN = _named(r"shown|result|impress|item|product|hit|list|rank|viewed|candida
 _CLICKED = _named(r"click|chosen|select|bought|purchase|positive|target")
 _OBJECT = _named(r"item|product|object|doc|sku|article|result|shown")
 _SESSION = _named(r"session|user|visitor|client|cookie|device|country|page|request|uuid|agent")
+_WHO = _named(r"(^|_|\.)(user|visitor|client|customer)(_?(pseudo_?)?id)?$")
 _POSITION = _named(r"pos|rank|place|index|slot")
 _LIST = _named(r"impression|request|search|serp|list|query_?id|view|page|slate|session")
 _ROLES = (
@@ -256,7 +257,7 @@ def _click_keys(shown: ColumnSeen, clicked: ColumnSeen) -> Iterator[tuple[dict[s
 
 
 def _time_and_query(seen: FileSeen, taken: Set[str], known: Set[str]) -> dict[str, Any]:
-    """The keys that name these, as far as recognized. taken: columns of another meaning."""
+    """The keys that name these, and who clicked, as far as recognized. taken: columns of another meaning."""
 
     def score(one: ColumnSeen) -> float:
         named = 3 * bool(_QUERY.search(one.name)) - 2 * bool(_SESSION.search(one.name))
@@ -271,7 +272,8 @@ def _time_and_query(seen: FileSeen, taken: Set[str], known: Set[str]) -> dict[st
         found = {"time": time.name} | ({"time_unit": time.unit} if time.unit not in ("", "ms") else {})
     if queries:
         found["query"] = max(queries, key=score).name
-    return found
+    who = next((one.name for one in free if _WHO.search(one.name) and one.name not in found.values()), "")
+    return found | ({"source": who} if who else {})
 
 
 def _row_per_triplet(seen: FileSeen) -> dict[str, Any]:

@@ -18,6 +18,7 @@ _COMMENTS = {
     "clicked": "ids of shown objects",
     "clicked_positions": "places in that list, from 0",
     "id": "which list a row belongs to",
+    "source": "who clicked: one with many lists counts as others do",
 }
 
 

@@ -15,11 +15,13 @@ rank alone stays 0 on any lists that are chosen so.
 
 A list of two versions is never bet on by its order, which is half chance: it speaks of its two versions, by
 its teams, and of no others.
+
+Of a source with many lists some alone count (`daemon.validate.sources`), for every question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -38,6 +40,7 @@ from daemon.validate.preferences import (
 from daemon.validate.race import ArmShare, OrderBets
 from daemon.validate.scorer import Panel
 from daemon.validate.shown import Float, Mask, Scores, ShownLists
+from daemon.validate.sources import counted_lists, only_counted
 
 Measures: TypeAlias = dict[str, float]
 
@@ -98,9 +101,10 @@ def compare(
     """
     own, zero, best, anchor = versions
     _, at_zero, at_best, at_anchor = states
-    lists, impressions = panel.by_time, panel.impressions_by_time
-    plain, clusters = panel.plain, panel.in_time(panel.group).tolist()
-    nothing = np.full(len(panel), np.nan)
+    impressions, clusters = panel.impressions_by_time, panel.in_time(panel.group).tolist()
+    counted, strongest = counted_lists(impressions)
+    lists = only_counted(panel.by_time, counted)
+    plain, nothing = panel.plain & counted, np.full(len(panel), np.nan)
     against_zero, against_anchor = outcomes(impressions, at_zero), outcomes(impressions, at_anchor)
     follows = best is not zero and best is not anchor
     lead = outcomes(impressions, at_best) if follows and own is not best else nothing
@@ -113,10 +117,11 @@ def compare(
         return clustered(np.where(np.isnan(teams), ordered, teams), where)
 
     def clustered(values: Float, where: Mask) -> list[float]:
-        return bets_of(np.where(where, values, np.nan), clusters)
+        return bets_of(np.where(where & counted, values, np.nan), clusters)
 
     def higher(one: Scored, teams: Float) -> float | None:
-        return share_higher(one.scores[plain], zero.scores[plain], lists.at(plain), teams)
+        known = np.where(counted, teams, np.nan)
+        return share_higher(one.scores[plain], zero.scores[plain], lists.at(plain), known)
 
     served = own if best is zero else best
     by_teams = fresh & ~np.isnan(np.stack([against_zero, against_anchor, lead]))
@@ -139,6 +144,7 @@ def compare(
         through=through,
         higher=higher(own, against_zero),
         higher_best=None if best is zero else higher(best, outcomes(impressions, at_zero, at_best)),
+        strongest=strongest,
     )
 
 
@@ -158,6 +164,8 @@ def with_trained(held: Comparison, trained: Comparison) -> Comparison:
     bets = ("fresh", "fresh_anchor", "fresh_best", "fresh_lead")
     both: dict[str, Any] = {name: [*getattr(trained, name), *getattr(held, name)] for name in bets}
     both |= {name: getattr(trained, name) + getattr(held, name) for name in ("lists", "interleaved")}
+    sources = (one.strongest for one in (held, trained) if one.strongest is not None)
+    both["strongest"] = max(sources, key=lambda one: one.share, default=None)
     return replace(held, trained=trained.lists, order=held.order.after(trained.order), **both)
 
 
@@ -167,14 +175,18 @@ def order_bets(
     zero: Scores,
     fresh: Mask,
     leader: ArmShare | None,
+    *,
+    top: Callable[[Mask], int | None] = lambda _: None,
 ) -> OrderBets:
     """What the lists that were not bet on before say of all candidates for their order; an empty sequence for
     each where none tells.
 
     arms: scores of each candidate, zero: of the user's own ranking, float32 [n, L] in the order of time, as
-    fresh, bool[n]. leader: the candidate that leads.
+    fresh, bool[n]. leader: the candidate that leads. top: see `OrderChoice`, by the lists that are bet on,
+    bool[n]; None: as many as they have objects in the median.
     """
-    lists, plain = panel.by_time, panel.plain
+    counted = panel.in_time(counted_lists(panel.impressions)[0])
+    lists, plain = only_counted(panel.by_time, counted), panel.plain & counted
     where, clusters = fresh & plain, panel.in_time(panel.group).tolist()
     shares = {
         name: share_higher(arms[name][plain], zero[plain], lists.at(plain))
@@ -197,5 +209,5 @@ def order_bets(
 
     led = None if leader is None else of_arms.get(leader)
     lead = {} if led is None else {name: bets(name, led) for name in arms if name != leader}
-    lengths = lists.valid[where].sum(axis=1)
-    return OrderBets({name: bets(name, of_zero) for name in arms}, lead, int(np.median(lengths)), higher)
+    first = top(where) or int(np.median(lists.valid[where].sum(axis=1)))
+    return OrderBets({name: bets(name, of_zero) for name in arms}, lead, first, higher)

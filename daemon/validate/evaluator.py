@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -293,9 +294,8 @@ class Evaluator:
             for name, raw in zip(version.arms, arms, strict=True)
             for share in OWN_SHARES
         }
-        order = order_bets(panel, scores | {FORM: form}, given, fresh, leader)
-        top = self._judge.order_top(version.given, panel, fresh & panel.plain)
-        return order if top is None else replace(order, top=top)
+        top = partial(self._judge.order_top, version.given, panel)
+        return order_bets(panel, scores | {FORM: form}, given, fresh, leader, top=top)
 
     def compare_before(
         self,

@@ -16,7 +16,8 @@ has learned so has every later one: each list that is bet on was learned by nobo
 - **Equivalent** or **inferior** to the anchor, or held back by a guard: what patience counts. "Not yet" never
   counts.
 
-Lists of one query that are judged together make one bet.
+Lists of one query that are judged together make one bet, and no source decides alone
+(`daemon.validate.sources`).
 
 The tests are those of `daemon.validate.betting`. How given lists are ordered is a question of its own
 (`daemon.validate.race`), with a part of the error.
@@ -39,7 +40,7 @@ from daemon.validate.betting import (
     capital_of,
 )
 from daemon.validate.race import NO_BETS, NO_RACE, OrderBets, RaceStanding
-from daemon.versions.verdict import ByClicks, PlainAnswer, by_clicks
+from daemon.versions.verdict import ByClicks, PlainAnswer, SourceShare, by_clicks
 
 Positions = dict[int, int]
 
@@ -166,6 +167,7 @@ class Comparison:
     higher_best: float | None = None
     order: OrderBets = NO_BETS
     away: Sequence[float] = ()
+    strongest: SourceShare | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,11 +316,13 @@ class Weighed:
                 alpha=rule.alpha,
                 silent=(served or self.version) if seen is not None and seen.silent else 0,
                 promoted=outcome.promoted,
+                strongest=None if seen is None else seen.strongest,
             )
         )
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in the entry's measures."""
+        strongest = None if self.seen is None else self.seen.strongest
         return {
             **asdict(self.outcome),
             "guards": list(self.outcome.guards),
@@ -326,6 +330,7 @@ class Weighed:
             "alpha": self.rule.alpha,
             "lists_missing": lists_missing(self.standing, self.rule),
             "standing": self.standing.to_json(),
+            **({} if strongest is None else {"strongest_source": asdict(strongest)}),
         }
 
     @property

@@ -322,11 +322,9 @@ class Judge:
 
     def order_top(self, own: Scorer, panel: Panel, where: Mask) -> int | None:
         """How many objects of the user's own ranking are put in order by what only orders lists, by the lists
-        at `where`, bool[n] in the order of time; None without any, or a catalog. own: scores of that ranking.
-        Raises NotFinite."""
-        if self._clicks is None or not where.any():
-            return None
-        return self._clicks.order_top(own, panel, where)
+        at `where`, bool[n] in the order of time, one at least; None without a catalog. own: scores of that
+        ranking. Raises NotFinite."""
+        return None if self._clicks is None else self._clicks.order_top(own, panel, where)
 
     def judged_queries(self, window: Sequence[Impression], most: int) -> list[ObjectRef]:
         """Queries with judgments, the fixed ones first, then those of the window that are no objects."""

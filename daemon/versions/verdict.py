@@ -9,7 +9,7 @@ a test that has merely seen little says nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Self
 
 from daemon.text import measure
@@ -17,6 +17,8 @@ from daemon.text import measure
 YesOrNo = Literal["yes", "no", "not known yet"]
 ERRORS = 3.0
 """Standard errors of an interval: wide enough for one that is looked at after every version."""
+LARGE_SHARE = 0.2
+"""Share of the lists of a single source that is told with the answer."""
 ANSWER = "answer"
 """Key of a judgment's measures with the answer in words."""
 HIGHER = "clicked_higher"
@@ -121,6 +123,29 @@ def by_keys(learned: int, judged: int) -> PlainAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceShare:
+    """How many of the lists of a window, `of` in all, the source with the most gave, and how many of them
+    count."""
+
+    lists: int
+    of: int
+    counted: int
+
+    @property
+    def share(self) -> float:
+        """Of all lists."""
+        return self.lists / self.of
+
+    @property
+    def sentence(self) -> str:
+        """In words; empty where it is no large share, or all lists are of this source."""
+        if not LARGE_SHARE < self.share < 1:
+            return ""
+        some = "" if self.counted == self.lists else f", of which {self.counted:,} in {self.lists:,} count"
+        return f"one source gave {100 * self.share:.0f} % of the lists{some}"
+
+
+@dataclass(frozen=True, slots=True)
 class ByClicks:
     """What clicks say. served: the best version after the newest was judged, 0: none; proven: the last that
     was shown to be better. fell: the version that lost to version 0 just now, 0: none.
@@ -132,7 +157,7 @@ class ByClicks:
     needed, about. order: by what given lists are ordered better than in the user's own ranking, "": nothing
     is shown to; top: how many of its objects are re-ranked then. reach: whether a version was shown to be
     better in its serving form. silent: the version that ranked these lists, so their order says nothing about
-    it; 0: none.
+    it; 0: none. strongest: of the sources of these lists.
     """
 
     served: int
@@ -155,6 +180,7 @@ class ByClicks:
     alpha: float = 0.05
     silent: int = 0
     promoted: bool = False
+    strongest: SourceShare | None = None
 
     @property
     def is_same(self) -> bool:
@@ -168,7 +194,12 @@ class ByClicks:
 
 
 def by_clicks(seen: ByClicks) -> PlainAnswer:
-    """The answer by clicks."""
+    """The answer by clicks, and whether a single source gave many of the lists."""
+    answer, source = _by_clicks(seen), "" if seen.strongest is None else seen.strongest.sentence
+    return replace(answer, sentence=f"{answer.sentence}; {source}") if source else answer
+
+
+def _by_clicks(seen: ByClicks) -> PlainAnswer:
     held = f", {seen.lists - seen.trained:,} of them held out" if seen.trained else ""
     drafted = f", {seen.drafted:,} of them interleaved" if seen.drafted else ""
     details = [f"{seen.lists:,} {seen.unit} so far{held}{drafted}"] if seen.lists else []

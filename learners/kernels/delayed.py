@@ -64,11 +64,12 @@ from learners.kernels.delayed_tiles import (
 from learners.kernels.dense_sweep import add_pending, sweep, workplace
 from learners.kernels.tiles import WIDTH
 
-BILINEAR, SYMMETRIC, DISTANCE = range(3)
-"""What W is: any matrix; kept symmetric; that of a distance, symmetric too."""
+BILINEAR, SYMMETRIC, DISTANCE, BY_QUERY = range(4)
+"""What W is: any matrix; kept symmetric; that of a distance, symmetric too; any matrix, to which a full room
+is added with the steps of one l in a row summed, l (sum tau_i r_i)^T: other last bits, fewer products."""
 
-AT_ONCE = 32
-"""Events that are multiplied with B at once, at most."""
+AT_ONCE = 64
+"""Events that are multiplied with B at once, at most: where few of them update, passes over B are few."""
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -133,16 +134,29 @@ def _copy(row: Any, start: int, dim: int, triplet: Any, place: int) -> None:
 
 
 @inlined
+def _alike(row: Any, start: int, other: Any, place: int, padded: int) -> bool:
+    """Whether two rows hold the same numbers, so that products with them have the same bits."""
+    if row[start] != other[place]:
+        return False
+    unlike = 0
+    for column in range(padded):
+        unlike += row[start + column] != other[place + column]
+    return unlike == 0
+
+
+@inlined
 def _read(
     triplets: Any, done: int, size: int, row: int, first: int, dim: int, distance: bool, block: Any,
     padded: int,
-) -> None:  # fmt: skip
-    """l, r and ||V||^2 of the events that come next, and what is in their rows, which `sides` tells.
+) -> int:  # fmt: skip
+    """l, r and ||V||^2 of the events that come next, and what is in their rows, which `sides` tells. Returns
+    how many l are multiplied: one for events with the same l in a row, as those of a list are.
 
     triplets: their rows, flat, `row` long, of which dim columns from `first` on count.
     """
     query, clicked, skipped = triplets
-    left, right, squares, held, _, _, _ = block
+    left, right, squares, held, _, _, _, lefts, which = block
+    count = 0
     norms, triplet, most = np.empty(3), np.zeros(3 * padded, np.float32), np.float32(MAX_MAGNITUDE)
     for n in range(size):
         start = (done + n) * row + first
@@ -153,6 +167,12 @@ def _read(
         squares[n] = norms[0] * norms[1]
         if distance:
             squares[n] = (squares[n] + norms[2] * norms[2]) / 2
+        if count == 0 or not _alike(left, n * padded, lefts, (count - 1) * padded, padded):
+            for column in range(0, padded, WIDE):
+                copy_columns(left, n * padded + column, lefts, count * padded + column)
+            count += 1
+        which[n] = count - 1
+    return count
 
 
 @inlined
@@ -163,11 +183,30 @@ def _empty(tau: Any, pairs: Any, first: int, last: int) -> None:
 
 
 @inlined
-def _added(W: Any, waiting: Any, pairs: Any, count: int, symmetric: bool) -> int:
+def _summed(tau: Any, pairs: Any, count: int) -> int:
+    """Sum the steps of one l in a row, in place: r becomes sum tau_i r_i, tau 1; how many there are then."""
+    flat, padded, terms = pairs.reshape(-1), pairs.shape[1], 0
+    for n in range(count):
+        here, there = 2 * n * padded, 2 * (terms - 1) * padded
+        if terms > 0 and _alike(flat, here, flat, there, padded):
+            for column in range(padded, 2 * padded):
+                flat[there + column] = tau[terms - 1] * flat[there + column] + tau[n] * flat[here + column]
+            tau[terms - 1] = 1
+            continue
+        tau[terms] = tau[n]
+        for column in range(0, 2 * padded, WIDE):
+            copy_columns(flat, here + column, flat, 2 * terms * padded + column)
+        terms += 1
+    return terms
+
+
+@inlined
+def _added(W: Any, waiting: Any, pairs: Any, count: int, kind: int) -> int:
     """Add a full room to W; how many steps wait then. The places stay, to be overwritten or emptied."""
     if count < len(waiting):
         return count
-    add_pending(W, waiting, pairs, count, symmetric)
+    terms = _summed(waiting, pairs, count) if kind == BY_QUERY else count
+    add_pending(W, waiting, pairs, terms, kind in (SYMMETRIC, DISTANCE))
     return 0
 
 
@@ -212,7 +251,8 @@ def _refused(t: int, held: int, alone: bool, fault: int, steps: Steps, of_block:
 @inlined
 def _places_of(most: int, padded: int, room: int) -> Any:
     """What is written of the events that are multiplied at once: l and r, ||V||^2, what is in their rows, the
-    products by lane; and the products with pending steps, and where those of a step are."""
+    products by lane; the products with pending steps, and where those of a step are; each l once, and which
+    of them is that of an event."""
     height = -(-most // TALL) * TALL
     below = (height + STEPS) * padded  # `dot_tile` reads whole tiles, also beyond the last event
     return (
@@ -223,6 +263,8 @@ def _places_of(most: int, padded: int, room: int) -> Any:
         np.empty(height * WIDTH),
         np.empty(4 * (room + STEPS) * EVENTS),
         np.empty(room, np.int64),
+        np.zeros(height * padded, np.float32),
+        np.empty(height, np.int64),
     )
 
 
@@ -235,7 +277,7 @@ def _learn(
     taken, steps that wait then, events accepted)."""
     outcome, loss, tau, _ = steps
     waiting, pairs = pending
-    left, right, squares, held, sums, dots, places = block
+    left, right, squares, held, sums, dots, places, _, _ = block
     flat, padded, room = pairs.reshape(-1), pairs.shape[1], len(waiting)
     alone, accepted = len(of_block[0]) == 0, 0
     for n in range(size):
@@ -287,29 +329,31 @@ def step_dense(
     waiting, pairs = pending
     n_rows, dim, padded, room = len(rows[0]), len(W), pairs.shape[1], len(waiting)
     alone = len(of_block[0]) == 0
-    symmetric, distance, count = kind != BILINEAR, kind == DISTANCE, _waiting(waiting)
+    distance, count = kind == DISTANCE, _waiting(waiting)
+    symmetric = kind == SYMMETRIC or distance
     most = min(n_rows, AT_ONCE)
     block, passing = _places_of(most, padded, room), workplace(dim, padded, room, most)
-    left, right, _, held, sums, _, _ = block
+    _, right, _, held, sums, _, _, lefts, which = block
     triplets = (rows[0].reshape(-1), rows[1].reshape(-1), rows[2].reshape(-1))
     accepted, done, updates, used = 0, 0, 0, count
     while done < n_rows and accepted < budget:
         if symmetric:  # only the upper half takes the steps, which a product needs whole
-            count = _added(W, waiting, pairs, count, True)
+            count = _added(W, waiting, pairs, count, kind)
         to_come = (room - count % room) * (accepted + 1) / (updates + 1)
         size = min(n_rows - done, most, max(1, int(to_come)))
-        _read(triplets, done, size, rows[0].shape[1], first, dim, distance, block, padded)
+        several = _read(triplets, done, size, rows[0].shape[1], first, dim, distance, block, padded)
         if alone:
             _faults(rows, done, size, held, steps[3])
         full = count // room * room
-        sweep(W, waiting, pairs, full, False, left, right, size, sums, passing)
+        terms = _summed(waiting, pairs, full) if kind == BY_QUERY else full
+        sweep(W, waiting, pairs, terms, False, lefts, several, which, right, size, sums, passing)
         before = count - full
         stop, count, more = _learn(
             done, size, before, budget - accepted, C, symmetric, pending, weights, steps, of_block, block
         )
         done, accepted, updates = done + stop, accepted + more, updates + count - before
         used = max(used, count)
-    count = _added(W, waiting, pairs, count, symmetric)
+    count = _added(W, waiting, pairs, count, kind)
     _empty(waiting, pairs, count, used)
     return done, accepted
 

@@ -146,28 +146,26 @@ def product_tile(
 
 
 @intrinsic
-def weigh_tile(
-    typing_context: Any, sums: Any, place: Any, right: Any, start: Any, stride: Any, out: Any, there: Any
+def weigh_row(
+    typing_context: Any, sums: Any, place: Any, right: Any, start: Any, out: Any, there: Any
 ) -> Any:
-    """out[there + r WIDTH + lane] += sums[place + r WIDE + column] * right[start + r stride + column], one
-    column of a lane after the other, in float64; TALL rows, WIDE columns. sums, right: float32."""
+    """out[there + lane] += sums[place + column] * right[start + column], WIDE columns, one of a lane after
+    the other, in float64. sums, right: float32."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        products, rights, results = _data(context, builder, signature, arguments, (0, 2, 5))
-        _, place, _, start, stride, _, there = arguments
-        mine = _entries(builder, products, place, WORD(WIDE))
-        others = _entries(builder, rights, start, stride)
-        for r in range(TALL):
-            here = builder.add(there, WORD(r * WIDTH))
-            total = cgutils.alloca_once(builder, _DOUBLES)
-            builder.store(_wide(builder, results, here, _DOUBLES), total)
-            for v in range(r * VECTORS, (r + 1) * VECTORS):
-                pair = [load_vector(builder, entries[v], WORD(0)) for entries in (mine, others)]
-                _add(builder, total, *[builder.fpext(vector, _DOUBLES) for vector in pair])
-            _store(builder, builder.load(total), results, here)
+        products, rights, results = _data(context, builder, signature, arguments, (0, 2, 4))
+        _, place, _, start, _, there = arguments
+        total = cgutils.alloca_once(builder, _DOUBLES)
+        builder.store(_wide(builder, results, there, _DOUBLES), total)
+        for v in range(VECTORS):
+            step = WORD(v * WIDTH)
+            mine = load_vector(builder, products, builder.add(place, step))
+            other = load_vector(builder, rights, builder.add(start, step))
+            _add(builder, total, builder.fpext(mine, _DOUBLES), builder.fpext(other, _DOUBLES))
+        _store(builder, builder.load(total), results, there)
         return context.get_dummy_value()
 
-    return types.void(sums, _I, right, _I, _I, out, _I), generate
+    return types.void(sums, _I, right, _I, out, _I), generate
 
 
 @intrinsic

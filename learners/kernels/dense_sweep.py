@@ -29,7 +29,7 @@ from learners.kernels.delayed_tiles import (
     mirror_tile,
     product_tile,
     update_tile,
-    weigh_tile,
+    weigh_row,
 )
 from learners.kernels.tiles import WIDTH
 
@@ -156,22 +156,22 @@ def _multiply(
 
 @inlined
 def sweep(
-    W: Any, tau: Any, pairs: Any, count: int, symmetric: bool, left: Any, right: Any, n: int, lanes: Any,
-    work: Any,
+    W: Any, tau: Any, pairs: Any, count: int, symmetric: bool, left: Any, lefts: int, which: Any,
+    right: Any, n: int, lanes: Any, work: Any,
 ) -> None:  # fmt: skip
     """W <- W + tau_i l_i r_i^T for i < count in order; then lanes[t WIDTH..] = l_t^T W r_t by lane, for n
-    events.
+    events, whose l_t is row which[t] of the `lefts` rows of left.
 
-    left, right: float32, rows as long as those of `pairs`, a multiple of TALL of them. lanes: float64.
+    left, right: float32, rows as long as those of `pairs`; of left a multiple of TALL. lanes: float64.
     symmetric: the symmetric part is added, on and above the diagonal; there are no events then. work: a
     `workplace`.
     """
     factors, steps, panels, products, tile = work
     flat, dim, padded = W.reshape(-1), len(W), pairs.shape[1]
-    terms, tall, chunks = 2 * count if symmetric else count, -(-n // TALL), -(-dim // CHUNK)
+    terms, tall, chunks = 2 * count if symmetric else count, -(-lefts // TALL), -(-dim // CHUNK)
     _scale(pairs, count, tau, symmetric, factors)
     adding = (factors.reshape(-1), factors.shape[1], steps, terms, tile)
-    lanes[: tall * TALL * WIDTH] = 0
+    lanes[: n * WIDTH] = 0
     for column in range(0, dim, BAND):
         halves = min(HALVES, (padded - column) // WIDE)
         for half in range(halves):
@@ -184,19 +184,18 @@ def sweep(
             following = stop * dim + column if stop < dim else column + BAND
             _multiply(flat, following, dim, start, stop - start, halves, left, padded, panels, products, tall)
         for half in range(halves):
-            for tile_at in range(chunks * tall):
-                row = tile_at % tall * TALL
-                place = (half * chunks * tall + tile_at) * TALL * WIDE
-                weigh_tile(
-                    products, place, right, row * padded + column + half * WIDE, padded, lanes, row * WIDTH
-                )
+            here = column + half * WIDE
+            for chunk in range(half * chunks, (half + 1) * chunks):
+                for t in range(n):
+                    place = (chunk * tall * TALL + which[t]) * WIDE
+                    weigh_row(products, place, right, t * padded + here, lanes, t * WIDTH)
 
 
 @kernel(types.void(ROWS_OUT, FLOATS, ROWS, types.int64, types.boolean))
 def add_pending(W: Any, tau: Any, pairs: Any, count: int, symmetric: bool) -> None:
     """W <- W + tau_n l_n r_n^T for n < count in order, or their symmetric part; W: float32 [dim, dim]."""
-    none = np.empty(0, np.float32)
+    none, which = np.empty(0, np.float32), np.empty(0, np.int64)
     work = workplace(len(W), pairs.shape[1], 2 * count if symmetric else count, 0)
-    sweep(W, tau, pairs, count, symmetric, none, none, 0, np.empty(0), work)
+    sweep(W, tau, pairs, count, symmetric, none, 0, which, none, 0, np.empty(0), work)
     if symmetric:
         _mirror(W)

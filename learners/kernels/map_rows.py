@@ -26,6 +26,7 @@ from learners.kernels.compile import (
     Csr,
     inlined,
     kernel,
+    reassociated,
 )
 
 # ruff: noqa: PLR0917  (kernels take plain arrays)
@@ -49,6 +50,29 @@ def unit_dense(rows: Any) -> None:
             scale = 1.0 / np.sqrt(squares)
             for column in range(rows.shape[1]):
                 rows[row, column] = np.float32(np.float64(rows[row, column]) * scale)
+
+
+@reassociated
+def _scale_row(row: Any, by: Any, out: Any) -> tuple[int, float]:
+    """out = row by; (how many of its values no step takes, ||out||^2 in float64)."""
+    wrong, squares = 0, 0.0
+    for column in range(len(row)):
+        value = row[column] * by[column]
+        out[column] = value
+        wrong += not abs(value) <= np.float32(MAX_MAGNITUDE)
+        squares += np.float64(value) * np.float64(value)
+    return wrong, squares
+
+
+@kernel(types.void(ROWS, FLOATS, ROWS_OUT))
+def unit_scaled(rows: Any, by: Any, out: Any) -> None:
+    """out = each row times `by` per column, at unit length; zero and malformed ones have their lengths."""
+    for row in range(rows.shape[0]):
+        wrong, squares = _scale_row(rows[row], by, out[row])
+        if not wrong and squares > 0:
+            scale = 1.0 / np.sqrt(squares)
+            for column in range(out.shape[1]):
+                out[row, column] = np.float32(np.float64(out[row, column]) * scale)
 
 
 @kernel(types.void(types.int64, POINTERS, INDICES, FLOATS_OUT))

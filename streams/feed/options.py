@@ -64,7 +64,8 @@ class RelevanceOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """`now_ms` is the time of items that carry none; `source` names where they come from; `key` the model
+    """`now_ms` is the time of items that carry none; `source` names who clicked where
+    they do not; `key` the model
     that is to learn those that name none; `mapping` says what the rows of foreign logs mean: a name, or the
     path of a TOML file; `known` are the ids that labels may be of, None: any."""
 

@@ -1,13 +1,13 @@
 """`python -m tests.benchmarks [NAME ...]`: measure, print, and write results.json beside this file.
 
 Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps, items, carried, soml,
-soml_kafka, omks_maps, oks, dense, feed, join, start, catalog, embeddings, texts, backfill, sweep, servers,
-surge, skew, balancer, shards, ann, bucket, tenants, capacity, judge; all without any. `kafka`, `soml_kafka`
-and `freshness` start a broker (Java 17), `bucket` and `balancer` a server of S3's protocol (`make buckets`),
-and `balancer` HAProxy (`make haproxy`). Vowpal Wabbit is measured where the interpreter that runs this has
-it, or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit); PyTorch where the interpreter
-has it (pip install torch). `ann --objects 1000000` measures a million objects instead of 100,000: 8 GB of
-memory and some ten minutes.
+soml_kafka, omks_maps, oks, dense, arms, feed, join, start, catalog, embeddings, texts, backfill, sweep,
+servers, surge, skew, balancer, shards, ann, bucket, tenants, capacity, judge; all without any. `kafka`,
+`soml_kafka` and `freshness` start a broker (Java 17), `bucket` and `balancer` a server of S3's protocol
+(`make buckets`), and `balancer` HAProxy (`make haproxy`). Vowpal Wabbit is measured where the interpreter
+that runs this has it, or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit); PyTorch
+where the interpreter has it (pip install torch). `ann --objects 1000000` measures a million objects instead
+of 100,000: 8 GB of memory and some ten minutes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import time
 
 from tests.benchmarks import (
     ann,
+    arms,
     backfill,
     balancer,
     bucket,
@@ -66,6 +67,7 @@ NAMES = (
         "omks_maps",
         "oks",
         "dense",
+        "arms",
         "feed",
         "join",
         "start",
@@ -116,6 +118,7 @@ def main(names: list[str]) -> int:
         "omks_maps": omks_maps.figures,
         "oks": oks_step.figures,
         "dense": dense_step.figures,
+        "arms": arms.figures,
         "feed": feed_rows.figures,
         "join": join_rate.figures,
         "start": first_start.figures,

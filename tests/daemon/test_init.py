@@ -102,6 +102,20 @@ def commands(said: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(
+    "name", ["user_id", "visitor", "event.client_id", "userpseudoid", "country", "user_agent"]
+)
+@pytest.mark.parametrize("rows", [lists, objects])
+def test_who_clicked_is_recognized_by_the_name_of_its_column(name: str, rows: Callable[[], Rows]) -> None:
+    parquet("shop.parquet", products())
+    parquet("clicks.parquet", [{**row, name: f"u{n // 7}"} for n, row in enumerate(rows())])
+    assert main(["init"]) == EX_OK
+    mapping = read_mapping(Path("clicks.mapping.toml").read_text(), "it")
+    is_known = name not in ("country", "user_agent")
+    assert (None if mapping.source is None else mapping.source.text) == (name if is_known else None)
+    assert mapping.query.text == "query"
+
+
+@pytest.mark.parametrize(
     ("make", "kind"),
     [
         (lambda: (parquet("shop.parquet", products()), parquet("clicks.parquet", lists())), "impressions"),

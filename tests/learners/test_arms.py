@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from learners.arms import (
     takes,
 )
 from learners.block import DenseBlock, SparseBlock, TripletBatch
-from learners.errors import ConfigError
+from learners.errors import BlockError, ConfigError
 from learners.oasis import Oasis, OasisConfig
 from learners.outcome import Reason
 from streams.event import PAIR_ABOVE, PAIR_BELOW, PAIR_RANDOM, PAIR_UNKNOWN
@@ -128,6 +129,54 @@ def test_other_arms_keep_what_those_with_the_same_settings_have_learned() -> Non
     assert np.array_equal(now["new.W"], np.eye(DIM))
     other = learned().changed([ArmConfig("all", C=0.1)]).state()
     assert np.array_equal(other["all.W"], np.eye(DIM))
+
+
+LONG = 200
+"""Events of which arms are learned in threads."""
+
+
+def raced(configs: list[ArmConfig], threads: int) -> Arms:
+    """Lists in so many columns that steps wait; two events are malformed, one of them not in the metric."""
+    rows = np.random.default_rng(2).standard_normal((3, LONG, 96)).astype(np.float32)
+    rows[0], rows[1, 20, 3], rows[2, 30, 0] = np.repeat(rows[0, ::5], 5, axis=0), np.inf, 2e18
+    arms = Arms(96, configs, np.full(96, 0.01, np.float32))
+    reasons = arms.learn(
+        TripletBatch(*rows), np.ones(LONG), (np.arange(LONG) % 4).astype(np.uint8), threads=threads
+    )
+    expected = {20: Reason.NOT_FINITE, 30: Reason.MAGNITUDE}
+    assert {n: reasons[n] for n in np.flatnonzero(reasons).tolist()} == expected
+    return arms
+
+
+def test_an_arm_has_the_same_bits_in_any_number_of_threads_and_with_any_others() -> None:
+    configs = [ALL, *(ArmConfig(f"c{n}", "above", n == 1, 0.1 * n) for n in (1, 2, 3))]
+    several = raced(configs, 4).state()
+    assert same(several, raced(configs, 1).state())
+    assert same(several, raced(configs[::-1], 2).state())
+    assert same(raced([ALL], 1).state(), {k: v for k, v in several.items() if k.startswith("all.")})
+    assert len({several[f"{one.name}.W"].tobytes() for one in configs}) == 4
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_goes_wrong_beside_arms_or_in_one_surfaces_and_no_thread_stays(threads: int) -> None:
+    events, pairs = TripletBatch(*np.ones((3, LONG, DIM), np.float32)), np.zeros(LONG, np.uint8)
+    arms, weights, where = Arms(DIM, [ALL, CLEAN], METRIC), np.ones(LONG), list[int]()
+
+    def fails() -> None:
+        raise MemoryError("the main learner")
+
+    def notes() -> None:
+        where.append(threading.get_ident())
+
+    with pytest.raises(MemoryError, match="the main learner"):
+        arms.learn(events, weights, pairs, threads=threads, beside=fails)
+    with pytest.raises(BlockError, match="map them alike"):
+        Arms(DIM + 1, [CLEAN]).learn(events, weights, pairs, threads=threads, beside=notes)
+    few = events.slice(0, 9)
+    assert not arms.learn(few, weights[:9], pairs[:9], threads=threads, beside=notes).any()
+    here = threading.get_ident()
+    assert [one == here for one in where] == [threads == 1, True]  # for few events no thread is started
+    assert not [one for one in threading.enumerate() if one.name.startswith("arms")]
 
 
 def test_what_arms_need_is_asked_for() -> None:

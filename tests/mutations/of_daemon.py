@@ -44,6 +44,8 @@ MAKERS = "daemon/validate/test_makers.py"
 PREFERENCES = "daemon/validate/test_preferences.py"
 CHOOSING = "daemon/validate/test_choosing.py"
 RACE = "daemon/validate/test_race.py"
+SOURCES = "daemon/validate/test_sources.py -k count"
+VERDICT = "daemon/versions/test_verdict.py"
 ORDER = "daemon/versions/test_order.py"
 FORMS = "daemon/test_form_by_clicks.py"
 MODELS = "daemon/models/test_decide.py"
@@ -182,6 +184,12 @@ VALIDATE = (
     _m("evidence.earlier-parts", "def _balanced(", "seen += pairs.by_ranks(share)", "pass", PREFERENCES),
     _m("evidence.not-cut", "def credit(", "weights * pairs", "2 * weights * pairs", PREFERENCES),
     _m("evidence.queries", "def bets_of(", "sums / np.sqrt(counts)", "sums", PREFERENCES),
+    _m("sources.none-decides", "def counted_lists(", "[most:]] = False", "[most:]] = True", SOURCES),
+    _m("sources.by-ids", "def counted_lists(", "key=lambda place: stable_order(impressions[place].id)", "key=None", SOURCES),
+    _m("sources.share", "class SourceShare", "LARGE_SHARE < self.share < 1", "0 < self.share < 1", VERDICT),
+    _m("sources.balance", "def compare(", "only_counted(panel.by_time, counted)", "panel.by_time", SOURCES),
+    _m("sources.teams", "def compare(", "where & counted, values", "where, values", SOURCES),
+    _m("sources.order", "def order_bets(", "panel.plain & counted", "panel.plain", SOURCES),
     _m("evidence.order-waits", "def decided(self) -> bool", "if self.promoted and not self.reach:", "if False:", RACE),
     _m("evidence.shared-error", "def alpha(self, rule", "1.0 - ORDER_SHARE if self.race.own else 1.0", "1.0", RACE),
     _m("evidence.order-alone", "def weigh(", "race.choice is not None, fell", "False, fell", RACE),

@@ -205,6 +205,21 @@ class Question(GivenObject):
     )
 
 
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("expected more than spaces")
+    return text
+
+
+NonBlank = Annotated[
+    str, AfterValidator(_not_blank), _bytes_to(MAX_TEXT_BYTES), _utf8(MAX_TEXT_BYTES, r"\u0021")
+]
+_SOURCE = (
+    "who clicks, a user or a session, by any name; left out: who the token was given to, where it is of "
+    "http.tokens. Where clicks decide, who sends many lists counts as others do"
+)
+
+
 class SimilarRequest(Question):
     """Body of POST /v1/similar, and the parameters of GET."""
 
@@ -235,6 +250,7 @@ class SimilarRequest(Question):
         description="keep this list as an impression, so that a click on it needs only POST /v1/clicks: the "
         "question is then by `id`, and its token one that may write",
     )
+    source: NonBlank | None = Field(None, description=f"of the list that `log` keeps: {_SOURCE}")
 
 
 class BatchRequest(Request):
@@ -262,12 +278,6 @@ class EmbedRequest(Request):
     alias: AliasName | None = Field(None, description="which model embeds; the first followed if left out")
 
 
-def _not_blank(text: str) -> str:
-    if not text.strip():
-        raise ValueError("expected more than spaces")
-    return text
-
-
 def _each_once(names: list[str]) -> list[str]:
     if len(set(names)) < len(names):
         raise ValueError("an object is there twice")
@@ -276,9 +286,6 @@ def _each_once(names: list[str]) -> list[str]:
 
 ImpressionId = Annotated[
     str, _bytes_to(MAX_IMPRESSION_BYTES, str.strip), _utf8(MAX_IMPRESSION_BYTES, r"\u0021")
-]
-NonBlank = Annotated[
-    str, AfterValidator(_not_blank), _bytes_to(MAX_TEXT_BYTES), _utf8(MAX_TEXT_BYTES, r"\u0021")
 ]
 Shown = Annotated[
     list[NonBlank],
@@ -322,7 +329,7 @@ class ShownList(Request):
         max_length=MAX_SHOWN,
         description="for each place, the probability in (0, 1] that the user looked at it",
     )
-    source: NonBlank | None = Field(None, description="where it was shown, such as search or related")
+    source: NonBlank | None = Field(None, description=_SOURCE)
     key: Key | None = Field(None, description="whose model learns from it, where one is learned per key")
 
     @model_validator(mode="after")

@@ -247,7 +247,8 @@ class SimilarEndpoints:
         async with self._bodies.read(request, SimilarRequest) as wanted:
             check_key(grant, wanted.key, "key")
             if wanted.log:
-                self._kept.check(request.headers, wanted.key, wanted.id is not None)
+                holder = self._kept.check(request.headers, wanted.key, wanted.id is not None)
+                wanted.source = wanted.source or holder
             return await self._answer(wanted, asked_pin(request.headers))
 
     async def batch(self, request: Request) -> Response:
@@ -275,9 +276,8 @@ class SimilarEndpoints:
         result = _hits(answers)
         details: Details = {}
         if wanted.log:
-            details = await self._log(
-                query, [hit.id for hit in result], self._id_of(query, result, alias, answers)
-            )
+            shown = [hit.id for hit in result]
+            details = await self._log(query, shown, self._id_of(query, result, alias, answers), wanted.source)
         return _json({**origin, **_hits_of(result), **_about(answers.each[0]), **details})
 
     def _id_of(self, query: Query, hits: Sequence[ScoredId], alias: str, answers: Answers) -> str | None:
@@ -287,9 +287,13 @@ class SimilarEndpoints:
         places = [Place(hit, EITHER) for hit in hits]
         return _signed(self._lists, query, MadeList([(alias, answers.model)], places))
 
-    async def _log(self, query: Query, shown: Sequence[str], impression: str | None) -> Details:
+    async def _log(
+        self, query: Query, shown: Sequence[str], impression: str | None, source: str | None
+    ) -> Details:
         assert query.id is not None
-        kept = impression is not None and await self._kept.keep(impression, query.id, shown, query.key)
+        kept = impression is not None and await self._kept.keep(
+            impression, query.id, shown, query.key, source
+        )
         return {"impression": impression, "logged": kept}
 
     async def _made_by_chance(self, wanted: SimilarRequest, explore: int, pin: Pin | None) -> Response:
@@ -301,7 +305,7 @@ class SimilarEndpoints:
         details = _about(replace(made.answers.each[0], exact=made.exact, recall=None)) | made.details
         if wanted.log:
             ids = [hit["id"] for hit in details["results"]]
-            details |= await self._log(query, ids, details["impression"])
+            details |= await self._log(query, ids, details["impression"], wanted.source)
         return _json({**made.origin, **details})
 
     def _query(self, wanted: SimilarRequest) -> Query:

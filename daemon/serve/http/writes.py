@@ -39,25 +39,30 @@ class ImpressionLog:
     def __init__(self, writes: Writes | None, tokens: TokenGuard, origins: AllowedOrigins) -> None:
         self._writes, self._tokens, self._origins = writes, tokens, origins
 
-    def check(self, headers: Headers, key: str | None, has_id: bool) -> None:
-        """Raises Problem: 422 where nothing can be logged, 401 or 403 for who may not write."""
+    def check(self, headers: Headers, key: str | None, has_id: bool) -> str | None:
+        """Who the token was given to. Raises Problem: 422 where nothing can be logged, 401 or 403 for who may
+        not write."""
         self._origins.check(headers)
-        check_key(self._tokens.check(headers, CLICK), key, "key")
+        grant = self._tokens.check(headers, CLICK)
+        check_key(grant, key, "key")
         if self._writes is None:
             remedy = "set serve.writes.enabled and restart serve"
             raise Problem(422, "not_logged", "writing is switched off", "log", remedy)
         if not has_id:
             remedy = "ask by id, or post the impression to /v1/impressions with an id for its query"
             raise Problem(422, "not_logged", "a query without an id is not logged", "log", remedy)
+        return None if grant is None else grant.holder
 
     def new_id(self) -> str:
         """An id for a list that has none: 128 random bits."""
         return secrets.token_urlsafe(_ID_BYTES)
 
-    async def keep(self, impression: str, query: str, shown: Sequence[str], key: str | None) -> bool:
+    async def keep(
+        self, impression: str, query: str, shown: Sequence[str], key: str | None, source: str | None
+    ) -> bool:
         """Whether the list is on the disk. Never fails: an answer is worth more than its record."""
         assert self._writes is not None
-        record = impression_record(impression, _now_ms(), query, shown, key=key)
+        record = impression_record(impression, _now_ms(), query, shown, key=key, source=source)
         return await _put(self._writes, "impression", [record], LOG_WAIT_S) is None
 
 
@@ -107,7 +112,7 @@ class WriteEndpoints:
                     one.query,
                     one.shown,
                     propensity=one.propensity,
-                    source=one.source,
+                    source=one.source or (None if grant is None else grant.holder),
                     key=one.key,
                 )
                 for one in asked.impressions

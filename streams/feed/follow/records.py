@@ -174,7 +174,7 @@ class RecordReader:
         if chances:
             propensities(chances, len(shown))
         session, key = _optional(said, "session"), _optional(said, "key")
-        source = _optional(said, "source") or _optional(said, "src")
+        source = _optional(said, "source") or _optional(said, "src") or session
         if self._in_time(place, ts):
             options, clicked = self._options, clicked_ranks(get("clicked") or [], shown)
             about = Said(

@@ -3,8 +3,8 @@
 A query line (index `ubi_queries`) holds `query_id`, `user_query`, `timestamp` and
 `query_response_hit_ids`; an event line (`ubi_events`) holds `action_name`, `query_id`,
 `timestamp` and `event_attributes` with `object.object_id` and `position.ordinal`.  They are joined
-by `query_id`: one query is one impression, its id the query_id.  A line may be wrapped in `_source`,
-as index exports write it.
+by `query_id`: one query is one impression, its id the query_id, its source the query's `client_id`.  A line
+may be wrapped in `_source`, as index exports write it.
 
 The clicks are read first and kept in memory (about 300 bytes each) until their query comes; the queries
 stream by.  Feed very large logs in pieces, each with the queries and events of the same time.
@@ -118,14 +118,14 @@ def _impression(
             lost.append((click.place, Ignored(reasons.CLICK_NOT_SHOWN, detail)))
         else:
             ranks.add(rank)
-    when = query.get("timestamp")
+    when, client = query.get("timestamp"), query.get("client_id")
     return Impression(
         id=name,
         ts=timestamp(when, "timestamp") if when is not None else options.now_ms,
         query=ObjectRef(id=_query_object(query, options.ubi.query_field)),
         shown=tuple(ObjectRef(id=item) for item in shown),
         clicked=tuple(sorted(ranks)),
-        source=options.source,
+        source=client if client and isinstance(client, str) else options.source,
         key=options.key,
     )
 

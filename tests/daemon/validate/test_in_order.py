@@ -117,8 +117,13 @@ MODES = {
     "few lists": BY_CLICKS | {"validate.min_impressions": 55, "validate.window": 300},
     "full windows": BY_CLICKS | {"validate.window": 12},
     "map_full": {"validate.patience_events": 2 * EVERY, "validate.min_delta": 0.04},
-    "map_shown": {"validate.decide": "map_shown", "validate.patience_events": 2 * EVERY},
-    "map_clicks": BY_CLICKS | {"validate.decide": "map_clicks", "validate.patience_events": 2 * EVERY},
+    "map_shown": {
+        "validate.decide": "map_shown",
+        "validate.patience_events": 2 * EVERY,
+        "validate.min_delta": 0.03,
+    },
+    "map_clicks": BY_CLICKS
+    | {"validate.decide": "map_clicks", "validate.patience_events": 2 * EVERY, "validate.min_delta": 0.03},
 }
 
 

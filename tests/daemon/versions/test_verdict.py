@@ -12,6 +12,7 @@ from daemon.versions.verdict import (
     ByClicks,
     JudgedGain,
     PlainAnswer,
+    SourceShare,
     Stopped,
     by_clicks,
     by_judgments,
@@ -53,6 +54,23 @@ NUMBERS = "mAP 0.865 against 0.607 on 100 judged queries"
         (
             replace(FEW, found="superior", guards=("users prefer the order of version 1",)),
             "No: users prefer the order of version 1",
+        ),
+        (
+            replace(FEW, strongest=SourceShare(43, 100, 6)),
+            "Not known yet: 60 held-out lists are not enough to tell; one source gave 43 % of the lists, of "
+            "which 6 in 43 count",
+        ),
+        (
+            replace(FEW, found="inferior", strongest=SourceShare(30, 100, 30)),
+            "No: users prefer your ranking; one source gave 30 % of the lists",
+        ),
+        (
+            replace(FEW, found="inferior", strongest=SourceShare(20, 100, 6)),
+            "No: users prefer your ranking",
+        ),
+        (
+            replace(FEW, found="inferior", strongest=SourceShare(100, 100, 100)),
+            "No: users prefer your ranking",
         ),
         (
             replace(FEW, served=1, order="arm all with 3 of your own ranking", top=1_040, reach=False),

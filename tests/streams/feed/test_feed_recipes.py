@@ -16,6 +16,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from streams.event import Impression
 from streams.feed import items as reasons
 from streams.feed.mapping.mapping import load_mapping, recipe_text, recipes
 
@@ -127,6 +128,30 @@ def test_segment_in_a_warehouse(tmp_path: Path, form: str) -> None:
     placed = feed(tmp_path, "segment", *paths)
     lists = feed(tmp_path, "segment", str(SAMPLES / "segment.jsonl"))
     check(placed, list(impressions(lists).values()), {reasons.CLICK_NOT_SHOWN: 1})
+
+
+WHO = {
+    "ga4": ["user_pseudo_id"],
+    "snowplow": ["domain_userid"],
+    "segment": ["anonymousId"],
+    "ubi": ["client_id"],
+}
+
+
+@pytest.mark.parametrize("name", WHO)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_list_says_who_clicked_where_the_log_does(tmp_path: Path, name: str, form: str) -> None:
+    names = ("ubi_queries", "ubi_events") if name == "ubi" else (name,)
+    known = {row.get(WHO[name][0]) for one in names for row in sample(one)} - {None}
+    placed = feed(tmp_path, name, *(written(tmp_path, one, form) for one in names))
+    found = {item.source for _, item in placed if isinstance(item, Impression)}
+    assert found
+    assert found <= known
+    rows = {one: [{**row, WHO[name][0]: None} for row in sample(one)] for one in names}
+    if name in ("ubi", "ga4"):  # the others join by it
+        paths = [write(tmp_path / f"{one}.unnamed.jsonl", of) for one, of in rows.items()]
+        unnamed = [item for _, item in feed(tmp_path, name, *paths) if isinstance(item, Impression)]
+        assert {item.source for item in unnamed} <= {None}
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -61,7 +61,7 @@ def test_queries_and_clicks_are_joined(tmp_path: Path) -> None:
     )
     assert {name: one.clicked for name, one in impressions.items()} == {"1": (0, 2), "2": (1,), "3": ()}
     first = impressions["1"]
-    assert (first.query.id, first.ts) == ("red shoes", 1715860800000)
+    assert (first.query.id, first.ts, first.source) == ("red shoes", 1715860800000, "browser")
     assert [item.id for item in first.shown] == ["a", "b", "c"]
     assert others == {reasons.OTHER_ACTION: 1}
 
@@ -106,7 +106,7 @@ def test_options(tmp_path: Path) -> None:
     ubi = UbiOptions("query_attributes.product", frozenset({"add_to_cart"}))
     impressions, others = join(
         tmp_path,
-        [query("1", ["a", "b"], query_attributes={"product": "p7"}), query("2", ["a", "b"])],
+        [query("1", ["a", "b"], query_attributes={"product": "p7"}, client_id=7), query("2", ["a", "b"])],
         [event("add_to_cart", "1", "b"), event("click", "1", "a")],
         ReaderOptions(0, "shop", ubi),
     )

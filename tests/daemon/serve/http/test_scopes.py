@@ -126,6 +126,31 @@ def test_a_token_of_some_keys_opens_these_alone(door: Door) -> None:
     assert door.ask("POST", "/v1/similar", {"id": "o1", "key": "fr"}, "ask")[0] == 200
 
 
+def test_a_list_without_a_source_is_of_who_the_token_was_given_to(door: Door) -> None:
+    """Where it is a token of the file: others are shared by many."""
+    question = {"id": "o1", "key": "de", "log": True}
+    for path, body in (("/v1/impressions", {**LIST, "key": "de"}), ("/v1/similar", question)):
+        for said, kept in ((None, "german"), ("visitor 7", "visitor 7")):
+            body = body if said is None else {**body, "source": said}
+            assert door.ask("POST", path, body, "de")[0] in (200, 202)
+            assert door.kept.records.pop()["source"] == kept
+    door.ask("POST", "/v1/impressions", [{**LIST, "source": "anna"}, LIST], "click")
+    assert [one.get("source") for one in door.kept.records[-2:]] == ["anna", "only-click"]
+
+
+@pytest.mark.parametrize("shared", ["single", "writes"])
+def test_a_token_that_many_share_is_no_source(tmp_path: Path, shared: str) -> None:
+    add_token(tmp_path / "tokens.json", "anna", ["click"])
+    kept, metrics, secret = Kept(), WriteMetrics(CollectorRegistry()), "of-the-shops-own-page"
+    queue = WriteQueue(kept, 100, metrics)
+    gate = Gate(TokenFile(tmp_path / "tokens.json"), **{shared: secret})
+    with running(gate=gate, writes=Writes(queue, metrics)) as served:
+        headers = {"Authorization": f"Bearer {secret}"}
+        assert served.ask("POST", "/v1/impressions", LIST, headers)[0] == 202
+    queue.close()
+    assert "source" not in kept.records[0]
+
+
 def test_a_click_is_kept_with_the_keys_that_its_sender_may_write_for(door: Door) -> None:
     """So that it is joined to lists of these keys alone."""
     for who, key in (("de", None), ("de", "at"), ("click", None), ("click", "fr")):

@@ -277,9 +277,10 @@ def test_an_answer_logs_what_it_showed_and_the_click_closes_the_loop(
 def test_a_logged_list_is_signed_where_there_is_a_key() -> None:
     with writing(lists=made_with()) as (served, kept):
         for question in ({"id": "o1", "k": 4}, {"id": "o1", "k": 4, "interleave": "stable,latest"}):
-            answer = served.post({**question, "log": True})[1]
+            answer = served.post({**question, "log": True, "source": "visitor 7"})[1]
             assert answer["logged"]
             record = kept.records.pop()
+            assert record["source"] == "visitor 7"
             shown = tuple(ObjectRef(one) for one in record["shown"])
             assert [hit["id"] for hit in answer["results"]] == record["shown"]
             assert record["impression"] == answer["impression"]
