@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,6 +30,8 @@ TIES = (BY_ROW, RELEVANT_LAST)
 """Who ranks first among candidates of one score."""
 
 QUERIES_AT_ONCE = 256
+FEW = 8
+"""Rows up to which their ranks are counted: a sort takes as long as some ten comparisons with all."""
 
 
 def ranks_of(scores: Scores, relevant: Ranks, exclude: int | None = None, ties: str = BY_ROW) -> Ranks:
@@ -36,16 +39,28 @@ def ranks_of(scores: Scores, relevant: Ranks, exclude: int | None = None, ties: 
 
     scores [n]; relevant int64 [k], distinct; exclude: the query's own row, which is no candidate and not
     among them. By row, `rank(i) = 1 + #{j: s_j > s_i} + #{j < i: s_j = s_i}`. One sort, no argsort:
-    O(n log n), n extra floats. Raises ValueError for other `ties`.
+    O(n log n), n extra floats; of a few rows n comparisons each. Raises ValueError for other `ties`.
     """
     if ties not in TIES:
         raise ValueError(f"ties {ties!r} is not one of {', '.join(map(repr, TIES))}")
-    upwards = np.sort(scores)
-    wanted = scores[relevant]
+    wanted, last = scores[relevant], ties == RELEVANT_LAST
+    if len(relevant) <= FEW and not last:
+        above = (np.count_nonzero(scores > one) for one in wanted)
+        tied = (np.count_nonzero(scores[:row] == scores[row]) for row in relevant.tolist())
+        ranks: Ranks = 1 + np.fromiter(map(add, above, tied), np.int64)
+    else:
+        ranks = _sorted_ranks(scores, relevant, last)
+    if exclude is not None:
+        own = scores[exclude]
+        ranks -= (own > wanted) | ((own == wanted) & (last | (exclude < relevant)))
+    return ranks
+
+
+def _sorted_ranks(scores: Scores, relevant: Ranks, last: bool) -> Ranks:
+    upwards, wanted = np.sort(scores), scores[relevant]
     upto = np.searchsorted(upwards, wanted, side="right")
     below = np.searchsorted(upwards, wanted, side="left")
     ranks: Ranks = (scores.shape[0] - upto + 1).astype(np.int64)
-    last = ties == RELEVANT_LAST
     for value in np.unique(wanted[upto - below > 1]):
         tied = wanted == value
         if last:
@@ -53,9 +68,6 @@ def ranks_of(scores: Scores, relevant: Ranks, exclude: int | None = None, ties: 
             ranks[tied] += others + np.argsort(np.argsort(relevant[tied]))
         else:
             ranks[tied] += np.searchsorted(np.flatnonzero(scores == value), relevant[tied])
-    if exclude is not None:
-        own = scores[exclude]
-        ranks -= (own > wanted) | ((own == wanted) & (last | (exclude < relevant)))
     return ranks
 
 

@@ -195,7 +195,7 @@ class Model:
             folded, ready = view.fold(block), self._ready(own, view, by)
             model, formed = view.model, view.formed
             scale, offset = (ready.terms, None) if view.normalised else (None, ready.terms)
-            least = SHORTLIST if view.rescored else view.top or 0
+            least = SHORTLIST if view.rescored else view.reordered_first
             room = k if k < 0 else max(k, least)  # which is refused
             scores, rows = topk(folded, own.search, scale, None, min(room, len(own)), offset=offset)
             if view.rescored:
@@ -205,8 +205,8 @@ class Model:
                 scores, rows = best_of(exact, near, min(k, len(own)))
             else:
                 scores = view.with_queries(block, scores)
-            if view.top is not None:
-                first = own.mapped.take(rows[0][: view.top])
+            if view.reordered_first:
+                first = own.mapped.take(rows[0][: view.reordered_first])
                 places, ordered = view.reordered(block, first, scores[0])
                 rows, scores = rows[:, places[:k]], ordered[None, :k]
         found = tuple(int(row) for row in rows[0] if row >= 0)

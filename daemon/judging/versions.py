@@ -135,11 +135,11 @@ def _desk(lists: bytes) -> JudgeDesk:
 
 def samples_of(panel: Panel, found: Scored, zero: Scored, *, is_zero: bool = False) -> dict[str, QuerySample]:
     """By measure, what each query of the panel says. Pure."""
-    lists = panel.lists.in_order(panel.order)
+    lists = panel.by_time
     query, queries = panel.in_time(panel.group), len(panel.queries)
     ranks = measures.shown_ranks(found.scores, lists.valid)
     precision = measures.shown_average_precision(ranks, lists.clicked, lists.weights)
-    loss = measures.shown_hinge(found.scores, lists.clicked, lists.valid)
+    loss = measures.shown_hinge(found.scores, lists)
     samples = {
         MAP_SHOWN: QuerySample.of_lists(precision, query, queries),
         "loss": QuerySample.of_lists(loss, query, queries),

@@ -204,10 +204,11 @@ def _refuse(view: View) -> None:
             "ask /v1/similar; models of omks-maps and oasis have vectors",
         )
     if view.top is not None:
+        first = f"the first {view.top}" if view.reordered_first else "lists"
         raise NoVectorsError(
             "order_only",
             f"version {view.model.version} orders lists, and is not shown to search better",
-            f"index your own vectors, ask for the mode folded, and have the first {view.top} put in order: "
+            f"index your own vectors, ask for the mode folded, and have {first} put in order: "
             "/v1/similar with filter.include, or /v1/rerank",
         )
     if view.model.behind or isinstance(learned_of(view.form), CarriedForm):

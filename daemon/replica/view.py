@@ -230,15 +230,21 @@ class View:
 
     @property
     def top(self) -> int | None:
-        """How many objects of the user's own ranking are put in order; None where the version searches."""
+        """`OrderChoice.top` of a version that does not search; None where it does."""
         return None if self.answers.reach or self.answers.order is None else self.answers.order.top
+
+    @property
+    def reordered_first(self) -> int:
+        """How many objects of the user's own ranking are put in order; 0 where the version searches, or
+        leaves that ranking as it is."""
+        return top if (top := self.top or 0) > 1 else 0
 
     def reordered(self, query: Block, first: Block, own: Float32s) -> tuple[Int64s, Float32s]:
         """A ranking by the form as a version answers that does not reach: its places int64 [n], and scores.
 
-        query: of one row. first: the vectors of the first `top` objects, or of all. own: the scores of all,
-        descending, float32 [n]. Behind `first` the own ranking stays; a score there is the last one of
-        `first`, less what the own score is lower by.
+        query: of one row. first: the vectors of the first `reordered_first` objects, or of all. own: the
+        scores of all, descending, float32 [n]. Behind `first` the own ranking stays; a score there is the
+        last one of `first`, less what the own score is lower by.
         """
         if not len(first):
             return np.arange(len(own)), own

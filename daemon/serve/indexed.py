@@ -175,6 +175,8 @@ class IndexSearch:
 
 def _why_own(made: VectorAnswers) -> str:
     shown = f"version {made.model.version} is shown to order lists, not to search"
+    if made.top == 1:
+        return f"{shown}: your own ranking searches, as it is"
     return f"{shown}: the first {made.top} of your own ranking are put in order"
 
 

@@ -83,8 +83,11 @@ def answers_in_words(answers: Answering) -> str:
     order = answers.order
     if order is None:
         return ""
+    lists = f"orders given lists by {order.description}"
     if answers.reach:
-        return f"searches by what was learned; orders given lists by {order.description}"
+        return f"searches by what was learned; {lists}"
+    if order.top == 1:
+        return f"{lists}; your own ranking searches, as it is: not shown to search better"
     return f"re-ranks your own top {order.top}: shown to order lists better; not shown to search better"
 
 

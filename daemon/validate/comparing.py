@@ -30,8 +30,8 @@ import numpy as np
 from daemon.validate.evidence import Comparison, Positions
 from daemon.validate.preferences import (
     State,
-    balanced,
     bets_of,
+    credit,
     differences,
     in_shown_order,
     outcomes,
@@ -63,10 +63,14 @@ class Scored:
 
 
 def are_nearer(one: Scores, other: Scores, lists: ShownLists) -> bool:
-    """Whether the first ranking can have made the lists (`MADE`), and they are nearer to it than to the
-    other, by `NEARER`. scores [n, L]."""
-    shown = in_shown_order(one, lists)
-    return shown > MADE and shown > in_shown_order(other, lists) + NEARER
+    """Whether the lists are nearer to the first ranking than to the other. scores [n, L]."""
+    return is_nearer(in_shown_order(one, lists), in_shown_order(other, lists))
+
+
+def is_nearer(one: float, other: float) -> bool:
+    """Whether the first of two rankings can have made the lists (`MADE`), and they are nearer to it than to
+    the other, by `NEARER`; given are their shares of pairs in the order that was shown."""
+    return one > MADE and one > other + NEARER
 
 
 def told_by_order(
@@ -97,10 +101,9 @@ def compare(
     """
     own, zero, best, anchor = versions
     _, at_zero, at_best, at_anchor = states
-    clusters = panel.in_time(panel.group).tolist()
-    impressions = [panel.impressions[place] for place in np.argsort(panel.order).tolist()]
+    clusters, impressions = panel.in_time(panel.group).tolist(), panel.impressions_by_time
     counted, strongest = counted_lists(impressions)
-    lists = only_counted(panel.lists.in_order(panel.order), counted)
+    lists = only_counted(panel.by_time, counted)
     plain, nothing = panel.plain & counted, np.full(len(panel), np.nan)
     against_zero, against_anchor = outcomes(impressions, at_zero), outcomes(impressions, at_anchor)
     follows = best is not zero and best is not anchor
@@ -123,11 +126,13 @@ def compare(
     served = own if best is zero else best
     by_teams = fresh & ~np.isnan(np.stack([against_zero, against_anchor, lead]))
     silent = fresh & plain
-    if by_teams[0].any() or not np.isnan(told_by_order(served.scores, zero.scores, lists, silent)).all():
+    parts = (served.scores[silent], zero.scores[silent], lists.at(silent))
+    if by_teams[0].any() or (silent.any() and not are_nearer(*parts)):
         silent = np.zeros_like(silent)
+    against = bets(own, zero, against_zero, fresh)
     return Comparison(
-        fresh=bets(own, zero, against_zero, fresh),
-        fresh_anchor=bets(own, anchor, against_anchor, fresh),
+        fresh=against,
+        fresh_anchor=against if anchor is zero else bets(own, anchor, against_anchor, fresh),
         fresh_best=bets(best, zero, outcomes(impressions, at_zero, at_best), fresh),
         fresh_lead=clustered(lead, fresh),
         window_best=bets(own, best, outcomes(impressions, at_best), np.ones(len(panel), bool))
@@ -177,8 +182,8 @@ def order_bets(
     arms: scores of each candidate, zero: of the user's own ranking, float32 [n, L] in the order of time, as
     fresh, bool[n]. leader: the candidate that leads.
     """
-    counted = panel.in_time(counted_lists(panel.impressions)[0])
-    lists, plain = only_counted(panel.lists.in_order(panel.order), counted), panel.plain & counted
+    counted = counted_lists(panel.impressions_by_time)[0]
+    lists, plain = only_counted(panel.by_time, counted), panel.plain & counted
     where, clusters = fresh & plain, panel.in_time(panel.group).tolist()
     shares = {
         name: share_higher(arms[name][plain], zero[plain], lists.at(plain))
@@ -189,13 +194,17 @@ def order_bets(
     if not where.any():
         return OrderBets(dict.fromkeys(arms, ()), higher=higher)
 
-    def bets(other: Scores, candidate: ArmShare) -> list[float]:
-        ours = arms[candidate]
-        if are_nearer(ours[where], other[where], lists.at(where)):
-            return []
-        return bets_of(np.where(where, balanced(ours, other, lists), np.nan), clusters)
+    def read(one: Scores) -> tuple[float, Float]:
+        return in_shown_order(one[where], lists.at(where)), credit(one, lists)
 
-    led = None if leader is None else arms.get(leader)
-    lead = {} if led is None else {name: bets(led, name) for name in arms if name != leader}
+    of_zero, of_arms = read(zero), {name: read(one) for name, one in arms.items()}
+
+    def bets(candidate: ArmShare, other: tuple[float, Float]) -> list[float]:
+        shown, own = of_arms[candidate]
+        told = np.where(where, own - other[1], np.nan)
+        return [] if is_nearer(shown, other[0]) else bets_of(told, clusters)
+
+    led = None if leader is None else of_arms.get(leader)
+    lead = {} if led is None else {name: bets(name, led) for name in arms if name != leader}
     lengths = lists.valid[where].sum(axis=1)
-    return OrderBets({name: bets(zero, name) for name in arms}, lead, int(np.median(lengths)), higher)
+    return OrderBets({name: bets(name, of_zero) for name in arms}, lead, int(np.median(lengths)), higher)

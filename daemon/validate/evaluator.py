@@ -287,14 +287,15 @@ class Evaluator:
         """What lists say of the order of a version's arms, and of its form. Raises NotFinite."""
         if version.given is None:
             return NO_BETS
-        given = self._judge.shown_scores(version.given, panel)
+        given, *arms = self._judge.shown_scores([version.given, *version.arms.values()], panel)
         scores: dict[ArmShare, Scores] = {
             (name, share): raw + np.float32(share) * given
-            for name, scorer in version.arms.items()
-            for raw in [self._judge.shown_scores(scorer, panel)]
+            for name, raw in zip(version.arms, arms, strict=True)
             for share in OWN_SHARES
         }
-        return order_bets(panel, scores | {FORM: form}, given, fresh, leader)
+        order = order_bets(panel, scores | {FORM: form}, given, fresh, leader)
+        top = self._judge.order_top(version.given, panel, fresh & panel.plain)
+        return order if top is None else replace(order, top=top)
 
     def compare_before(
         self,
@@ -313,7 +314,9 @@ class Evaluator:
         lists = [held.impression for held in window.trained()]
         panel = self._judge.panel(lists)
         fresh = np.array([times_ms[0] < one.ts <= times_ms[1] for one in lists], bool)
-        looks = {one.number: Scored({}, self._judge.shown_scores(one.scorer, panel)) for one in versions}
+        distinct = {one.number: one.scorer for one in versions}
+        scores = self._judge.shown_scores([*distinct.values()], panel)
+        looks = {number: Scored({}, found) for number, found in zip(distinct, scores, strict=True)}
         scored, states = [looks[one.number] for one in versions], [one.state for one in versions]
         seen = compare(panel, scored, states, fresh, {}, alike=False)
         form = scored[0].scores
@@ -325,8 +328,8 @@ class Evaluator:
         fewer than two such queries tell. No bet is made on these lists. Raises NotFinite.
         """
         panel = self._judge.panel([held.impression for held in window.of_kinds()])
-        own, base = (self._judge.shown_scores(one.scorer, panel) for one in (candidate, zero))
-        lists, every = panel.lists.in_order(panel.order), np.ones(len(panel), bool)
+        own, base = self._judge.shown_scores([candidate.scorer, zero.scorer], panel)
+        lists, every = panel.by_time, np.ones(len(panel), bool)
         told = told_by_order(own, base, lists, every)
         found = Preference.of(by_cluster(told, panel.in_time(panel.group).tolist()))
         if found.queries < 2:

@@ -1,12 +1,13 @@
 """All measures of one version on one window, in blocks so that memory stays bounded.
 
-On the shown lists work goes in parts of the panel. Scores are inner products of each query with its own
-objects only, gathered row by row: a product of all queries of a part with all its objects would throw most of
-itself away. Clicked objects are also compared with random ones, drawn from the catalog or the window.
+On the shown lists work goes in parts of the panel, which are gathered once for all versions that are scored
+together. Scores are inner products of each query with its own objects only: a product of all queries of a
+part with all its objects would throw most of itself away. Clicked objects are also compared with random ones,
+drawn from some of the catalog or the window.
 
 Memory beyond the window and the mapped catalog: one block of scores (`SCORE_FLOATS` float32, 16 MB, or one
 row of the catalog if that is longer), one sorted row, one part of gathered objects (`PART_FLOATS` float32,
-4 MB) and one float32 per catalog object.
+4 MB), RANDOM_OBJECTS draws of each list (9 bytes each) and one float32 per catalog object.
 The same version on the same window gives the same numbers: blocks are cut alike, draws are seeded by
 impression id.
 
@@ -19,6 +20,7 @@ known only once they are seen in the holdout window; they are judged as long as 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -26,10 +28,18 @@ import numpy as np
 from daemon.validate import measures
 from daemon.validate.comparing import Measures, Scored
 from daemon.validate.judgments import BoundJudgments
-from daemon.validate.measures import TOP, PositionBalance
-from daemon.validate.scorer import MappedObjects, Panel, Scorer, draws, make_panel, stable_order
-from daemon.validate.shown import Float, Mask, Rows, Scores, ShownLists
-from learners.block import Float32s
+from daemon.validate.measures import TOP
+from daemon.validate.scorer import (
+    CatalogRows,
+    MappedObjects,
+    Panel,
+    Scorer,
+    draws,
+    make_panel,
+    stable_order,
+)
+from daemon.validate.shown import Float, Mask, Rows, Scores
+from learners.block import Block, Float32s
 from learners.measures import average_precision, macro_over, mean_over, precision_at_k, ranks_of
 from streams.event import Impression, ObjectRef
 
@@ -41,6 +51,33 @@ def query_blocks(queries: int, catalog: int) -> list[slice]:
     """Cut queries so that the scores of a block fit SCORE_FLOATS (at least one query)."""
     step = max(1, SCORE_FLOATS // max(1, catalog))
     return [slice(at, min(at + step, queries)) for at in range(0, queries, step)]
+
+
+MOST_ASKED = 200
+"""Distinct queries that the user's own ranking of the catalog is compared with the lists of."""
+
+
+def order_top(
+    own: Callable[[slice], Scores], queries: Rows, group: Rows, shown: Rows, *, lengths: Rows, size: int
+) -> int:
+    """How many objects of the user's own ranking a version puts in order that only orders lists, by the n
+    lists that its order was judged on: the median of how many of the L objects of a list are among the first
+    L of that ranking for its query, at least 1.
+
+    own: its scores of the catalog's `size` objects for a slice of the queries. queries: the catalog row of
+    each of them, -1 without one. group: int64 [n], which of them a list is of; shown: catalog rows of its
+    objects, int64 [n, most], -1 for none; lengths: int64 [n], L. Lists of the first MOST_ASKED queries count.
+    """
+    counts: list[int] = []
+    for part in query_blocks(min(len(queries), MOST_ASKED), size):
+        scores = own(part)
+        for place in np.flatnonzero((group >= part.start) & (group < part.stop)).tolist():
+            asked = int(queries[group[place]])
+            rows = shown[place, (shown[place] >= 0) & (shown[place] != asked)]
+            ranks = ranks_of(scores[group[place] - part.start], rows, asked if asked >= 0 else None)
+            counts.append(int(np.count_nonzero(ranks <= lengths[place])))
+        del scores  # two blocks alive at once would double the memory
+    return max(1, int(np.median(counts)))
 
 
 class ClickJudge:
@@ -70,6 +107,22 @@ class ClickJudge:
                 precision.append(average_precision(ranks_of(scores[row], rows, own)))
             del scores  # two blocks alive at once would double the memory
         return mean_over(np.array(precision))
+
+    def order_top(self, own: Scorer, panel: Panel, where: Mask) -> int:
+        """See `order_top`; where: which lists, bool [n] in the order of time, one at least. Their queries are
+        the first in the stable order of ids. Raises NotFinite."""
+        told = where[panel.order]
+        first, group = np.unique(panel.group[told], return_inverse=True)
+        asked = [panel.queries[place] for place in first[:MOST_ASKED].tolist()]
+        queries = np.zeros(len(first), np.int64)
+        queries[group] = panel.query[told]
+        lengths = panel.lists.valid[told].sum(axis=1)
+        return order_top(
+            lambda part: own.catalog(own.fold(asked[part])),
+            *(queries, group, panel.shown[told]),
+            lengths=lengths,
+            size=self._size,
+        )
 
 
 class JudgedQueries:
@@ -137,147 +190,84 @@ class JudgedQueries:
 
 RANDOM_OBJECTS = 100
 """Per impression: the AUC against 100 draws is within 0.05 of that against all, 0.01 over 50 lists."""
-
-POOL_OBJECTS = 1024
-"""Objects drawn from without a catalog: scored against every query, so that none is mapped twice."""
-POOL_FLOATS = 1 << 23
+POOL_OBJECTS, POOL_FLOATS = 1024, 1 << 23
+"""Objects drawn from, and their floats, at most: all are scored against every query, by one product."""
 
 
-class CatalogPool:
-    """Random objects that clicked ones are compared with: uniform draws, seeded by the impression's id."""
+class RandomObjects:
+    """What clicked objects of a panel are compared with: draws, seeded by the impression's id, from objects
+    of the catalog at even distances in it, or without a catalog from what is shown in the window.
 
-    def __init__(self, scorer: Scorer, objects: MappedObjects, panel: Panel) -> None:
-        assert objects.catalog is not None
-        self._size, self._scorer, self._panel = len(objects.catalog), scorer, panel
+    refs: those that are drawn from. picked: int64 [n, RANDOM_OBJECTS], numbers of them; counts: which of
+    these count, bool: neither the query nor shown.
+    """
 
-    def scores(self, folded: Float32s, part: slice) -> tuple[Float32s, Mask]:
-        """Scores float32[n, RANDOM_OBJECTS] of the impressions of a panel's part against random objects,
-        and which of these count: neither the query nor shown. folded: their queries [n, d].
-        """
-        picked = draws([one.id for one in self._panel.impressions[part]], RANDOM_OBJECTS, self._size)
-        counts = picked != self._panel.query[part, None]
-        for rank in range(self._panel.shown.shape[1]):
-            counts &= picked != self._panel.shown[part, rank, None]
-        return self._scorer.rows(folded, picked), counts
+    def __init__(self, objects: MappedObjects, panel: Panel) -> None:
+        self.panel = panel
+        owners, (rows, ranks) = np.full(len(objects.ids), -1), np.nonzero(panel.lists.valid)
+        numbers, shown, query = np.arange(len(objects.ids)), panel.shown, panel.query
+        if objects.catalog is None:
+            shown, query = _numbered(panel)
+            owners, numbers = rows, shown[rows, ranks]
+        size = max(1, min(POOL_OBJECTS, POOL_FLOATS // objects.width, len(owners)))
+        places = np.linspace(0, len(owners) - 1, size).astype(np.int64)
+        if objects.catalog is None:
+            lists = panel.impressions
+            self.refs = [lists[rows[at]].shown[ranks[at]] for at in places.tolist()]
+        else:
+            self.refs = [ObjectRef(objects.ids[at]) for at in places.tolist()]
+        self.picked = draws([one.id for one in panel.impressions], RANDOM_OBJECTS, size)
+        drawn = np.where(numbers[places] < 0, -2, numbers[places])[
+            self.picked
+        ]  # -1: no object that has an id
+        self.counts = (owners[places][self.picked] != np.arange(len(panel))[:, None]) & (
+            drawn != query[:, None]
+        )
+        for rank in range(shown.shape[1]):
+            self.counts &= drawn != shown[:, rank, None]
 
 
-class WindowPool:
-    """Without a catalog: draws from POOL_OBJECTS objects shown in the window, at even distances in it."""
-
-    def __init__(self, scorer: Scorer, objects: MappedObjects, panel: Panel) -> None:
-        owners = [n for n, one in enumerate(panel.impressions) for _ in one.shown]
-        refs = [ref for one in panel.impressions for ref in one.shown]
-        size = max(1, min(POOL_OBJECTS, POOL_FLOATS // objects.dim, len(refs)))
-        places = np.linspace(0, len(refs) - 1, size).astype(np.int64)
-        self._panel, self._scorer = panel, scorer
-        self._ids = [refs[place].id for place in places]
-        self._items = scorer.items([refs[place] for place in places])
-        self._owner: Rows = np.array(owners, np.int64)[places]
-
-    def scores(self, folded: Float32s, part: slice) -> tuple[Float32s, Mask]:
-        """See `CatalogPool.scores`."""
-        impressions = self._panel.impressions[part]
-        picked = draws([one.id for one in impressions], RANDOM_OBJECTS, len(self._ids))
-        numbers = np.arange(part.start, part.start + len(impressions))
-        counts = self._owner[picked] != numbers[:, None]
-        for row, one in enumerate(impressions):
-            barred = {ref.id for ref in (one.query, *one.shown) if ref.id is not None}
-            if barred:
-                counts[row] &= [self._ids[place] not in barred for place in picked[row].tolist()]
-        return np.take_along_axis(self._scorer.against(folded, self._items), picked, axis=1), counts
+def _numbered(panel: Panel) -> tuple[Rows, Rows]:
+    """Numbers of the ids of what is shown, int64[n, L], and of the queries, int64[n]; -1 without an id."""
+    numbers: dict[str | None, int] = {None: -1}
+    shown = np.full(panel.shown.shape, -1, np.int64)
+    refs = (ref for one in panel.impressions for ref in one.shown)
+    shown[panel.lists.valid] = [numbers.setdefault(ref.id, len(numbers)) for ref in refs]
+    return shown, np.array([numbers.get(one.query.id, -1) for one in panel.impressions], np.int64)
 
 
 PART_FLOATS = 1 << 20
-"""Floats of the gathered objects, and of the pairs of ranks, of one part: 4 MB stay near the processor."""
+"""Floats of the gathered objects of one part: 4 MB stay near the processor."""
 MAX_PART = 256
 
 
-class ShownJudge:
-    """Judges versions on the lists of a panel."""
+@dataclass(frozen=True, slots=True)
+class PanelPart:
+    """Some lists of a panel, gathered once for any number of versions. queries: their block and catalog rows;
+    back: which of them each list asks, int64. rows: of the catalog, int64 [lists, L], any where `inline`, and
+    block: these, None without a catalog. others: what is inline, bringing features of its own.
+    """
 
-    def __init__(self, objects: MappedObjects) -> None:
-        self._objects = objects
+    at: slice
+    queries: tuple[Block, CatalogRows]
+    back: Rows
+    rows: Rows
+    block: Block | None
+    inline: Mask
+    others: tuple[Block, CatalogRows] | None
 
-    def judge(self, scorer: Scorer, panel: Panel) -> tuple[dict[str, float], Scores]:
-        """Measures by name, NaN where none can be had, and the scores of the lists, float32[n, L].
+    def fold(self, scorer: Scorer) -> Float32s:
+        """The queries of the lists, float32 [lists, d]; one that is repeated is folded once."""
+        return scorer.fold_block(*self.queries)[self.back]
 
-        At least one impression. Raises NotFinite.
-        """
-        columns: dict[str, list[Float]] = {}
-        every = np.zeros(panel.lists.valid.shape, np.float32)
-        balance = PositionBalance(panel.lists.valid.shape[1])
-        pool = (WindowPool if self._objects.catalog is None else CatalogPool)(scorer, self._objects, panel)
-        for part in self._parts(panel):
-            lists = panel.lists.at(part)
-            folded = self._fold(scorer, panel, part)
-            scores = every[part] = self._scores(scorer, folded, panel, part)
-            balance.add(scores, lists.clicked, lists.valid)
-            found = _inside(scores, lists)
-            random, counts = pool.scores(folded, part)
-            found["clicked_vs_random"] = measures.auc_per_list(scores, lists.clicked, random, counts)
-            for name, values in found.items():
-                columns.setdefault(name, []).append(values)
-        out = {name: mean_over(np.concatenate(parts)) for name, parts in columns.items()}
-        return {"position_balanced": balance.value()} | out, every
-
-    def scores(self, scorer: Scorer, panel: Panel) -> Scores:
-        """Of the lists alone, float32[n, L] in the order the panel was made from. Raises NotFinite."""
-        every = np.zeros(panel.lists.valid.shape, np.float32)
-        for part in self._parts(panel):
-            every[part] = self._scores(scorer, self._fold(scorer, panel, part), panel, part)
-        return np.asarray(panel.in_time(every))
-
-    def losses(self, scorer: Scorer, panel: Panel) -> Float:
-        """Holdout loss of each impression, in the order the panel was made from: mean hinge over its
-        (clicked, unclicked) pairs. float64[n].
-        """
-        out = np.zeros(len(panel))
-        for part in self._parts(panel):
-            lists = panel.lists.at(part)
-            scores = self._scores(scorer, self._fold(scorer, panel, part), panel, part)
-            out[panel.order[part]] = measures.shown_hinge(scores, lists.clicked, lists.valid)
-        return out
-
-    def _fold(self, scorer: Scorer, panel: Panel, part: slice) -> Float32s:
-        """Queries of a part, float32[n, d]; one that is repeated with the same features is folded once."""
-        refs = [one.query for one in panel.impressions[part]]
-        if any(ref.features() is not None for ref in refs):
-            return scorer.fold(refs)
-        _, first, back = np.unique(panel.query[part], return_index=True, return_inverse=True)
-        folded: Float32s = scorer.fold([refs[place] for place in first.tolist()])[back]
-        return folded
-
-    def _scores(self, scorer: Scorer, folded: Float32s, panel: Panel, part: slice) -> Float32s:
-        """Scores of each shown list, float32[n, L]; padding holds numbers without meaning."""
-        inline = panel.inline[part]
-        if self._objects.catalog is None:
-            scores = np.zeros(inline.shape, np.float32)
-        else:
-            scores = scorer.rows(folded, np.where(inline, 0, np.maximum(panel.shown[part], 0)))
-        if inline.any():
-            owner, rank = np.nonzero(inline)
-            lists = panel.impressions[part]
-            refs = [lists[n].shown[r] for n, r in zip(owner.tolist(), rank.tolist(), strict=True)]
-            scores[inline] = scorer.pairs(folded, owner, refs)
+    def scores(self, scorer: Scorer, folded: Float32s) -> Float32s:
+        """Scores of the lists, float32 [lists, L]; padding holds numbers without meaning."""
+        scores = np.zeros(self.inline.shape, np.float32)
+        if self.block is not None:
+            scores = scorer.rows(folded, self.rows, self.block)
+        if self.others is not None:
+            scores[self.inline] = scorer.pairs(folded, np.nonzero(self.inline)[0], scorer.ready(*self.others))
         return scores
-
-    def _parts(self, panel: Panel) -> Iterator[slice]:
-        length = panel.lists.valid.shape[1]
-        gathered = self._objects.width * max(length, RANDOM_OBJECTS)
-        step = PART_FLOATS // max(gathered, self._objects.dim, length * length)
-        step = min(MAX_PART, max(1, step))
-        return (slice(at, min(at + step, len(panel))) for at in range(0, len(panel), step))
-
-
-def _inside(scores: Scores, lists: ShownLists) -> dict[str, Float]:
-    ranks, seen = measures.shown_ranks(scores, lists.valid), lists.shown_order
-    return {
-        "map_shown": measures.shown_average_precision(ranks, lists.clicked, lists.weights),
-        "ndcg_shown": measures.shown_ndcg(ranks, lists.clicked, TOP),
-        "shown_order_map": measures.shown_average_precision(seen, lists.clicked, lists.weights),
-        "shown_order_ndcg": measures.shown_ndcg(seen, lists.clicked, TOP),
-        "loss": measures.shown_hinge(scores, lists.clicked, lists.valid),
-    }
 
 
 class Judge:
@@ -289,7 +279,8 @@ class Judge:
     """
 
     def __init__(self, objects: MappedObjects, judged: JudgedQueries | None, max_queries: int) -> None:
-        self.objects, self._shown, self._judged = objects, ShownJudge(objects), judged
+        self.objects, self._judged = objects, judged
+        self._random: RandomObjects | None = None
         self.max_queries = max_queries
         self._clicks = None if objects.catalog is None else ClickJudge(objects, max_queries)
 
@@ -307,8 +298,7 @@ class Judge:
 
     def look(self, scorer: Scorer, panel: Panel, fixed: Float | None = None) -> Scored:
         """As `judge`, with what two versions are compared by."""
-        out, scores = self._shown.judge(scorer, panel)
-        shown = panel.in_time(scores)
+        out, shown = self._shown(scorer, panel)
         precision = np.zeros(0)
         if self._clicks is not None:
             out["map_clicks"] = self._clicks.map_clicks(scorer, panel)
@@ -321,9 +311,22 @@ class Judge:
         known = {name: value for name, value in out.items() if not np.isnan(value)}
         return Scored(known, shown, precision=precision)
 
-    def shown_scores(self, scorer: Scorer, panel: Panel) -> Scores:
-        """Scores of the lists in the order of time, float32[n, L], and nothing else. Raises NotFinite."""
-        return self._shown.scores(scorer, panel)
+    def shown_scores(self, scorers: Sequence[Scorer], panel: Panel) -> list[Scores]:
+        """Scores of the lists by each in the order of time, float32[n, L], and nothing else; the lists are
+        gathered once. Raises NotFinite."""
+        found = np.zeros((len(scorers), *panel.lists.valid.shape), np.float32)
+        for part in self._parts(panel):
+            for scorer, scores in zip(scorers, found, strict=True):
+                scores[part.at] = part.scores(scorer, part.fold(scorer))
+        return [panel.in_time(scores) for scores in found]
+
+    def order_top(self, own: Scorer, panel: Panel, where: Mask) -> int | None:
+        """How many objects of the user's own ranking are put in order by what only orders lists, by the lists
+        at `where`, bool[n] in the order of time; None without any, or a catalog. own: scores of that ranking.
+        Raises NotFinite."""
+        if self._clicks is None or not where.any():
+            return None
+        return self._clicks.order_top(own, panel, where)
 
     def judged_queries(self, window: Sequence[Impression], most: int) -> list[ObjectRef]:
         """Queries with judgments, the fixed ones first, then those of the window that are no objects."""
@@ -346,4 +349,50 @@ class Judge:
 
     def losses(self, scorer: Scorer, impressions: Sequence[Impression]) -> Float:
         """Holdout loss of each impression: mean hinge over its (clicked, unclicked) pairs. float64[n]."""
-        return self._shown.losses(scorer, self.panel(impressions))
+        panel = self.panel(impressions)
+        return measures.shown_hinge(self.shown_scores([scorer], panel)[0], panel.by_time)
+
+    def _shown(self, scorer: Scorer, panel: Panel) -> tuple[dict[str, float], Scores]:
+        """Measures of the lists, NaN where none can be had, and their scores in the order of time."""
+        if self._random is None or self._random.panel is not panel:
+            self._random = RandomObjects(self.objects, panel)
+        random, items = self._random, scorer.items(self._random.refs)
+        every, auc = np.zeros(panel.lists.valid.shape, np.float32), np.zeros(len(panel))
+        for part in self._parts(panel):
+            at, folded = part.at, part.fold(scorer)
+            every[at] = part.scores(scorer, folded)
+            drawn = np.take_along_axis(scorer.against(folded, items), random.picked[at], axis=1)
+            auc[at] = measures.auc_per_list(every[at], panel.lists.clicked[at], drawn, random.counts[at])
+        scores, lists = panel.in_time(every), panel.by_time
+        ranks, seen = measures.shown_ranks(scores, lists.valid), lists.shown_order
+        columns = {
+            "map_shown": measures.shown_average_precision(ranks, lists.clicked, lists.weights),
+            "ndcg_shown": measures.shown_ndcg(ranks, lists.clicked, TOP),
+            "shown_order_map": measures.shown_average_precision(seen, lists.clicked, lists.weights),
+            "shown_order_ndcg": measures.shown_ndcg(seen, lists.clicked, TOP),
+            "loss": measures.shown_hinge(scores, lists),
+            "clicked_vs_random": auc,
+        }
+        means = {name: mean_over(values) for name, values in columns.items()}
+        return {"position_balanced": measures.position_balanced(scores, lists)} | means, scores
+
+    def _parts(self, panel: Panel) -> Iterator[PanelPart]:
+        step = PART_FLOATS // max(self.objects.width * panel.lists.valid.shape[1], self.objects.dim)
+        step = min(MAX_PART, max(1, step))
+        for start in range(0, len(panel), step):
+            yield self._part(panel, slice(start, min(start + step, len(panel))))
+
+    def _part(self, panel: Panel, at: slice) -> PanelPart:
+        objects, catalog = self.objects, self.objects.catalog
+        lists, inline, back = panel.impressions[at], panel.inline[at], np.arange(at.stop - at.start)
+        queries: tuple[Block, CatalogRows]
+        if catalog is None or panel.brought[at].any():
+            queries = objects.block([one.query for one in lists])
+        else:
+            asked, back = np.unique(panel.query[at], return_inverse=True)
+            queries = catalog.take(asked), asked
+        rows = np.where(inline, 0, np.maximum(panel.shown[at], 0))
+        block = None if catalog is None else catalog.take(rows.reshape(-1))
+        places = zip(*(which.tolist() for which in np.nonzero(inline)), strict=True)
+        others = objects.block([lists[n].shown[rank] for n, rank in places]) if inline.any() else None
+        return PanelPart(at, queries, back, rows, block, inline, others)

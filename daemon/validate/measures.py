@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from daemon.validate.shown import Float, Mask, Rows, Scores, clicked_pairs
+from daemon.validate.shown import Float, Mask, Rows, Scores, ShownLists
 
 TOP = 10
 """The k of P@k and nDCG@k in every report."""
@@ -60,13 +60,13 @@ def shown_ndcg(ranks: Rows, clicked: Mask, k: int = 10) -> Float:
         return np.where(best > 0, dcg / best, np.nan)
 
 
-def shown_hinge(scores: Scores, clicked: Mask, valid: Mask) -> Float:
+def shown_hinge(scores: Scores, lists: ShownLists) -> Float:
     """Mean hinge `max(0, 1 - s_c + s_u)` over all (clicked c, unclicked u) pairs of each shown list.
 
-    scores [n, L], clicked and valid bool[n, L] -> float64[n]; NaN for a list without such a pair.
+    scores [n, L] -> float64[n]; NaN for a list without such a pair.
     """
     out = np.full(len(scores), np.nan)
-    for pairs in clicked_pairs(clicked, valid):
+    for pairs, _ in lists.pairs:
         own, other = pairs.scores(scores)
         loss = np.maximum(0.0, 1.0 - own.astype(np.float64) + other)
         total, count = pairs.summed(loss), pairs.summed(np.ones(len(loss)))
@@ -89,30 +89,22 @@ def auc_per_list(scores: Scores, clicked: Mask, random: Scores, counts: Mask) ->
         return np.where(pairs > 0, total / pairs, np.nan)
 
 
-class PositionBalance:
-    """Counts over the lists of a window, gathered part by part. Memory: two float64 [L, L]."""
+def position_balanced(scores: Scores, lists: ShownLists) -> float:
+    """Accuracy on pairs of a clicked and an unclicked object, ties one half, balanced per pair of ranks.
 
-    def __init__(self, length: int) -> None:
-        self._pairs = np.zeros((length, length))
-        self._won = np.zeros((length, length))
-
-    def add(self, scores: Scores, clicked: Mask, valid: Mask) -> None:
-        """Take lists: scores [n, L], clicked and valid bool[n, L]. Ties win one half."""
-        for pairs in clicked_pairs(clicked, valid):
-            self._pairs += pairs.by_ranks(np.ones(len(pairs.owner)))
-            self._won += pairs.by_ranks(pairs.above(scores))
-
-    def value(self) -> float:
-        """Mean over rank pairs of the mean of both accuracies, weighted by a b / (a + b) for the number of
-        lists a with the upper and b with the lower rank clicked: the inverse variance of such a mean, up to
-        a factor. NaN when no rank pair has both.
-        """
-        upper = np.triu_indices(len(self._pairs), 1)
-        a, b = self._pairs[upper], self._pairs.T[upper]
-        both = (a > 0) & (b > 0)
-        if not both.any():
-            return float("nan")
-        a, b = a[both], b[both]
-        accuracy: Float = (self._won[upper][both] / a + self._won.T[upper][both] / b) / 2
-        weights = a * b / (a + b)
-        return float((weights * accuracy).sum() / weights.sum())
+    Mean over rank pairs of the mean of both accuracies, weighted by a b / (a + b) for the number of lists a
+    with the upper and b with the lower rank clicked: the inverse variance of such a mean, up to a factor. NaN
+    when no rank pair has both. scores [n, L].
+    """
+    counts, won = np.zeros((2, *(scores.shape[1],) * 2))
+    for pairs, _ in lists.pairs:
+        counts += pairs.by_ranks(np.ones(len(pairs.owner)))
+        won += pairs.by_ranks(pairs.above(scores))
+    upper = np.triu_indices(len(counts), 1)
+    a, b = counts[upper], counts.T[upper]
+    both = (a > 0) & (b > 0)
+    if not both.any():
+        return float("nan")
+    a, b = a[both], b[both]
+    accuracy: Float = (won[upper][both] / a + won.T[upper][both] / b) / 2
+    return float(np.average(accuracy, weights=a * b / (a + b)))

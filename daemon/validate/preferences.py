@@ -38,22 +38,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 
-from daemon.validate.shown import (
-    ClickedPairs,
-    Float,
-    Mask,
-    Scores,
-    ShownLists,
-    all_pairs,
-    by_length,
-    clicked_pairs,
-    signs,
-)
+from daemon.validate.shown import Float, Mask, Scores, ShownLists, order_signs
 from streams.event import FIRST, SECOND, Draft, Impression
 
 SCALE = 2.0
@@ -66,16 +57,12 @@ def differences(own: Scores, other: Scores, lists: ShownLists, like: Mask | None
     the lists that say by how much the rankings usually differ, where others are not like those asked about;
     None: all.
     """
-    total, known = np.zeros((lists.valid.shape[1],) * 2), np.zeros((lists.valid.shape[1],) * 2)
     counted = lists.valid if like is None else lists.valid & like[:, None]
-    for rows, length in by_length(counted):
-        valid = all_pairs(counted[rows, :length])
-        more = signs(own[rows, :length]) - signs(other[rows, :length])
-        total[:length, :length] += 0.5 * more.sum(axis=0, where=valid, dtype=np.int64)
-        known[:length, :length] += valid.sum(axis=0)
-    usual = total / np.maximum(known, 1.0)
+    reached = counted.sum(axis=0)
+    more = order_signs(own, counted) - order_signs(other, counted)
+    usual = 0.5 * (more - more.T) / np.maximum(np.minimum.outer(reached, reached), 1)
     out = np.zeros(len(lists.valid))
-    for pairs, weights in _balanced(lists):
+    for pairs, weights in lists.pairs:
         apart = pairs.above(own) - pairs.above(other) - usual[pairs.clicked, pairs.other]
         out[pairs.part] = pairs.summed(weights * apart)
     return np.clip(SCALE * out, -1.0, 1.0)
@@ -84,10 +71,16 @@ def differences(own: Scores, other: Scores, lists: ShownLists, like: Mask | None
 def balanced(own: Scores, other: Scores, lists: ShownLists) -> Float:
     """As `differences`, with nothing subtracted, and nothing cut: of short lists the two sides would be cut
     unlike, and a ranking that is nearer to the shown order would be preferred."""
+    return np.clip(credit(own, lists) - credit(other, lists), -1.0, 1.0)  # within, but for the last bit
+
+
+def credit(scores: Scores, lists: ShownLists) -> Float:
+    """The weights of the pairs of each list in which the clicked object is scored higher, ties one half,
+    float64[n]: what `balanced` is the difference of."""
     out = np.zeros(len(lists.valid))
-    for pairs, weights in _balanced(lists):
-        out[pairs.part] = pairs.summed(weights * (pairs.above(own) - pairs.above(other)))
-    return np.clip(out, -1.0, 1.0)  # but for the last bit it is within
+    for pairs, weights in lists.pairs:
+        out[pairs.part] = pairs.summed(weights * pairs.above(scores))
+    return out
 
 
 def standing_higher(own: Scores, other: Scores, lists: ShownLists) -> tuple[Float, Float]:
@@ -97,59 +90,20 @@ def standing_higher(own: Scores, other: Scores, lists: ShownLists) -> tuple[Floa
     weighted mean is 0.5.
     """
     won, told = np.zeros(len(lists.valid)), np.zeros(len(lists.valid))
-    for pairs, weights in _balanced(lists):
+    for pairs, weights in lists.pairs:
         gained = weights * (pairs.above(own) - pairs.above(other))
         net, told[pairs.part] = pairs.summed(gained), pairs.summed(np.abs(gained))
         won[pairs.part] = 0.5 + 0.5 * np.sign(np.where(np.abs(net) > 1e-12, net, 0.0))
     return won, told
 
 
-def _balanced(lists: ShownLists) -> Iterator[tuple[ClickedPairs, Float]]:
-    """The pairs with their weights, float64[m], of 1 in each list together: by the share of the clicks on the
-    other one of the two places in the lists before.
-    """
-    seen = np.zeros((lists.valid.shape[1],) * 2)
-    for pairs in clicked_pairs(lists.clicked, lists.valid):
-        share = (1.0 / np.maximum(1.0, pairs.summed(np.ones(len(pairs.owner)))))[pairs.owner]
-        alike, turned = _before(pairs, share)
-        alike += seen[pairs.clicked, pairs.other]
-        turned += seen[pairs.other, pairs.clicked]
-        both = alike + turned
-        yield pairs, share * np.divide(turned, both, out=np.zeros_like(both), where=both > 0)
-        seen += pairs.by_ranks(share)
-
-
-def _before(pairs: ClickedPairs, share: Float) -> tuple[Float, Float]:
-    """At the two places of each pair, the shares of earlier pairs of the part with a click on the same place,
-    and with one on the other place. A list has two places in at most one pair."""
-    low, high = np.minimum(pairs.clicked, pairs.other), np.maximum(pairs.clicked, pairs.other)
-    places = low * pairs.length + high
-    order = np.argsort(places, kind="stable")
-    upper, given = (pairs.clicked < pairs.other)[order], share[order]
-    begins = np.flatnonzero(np.diff(places[order], prepend=-1))
-    of = np.repeat(begins, np.diff(begins, append=len(order)))
-
-    def earlier(values: Float) -> Float:
-        sums = np.concatenate([[0.0], np.cumsum(values)])
-        return np.asarray(sums[:-1] - sums[of])
-
-    clicks_above, clicks_below = earlier(np.where(upper, given, 0.0)), earlier(np.where(upper, 0.0, given))
-    alike, turned = np.empty(len(order)), np.empty(len(order))
-    alike[order] = np.where(upper, clicks_above, clicks_below)
-    turned[order] = np.where(upper, clicks_below, clicks_above)
-    return alike, turned
-
-
 def in_shown_order(scores: Scores, lists: ShownLists) -> float:
     """Share of all pairs of the lists that a ranking has in the order that was shown, ties one half; 0.5
     without a pair. scores [n, L].
     """
-    right = count = 0.0
-    for rows, length in by_length(lists.valid):
-        upper = all_pairs(lists.valid[rows, :length]) & np.triu(np.ones((length, length), bool), 1)
-        count += float(upper.sum())
-        right += 0.5 * float(signs(scores[rows, :length]).sum(where=upper, dtype=np.int64))
-    return 0.5 + right / count if count else 0.5
+    lengths = lists.valid.sum(axis=1)
+    count = int((lengths * (lengths - 1)).sum())
+    return 0.5 + float(order_signs(scores, lists.valid).sum()) / count if count else 0.5
 
 
 def by_cluster(values: Float, clusters: Sequence[Hashable]) -> list[float]:
@@ -170,12 +124,11 @@ def bets_of(values: Float, clusters: Sequence[Hashable]) -> list[float]:
     A query that is asked k times weighs as much as sqrt(k) queries: its lists tell more than a single list,
     and less than as many of different queries.
     """
-    groups: dict[Hashable, list[float]] = {}
-    for value, cluster in zip(values.tolist(), clusters, strict=True):
-        if not math.isnan(value):
-            groups.setdefault(cluster, []).append(value)
-    sums = (sum(group) / math.sqrt(len(group)) for group in groups.values())
-    return [min(1.0, max(-1.0, value)) for value in sums]
+    told = ~np.isnan(values)
+    numbers: dict[Hashable, int] = {}
+    group = [numbers.setdefault(cluster, len(numbers)) for cluster in compress(clusters, told)]
+    sums, counts = np.bincount(group, values[told]), np.bincount(group)
+    return list(np.clip(sums / np.sqrt(counts), -1.0, 1.0).tolist())
 
 
 State = tuple[int, int]

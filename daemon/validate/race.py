@@ -110,8 +110,8 @@ class Duel:
 class OrderBets:
     """What lists say that were not bet on before, differences in [-1, 1] in order of time, one per query.
     own: of each candidate of the version that is judged against the user's own ranking, also where no list
-    tells. lead: of each against the leader, if there is one. top: objects that the lists have in the median;
-    0 without any."""
+    tells. lead: of each against the leader, if there is one. top: as in `OrderChoice`, by these lists; 0
+    without any."""
 
     own: Mapping[ArmShare, Sequence[float]] = field(default_factory=dict)
     lead: Mapping[ArmShare, Sequence[float]] = field(default_factory=dict)

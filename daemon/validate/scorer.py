@@ -8,9 +8,9 @@ objects, and the features of a form that does not fold, are computed once per ve
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,9 @@ def check_impression(impression: Impression, space: SpaceSpec, catalog: Catalog 
     """Raise Poison unless every object is in the catalog or brings all views of the space, right in size."""
     Resolver(space, catalog).check_space(impression.space)
     gather_objects((impression.query, *impression.shown), space, catalog)
+
+
+CatalogRows: TypeAlias = NDArray[np.int32] | NDArray[np.int64]
 
 
 class MappedObjects:
@@ -83,6 +86,15 @@ class MappedObjects:
             return None
         return self._catalog.row_of(ref.id)
 
+    def rows_of(self, refs: Sequence[ObjectRef]) -> Rows:
+        """The same of several, int64 [n], -1 without one."""
+        if self._catalog is None:
+            return np.full(len(refs), -1, np.int64)
+        ids = [ref.id for ref in refs]
+        rows = {one: None if one is None else self._catalog.row_of(one) for one in set(ids)}
+        known = {one: -1 if row is None else row for one, row in rows.items()}
+        return np.array([known[one] for one in ids], np.int64)
+
     def block(self, refs: Sequence[ObjectRef]) -> tuple[Block, NDArray[np.int32]]:
         """Mapped features, one row per object in order, and the catalog rows they are from.
 
@@ -108,7 +120,7 @@ class PairScores:
         has_some = featured(form) and objects.catalog is not None
         self.catalog = self._made(objects.catalog) if has_some and objects.catalog is not None else None
 
-    def features(self, block: Block, rows: NDArray[np.int32]) -> Float32s:
+    def features(self, block: Block, rows: CatalogRows) -> Float32s:
         """Of objects from these catalog rows, -1 for those that brought features of their own; float32
         [n, F], F = 0 for a form without any."""
         if self.catalog is None:
@@ -119,7 +131,7 @@ class PairScores:
             found[own] = self._made(block.take(own))
         return found
 
-    def ready(self, block: Block, rows: NDArray[np.int32]) -> Float32s:
+    def ready(self, block: Block, rows: CatalogRows) -> Float32s:
         """Queries, each followed by its features, float32 [n, d + F]."""
         return np.hstack([dense_rows(block), self.features(block, rows)])
 
@@ -176,7 +188,10 @@ class Scorer:
     def fold(self, refs: Sequence[ObjectRef]) -> Float32s:
         """Queries ready to be scored: S q, over its norm where normalised, or the queries themselves where
         the form does not fold; float32 [n, any]."""
-        block, rows = self._objects.block(refs)
+        return self.fold_block(*self._objects.block(refs))
+
+    def fold_block(self, block: Block, rows: CatalogRows) -> Float32s:
+        """The same of queries that are mapped; rows: of the catalog, -1 for those with their own features."""
         if self._pairs is not None:
             return self._pairs.ready(block, rows)
         folded = self._form.fold(block)
@@ -186,7 +201,10 @@ class Scorer:
 
     def items(self, refs: Sequence[ObjectRef]) -> ScorableItems:
         """Any objects, ready to be scored."""
-        block, rows = self._objects.block(refs)
+        return self.ready(*self._objects.block(refs))
+
+    def ready(self, block: Block, rows: CatalogRows) -> ScorableItems:
+        """Objects that are mapped, ready to be scored; rows: see `fold_block`."""
         features = None if self._pairs is None else self._pairs.features(block, rows)
         return ScorableItems(block, self._terms_of(block, rows) if has_terms(self._form) else None, features)
 
@@ -200,22 +218,21 @@ class Scorer:
 
     def within_catalog(self, rows: Rows) -> Float32s:
         """Scores of the objects in these catalog rows against every one, int64 [n] -> [n, objects]."""
-        ids = self._objects.ids
-        return self.catalog(self.fold([ObjectRef(ids[row]) for row in rows.tolist()]))
+        return self.catalog(self.fold_block(self._every().block.take(rows), rows))
 
-    def rows(self, folded: Float32s, rows: Rows) -> Float32s:
-        """Scores of each query against its own k catalog rows, int64 [queries, k] -> [queries, k]."""
+    def rows(self, folded: Float32s, rows: Rows, block: Block | None = None) -> Float32s:
+        """Scores of each query against its own k catalog rows, int64 [queries, k] -> [queries, k]; block:
+        those rows one after the other, where they are gathered already."""
         every, terms = self._every(), None if self._terms is None else self._terms[rows]
         if self._pairs is None:
-            block = every.block.take(rows.reshape(-1))
+            block = every.block.take(rows.reshape(-1)) if block is None else block
             return self._finish(_row_products(folded, block).reshape(rows.shape), terms)
         found = [self._products(folded[at : at + 1], every.take(own))[0] for at, own in enumerate(rows)]
         return self._finish(np.array(found, np.float32).reshape(rows.shape), terms)
 
-    def pairs(self, folded: Float32s, owner: Rows, refs: Sequence[ObjectRef]) -> Float32s:
-        """Scores of each object against one query, int64 [n] naming it -> [n]."""
-        items = self.items(refs)
-        products = np.zeros(len(refs), np.float32)
+    def pairs(self, folded: Float32s, owner: Rows, items: ScorableItems) -> Float32s:
+        """Scores of each of n objects against one query, int64 [n] naming it -> [n]."""
+        products = np.zeros(len(owner), np.float32)
         for query in np.unique(owner).tolist():
             mine = np.flatnonzero(owner == query)
             products[mine] = self._products(folded[query : query + 1], items.take(mine))[0]
@@ -234,7 +251,7 @@ class Scorer:
         known = np.zeros((len(items.block), 0), np.float32) if features is None else features
         return self._pairs.scores(folded, items.block, known)
 
-    def _terms_of(self, block: Block, rows: NDArray[np.int32]) -> Float32s:
+    def _terms_of(self, block: Block, rows: CatalogRows) -> Float32s:
         if self._terms is None:
             return terms_of(self._form, self._form.self_scores(block))
         terms = self._terms[rows]
@@ -292,23 +309,31 @@ def stable_order(key: str) -> bytes:
 class Panel:
     """n impressions with the impressions of one query side by side, queries in a stable order.
 
-    order: int64[n], place of each in the sequence it was made from. lists: their padded arrays [n, L].
-    shown: int64[n, L], catalog row of each shown object by its id, -1 without one. inline: bool[n, L],
-    whether it brought features of its own. query: int64[n], the query's catalog row or -1. group: int64[n],
-    ascending, number of the distinct query. queries: each distinct query as it was sent last.
+    order: int64[n], place of each in the sequence it was made from. lists: their padded arrays [n, L];
+    by_time: the same in that sequence. shown: int64[n, L], catalog row of each shown object by its id, -1
+    without one. inline: bool[n, L], whether it brought features of its own. query: int64[n], the query's
+    catalog row or -1; brought: bool[n], whether it brought features. group: int64[n], ascending, number of
+    the distinct query. queries: each distinct query as it was sent last.
     """
 
     impressions: Sequence[Impression]
     order: Rows
     lists: ShownLists
+    by_time: ShownLists
     shown: Rows
     inline: Mask
     query: Rows
+    brought: Mask
     group: Rows
     queries: Sequence[ObjectRef]
 
     def __len__(self) -> int:
         return len(self.impressions)
+
+    @property
+    def impressions_by_time(self) -> list[Impression]:
+        """In that sequence."""
+        return [self.impressions[place] for place in np.argsort(self.order).tolist()]
 
     @property
     def plain(self) -> Mask:
@@ -330,16 +355,19 @@ def make_panel(objects: MappedObjects, impressions: Sequence[Impression]) -> Pan
     groups = np.array([places[key] for key in keys], np.int64)
     order = np.argsort(groups, kind="stable").astype(np.int64)
     ordered = [impressions[place] for place in order.tolist()]
-    lists = shown_lists(ordered)
+    by_time = shown_lists(impressions)
+    lists = by_time.at(order)
     shown, inline = np.full(lists.valid.shape, -1, np.int64), np.zeros(lists.valid.shape, bool)
-    rows = [objects.row_of(ref) for one in ordered for ref in one.shown]
-    shown[lists.valid] = [-1 if row is None else row for row in rows]
-    inline[lists.valid] = [ref.features() is not None for one in ordered for ref in one.shown]
-    asked = (objects.row_of(one.query) for one in ordered)
-    query = np.array([-1 if row is None else row for row in asked], np.int64)
+    refs, asked = [ref for one in ordered for ref in one.shown], [one.query for one in ordered]
+    shown[lists.valid], inline[lists.valid] = objects.rows_of(refs), _have_features(refs)
     newest = {int(group): one.query for group, one in zip(groups[order], ordered, strict=True)}
     queries = [newest[group] for group in range(len(places))]
-    return Panel(ordered, order, lists, shown, inline, query, groups[order], queries)
+    rows = objects.rows_of(asked), _have_features(asked)
+    return Panel(ordered, order, lists, by_time, shown, inline, *rows, groups[order], queries)
+
+
+def _have_features(refs: Iterable[ObjectRef]) -> Mask:
+    return np.array([ref.features() is not None for ref in refs], bool)
 
 
 def _key(impression: Impression) -> str:

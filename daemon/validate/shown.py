@@ -7,8 +7,9 @@ about one length together, or for clicked objects alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -30,10 +31,11 @@ def propensity_weights(propensity: Float) -> Float:
     return np.minimum(1.0 / propensity, MAX_PROPENSITY_WEIGHT)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class ShownLists:
     """n shown lists padded to the longest, L: `valid`, `clicked` bool[n, L], `weights` float64[n, L]
-    (1/propensity, clipped; 1 where none was logged).
+    (1/propensity, clipped; 1 where none was logged). What is read of the clicks alone is computed once, for
+    all rankings.
     """
 
     valid: Mask
@@ -46,9 +48,18 @@ class ShownLists:
         count, length = self.valid.shape
         return np.tile(np.arange(1, length + 1, dtype=np.int64), (count, 1))
 
-    def in_order(self, places: Rows) -> ShownLists:
-        """Where list i is put at places[i], int64[n]."""
-        return self.at(np.argsort(places))
+    @property
+    def pairs(self) -> Iterable[tuple[ClickedPairs, Float]]:
+        """The pairs of a clicked and an unclicked object, part by part, with their weights, float64[m], of 1
+        in each list together: by the share of the clicks on the other one of the two places in the lists
+        before."""
+        return _balanced(self) if self._kept is None else self._kept
+
+    @cached_property
+    def _kept(self) -> list[tuple[ClickedPairs, Float]] | None:
+        clicks = self.clicked.sum(axis=1)
+        count = int((clicks * (self.valid.sum(axis=1) - clicks)).sum())
+        return list(_balanced(self)) if count <= KEPT_PAIRS else None
 
     def at(self, where: Mask | Rows | slice) -> ShownLists:
         """Those at `where`: bool[n], their numbers, or a slice, which is not copied."""
@@ -72,6 +83,8 @@ def shown_lists(impressions: Sequence[Impression]) -> ShownLists:
 PART_PAIRS = 1 << 20
 """Pairs of ranks that are looked at together: at most some 8 MB for each of a few arrays, but for longer
 lists."""
+KEPT_PAIRS = 1 << 18
+"""Pairs of lists that are kept with them: 10 MB at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,24 +141,50 @@ def clicked_pairs(clicked: Mask, valid: Mask) -> Iterator[ClickedPairs]:
         begin = end
 
 
-def by_length(valid: Mask) -> Iterator[tuple[Rows, int]]:
-    """Lists of about one length together: their rows, and the length of the longest. Empty lists may be among
-    them, where there is another; valid bool[n, L], False from some place on."""
-    lengths = valid.sum(axis=1)
-    order = np.argsort(lengths, kind="stable")
-    end = len(order)
-    while end and (length := int(lengths[order[end - 1]])):
-        begin = max(0, end - max(1, PART_PAIRS // (length * length)))
-        yield order[begin:end], length
-        end = begin
+def _balanced(lists: ShownLists) -> Iterator[tuple[ClickedPairs, Float]]:
+    """See `ShownLists.pairs`."""
+    seen = np.zeros((lists.valid.shape[1],) * 2)
+    for pairs in clicked_pairs(lists.clicked, lists.valid):
+        share = (1.0 / np.maximum(1.0, pairs.summed(np.ones(len(pairs.owner)))))[pairs.owner]
+        alike, turned = _before(pairs, share)
+        alike += seen[pairs.clicked, pairs.other]
+        turned += seen[pairs.other, pairs.clicked]
+        both = alike + turned
+        yield pairs, share * np.divide(turned, both, out=np.zeros_like(both), where=both > 0)
+        seen += pairs.by_ranks(share)
 
 
-def signs(scores: Scores) -> NDArray[np.int8]:
-    """1 where the object at the first place is scored above that at the second, -1 below; int8[n, L, L]."""
-    first, second = scores[:, :, None], scores[:, None, :]
-    return np.asarray((first > second).view(np.int8) - (first < second).view(np.int8))
+def _before(pairs: ClickedPairs, share: Float) -> tuple[Float, Float]:
+    """At the two places of each pair, the shares of earlier pairs of the part with a click on the same place,
+    and with one on the other place. A list has two places in at most one pair."""
+    low, high = np.minimum(pairs.clicked, pairs.other), np.maximum(pairs.clicked, pairs.other)
+    places = low * pairs.length + high
+    order = np.argsort(places, kind="stable")
+    upper, given = (pairs.clicked < pairs.other)[order], share[order]
+    begins = np.flatnonzero(np.diff(places[order], prepend=-1))
+    of = np.repeat(begins, np.diff(begins, append=len(order)))
+
+    def earlier(values: Float) -> Float:
+        sums = np.concatenate([[0.0], np.cumsum(values)])
+        return np.asarray(sums[:-1] - sums[of])
+
+    clicks_above, clicks_below = earlier(np.where(upper, given, 0.0)), earlier(np.where(upper, 0.0, given))
+    alike, turned = np.empty(len(order)), np.empty(len(order))
+    alike[order] = np.where(upper, clicks_above, clicks_below)
+    turned[order] = np.where(upper, clicks_below, clicks_above)
+    return alike, turned
 
 
-def all_pairs(valid: Mask) -> Mask:
-    """All pairs of places that hold objects, bool[n, L, L]; valid bool[n, L]."""
-    return np.asarray(valid[:, :, None] & valid[:, None, :])
+def order_signs(scores: Scores, valid: Mask) -> Rows:
+    """In how many lists the object at a place is scored above that at a lower place, less in how many below;
+    int64[L, L], 0 but where the second place is the lower one. scores [n, L]; valid bool[n, L], False from
+    some place on."""
+    order, length = np.argsort(-valid.sum(axis=1), kind="stable"), valid.shape[1]
+    # no comparison with what is no number is true
+    columns = np.ascontiguousarray(np.where(valid, scores, np.float32(np.nan))[order].T)
+    signs, reaching = np.zeros((length, length), np.int64), valid.sum(axis=0).tolist()
+    for place in range(1, length):
+        upper, lower = columns[place - 1, : reaching[place]], columns[place:, : reaching[place]]
+        above = (upper > lower).view(np.int8) - (upper < lower).view(np.int8)
+        signs[place - 1, place:] = above.sum(axis=1, dtype=np.int64)
+    return signs

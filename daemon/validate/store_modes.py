@@ -76,7 +76,7 @@ def judge_store(config: Config, versions: VersionStore, number: int, index: Vect
 def compare_modes(panel: Panel, mode: Lists, own: Lists) -> ModeVerdict:
     """How much users prefer the lists of a mode to their own ranking's; lists by query of the panel. Pure."""
     ours, theirs = (panel.in_time(scores_of(panel, lists)) for lists in (mode, own))
-    lists = panel.lists.in_order(panel.order)
+    lists = panel.by_time
     differences = told_by_order(ours, theirs, lists, panel.plain)
     preference = Preference.of(by_cluster(differences, panel.in_time(panel.group).tolist()))
     error = preference.error if np.isfinite(preference.error) else 0.0

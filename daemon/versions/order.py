@@ -8,8 +8,10 @@ best, and lose in a catalog that no list has shown: the clicks of lists do not t
 never shown compares.
 
 **Reach** is whether the version is shown to be better at searching, in its serving form. A version with order
-but not reach re-ranks the first `top` objects of the user's own ranking: as many as the lists have that its
-order was judged on.
+but not reach re-ranks the first `top` objects of the user's own ranking: as many objects of the lists that
+its order was judged on as are among the first there, since nothing is known of objects that no list shows.
+Lists of that ranking show all of these. Of the links of a page, say, hardly any is among the first of it:
+then `top` is 1, and a search is left as it is.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ OWN_GEOMETRY = "own"
 @dataclass(frozen=True, slots=True)
 class OrderChoice:
     """arm: its name. own_share: share of the user's own ranking in the scores. top: how many objects of
-    the user's own ranking are re-ranked where the version does not search the catalog."""
+    the user's own ranking are re-ranked where the version does not search the catalog; 1: none is moved."""
 
     arm: str
     own_share: float

@@ -217,9 +217,10 @@ def _by_clicks(seen: ByClicks) -> PlainAnswer:
         higher = f". Clicked objects stand higher in {100 * seen.higher:.0f} of 100 held-out lists"
     if seen.served and seen.order and not seen.reach:
         details.insert(0, f"version {seen.served} orders by {seen.order}, error at most {seen.alpha:g}")
-        details.append("not shown to search the catalog better: your own ranking finds what it orders")
-        first = f"it orders the first {seen.top:,} objects of your ranking better{higher}"
-        return _say("yes", first, *details)
+        finds = "finds what it orders" if seen.top > 1 else "searches, as it is"
+        details.append(f"not shown to search the catalog better: your own ranking {finds}")
+        what = f"the first {seen.top:,} objects of your ranking" if seen.top > 1 else "given lists"
+        return _say("yes", f"it orders {what} better{higher}", *details)
     if seen.served:
         return _better(seen, higher, details, ask)
     return _not_better(seen, higher, details, ask)

@@ -2,7 +2,7 @@
 
 Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps, items, carried, soml,
 soml_kafka, omks_maps, oks, dense, arms, feed, join, start, catalog, embeddings, texts, backfill, sweep,
-servers, surge, skew, balancer, shards, ann, bucket, tenants, capacity; all without any. `kafka`,
+servers, surge, skew, balancer, shards, ann, bucket, tenants, capacity, judge; all without any. `kafka`,
 `soml_kafka` and `freshness` start a broker (Java 17), `bucket` and `balancer` a server of S3's protocol
 (`make buckets`), and `balancer` HAProxy (`make haproxy`). Vowpal Wabbit is measured where the interpreter
 that runs this has it, or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit); PyTorch
@@ -35,6 +35,7 @@ from tests.benchmarks import (
     freshness,
     items_rate,
     join_rate,
+    judging,
     kafka_path,
     oks_step,
     omks_maps,
@@ -84,6 +85,7 @@ NAMES = (
         "bucket",
         "tenants",
         "capacity",
+        "judge",
     ),
 )
 
@@ -134,6 +136,7 @@ def main(names: list[str]) -> int:
         "bucket": bucket.figures,
         "tenants": tenants.figures,
         "capacity": capacity.figures,
+        "judge": judging.figures,
     }
     for name in names or NAMES:
         began = time.monotonic()

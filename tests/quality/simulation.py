@@ -21,8 +21,8 @@ from daemon.demo.users import ClickModel, explored_list
 from daemon.validate.comparing import Scored, compare
 from daemon.validate.evidence import Conclusion, EvidenceRule, Standing, weigh
 from daemon.validate.hops import two_clicks_away
-from daemon.validate.judge import ShownJudge
-from daemon.validate.scorer import Panel, Scorer, make_panel
+from daemon.validate.judge import Judge
+from daemon.validate.scorer import Scorer, make_panel
 from daemon.versions.algorithms import ALGORITHMS, untrained
 from learners.block import TripletBatch
 from streams.event import PAIR_BELOW, Event, Impression, ObjectRef
@@ -139,7 +139,7 @@ class Simulation:
         self._learner = untrained(
             setting.learner, data.objects.dim, data.columns, data.mapped.slice(0, 1_000)
         )
-        self._shown = ShownJudge(data.objects)
+        self._judge = Judge(data.objects, None, 1_000)
         self._window: list[Impression] = []
         self._judged: list[Conclusion] = []
         self._best_at: list[int] = []
@@ -203,7 +203,9 @@ class Simulation:
         panel = make_panel(self._data.objects, self._window)
         before, taken = self._best_at[-1] if self._best_at else 0, self._standing.through.get(0, 0)
         needed = (version, 0, before, self._standing.anchor)
-        looks = {one: self._look(one, panel) for one in {*needed}}
+        distinct = sorted({*needed})
+        scores = self._judge.shown_scores([self._scorers[one] for one in distinct], panel)
+        looks = {one: Scored({}, found) for one, found in zip(distinct, scores, strict=True)}  # no measures
         fresh = np.arange(self._held - len(panel), self._held) >= taken
         own, zero, best, anchor = (looks[one] for one in needed)
         states = tuple((number, number * VERSION_EVERY) for number in needed)
@@ -218,12 +220,6 @@ class Simulation:
         self._best_at.append(now)
         if self._setting.closed_loop:
             self._lists = self._nearest(now)
-
-    def _look(self, version: int, panel: Panel) -> Scored:
-        """What decides, without the measures that a judge tells people."""
-        scorer = self._scorers[version]
-        scores = self._shown.scores(scorer, panel)
-        return Scored({}, scores)
 
     def _make(self, version: int) -> None:
         """The serving form of what is learned now, ready to be judged on any window."""

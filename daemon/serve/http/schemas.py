@@ -543,7 +543,7 @@ _ORDERED_BY = (
     "for lists, and a share of your own ranking. It scores what `filter.include` names, and whatever a "
     "version answers that is not shown to search better: the first objects of your own ranking, in order. "
     "Behind these your ranking stays as it is, and a score is the last one of these, less what its own score "
-    "is lower by. `form`: the serving form"
+    "is lower by. `form`: the serving form, or your own ranking where such a version leaves that as it is"
 )
 
 _BY_KEY = "which model answered; only where the question named a key"

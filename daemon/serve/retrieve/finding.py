@@ -72,8 +72,8 @@ class Ordering:
 
     @property
     def top(self) -> int:
-        """How many objects of the user's own ranking are put in order; 0 where the version searches."""
-        return self.view.top or 0
+        """See `View.reordered_first`."""
+        return self.view.reordered_first
 
     def of_given(self, parts: int) -> Rescoring:
         """Of lists that are given, in a snapshot of so many parts."""
@@ -171,7 +171,7 @@ class Finder:
 
     def by_order(self, query: Query) -> bool:
         """Whether its hits are in order by the version's order: those of a given list, and where the version
-        does not search."""
+        puts the first of the user's own ranking in order."""
         given = query.include is not None and not query.found
         return self.ordering is not None and (given or self.ordering.top > 0)
 

@@ -440,3 +440,36 @@ def test_a_version_whose_arm_cannot_be_used_is_refused_and_the_last_one_answers_
 
 def status(live: Any) -> Any:
     return next(one for one in live.statuses() if one.alias == "stable")
+
+
+def test_with_a_top_of_1_a_search_is_the_users_own_and_says_so(tmp_path: Path) -> None:
+    """Where the lists say nothing of the first objects of that ranking."""
+    shop = OrderedVersions(tmp_path)
+    shop.judged(shop.add(), reach=False, order=ORDER | {"top": 1})
+    cosine, order = shop.own(ROW), shop.order(1, ROW)
+    with opened(shop) as live, over_http(shop, live, lists=SignedLists(b"k" * 32, live.snapshot, 0)) as http:
+        answers(live, "stable", 1, reach=False)
+        for more in ({}, {"explain": True}, {"explore": 1}):
+            status, answer = http.post({"id": shop.ids[ROW], "k": 10, **more})
+            assert (status, answer["ordered_by"]) == (200, "form")
+            if "explore" not in more:
+                assert ids(answer) == shop_own(shop)[:10]
+            np.testing.assert_allclose(
+                scores(answer), [cosine[shop.ids.index(one)] for one in ids(answer)], atol=1e-5
+            )
+        named = shop.ids[20:60]
+        answer = http.post({"id": shop.ids[ROW], "k": 40, "filter": {"include": named}})[1]
+        wanted = sorted(named, key=lambda one: -order[shop.ids.index(one)])
+        assert (answer["ordered_by"], ids(answer)) == ("order", wanted)
+        notes = {one["alias"]: one["note"] for one in http.ask("GET", "/v1/versions")[1]["aliases"]}
+        assert notes["stable"] == (
+            "orders given lists by arm all with 3 of your own ranking; your own ranking searches, as it is: "
+            "not shown to search better"
+        )
+    with follow(shop.folder) as model:
+        items = model.items(shop.objects, shop.ids)
+        until(lambda: str(model.model) == "1")
+        found = model.similar(shop.objects[ROW], items, 10)
+        assert found.ids[1:] == tuple(shop_own(shop)[:9])
+        np.testing.assert_allclose(found.scores, np.sort(-cosine)[:10] * -1, atol=1e-5)
+        np.testing.assert_allclose(model.scores(shop.objects[ROW], items)[0], order, atol=1e-4)

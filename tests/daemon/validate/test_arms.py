@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
 from checkpoints.entries import aliases
+from daemon.validate.holdout import is_usable
 from daemon.validate.ledger import fold
 from daemon.validate.race import OWN_SHARES
 from daemon.versions.order import OrderChoice, answering
@@ -17,6 +19,7 @@ from learners.maps import SpaceMap, ViewConfig
 from streams.codec import encode_impression
 from tests.daemon.validate.conftest import DIM
 from tests.daemon.validate.helpers import kinds, turn, usable
+from tests.daemon.validate.test_catalog import of_own_ranking
 
 BY_CLICKS = {"validate__judgments": ""}
 
@@ -68,12 +71,12 @@ def test_what_orders_lists_is_best_without_searching_until_that_is_proven(own_wo
     choice = OrderChoice.from_json(entry.measures["order"])
     assert (entry.version, choice.arm) == (first, "all")
     assert choice.own_share in OWN_SHARES
-    assert 4 < choice.top < 9, "as long as its lists are"
+    assert choice.top == 1, "its lists show hardly any of the first objects of the user's own ranking"
     assert not entry.measures["evidence"]["reach"]
     higher = entry.measures["clicked_higher"]
     assert higher > 0.6, "of the order, and not of the form, which is the user's own ranking"
     assert entry.measures["answer"]["sentence"] == (
-        f"Yes: it orders the first {choice.top} objects of your ranking better. "
+        "Yes: it orders given lists better. "
         f"Clicked objects stand higher in {100 * higher:.0f} of 100 held-out lists"
     )
     moved = newest(world, "PROMOTE")
@@ -101,6 +104,31 @@ def test_what_orders_lists_is_best_without_searching_until_that_is_proven(own_wo
     assert how(world, later[-1]).reach
     assert how(world, later[-1]).order.arm == "all"
     assert not how(world, first).reach
+
+
+def test_lists_of_the_users_own_ranking_are_put_in_order_as_far_as_they_go(own_world, start):
+    """And further lists that say nothing change nothing of that."""
+    world = own_world
+    world.publish(W=NOTHING, arms={"all": OWN})
+    validator, _ = start(world, **BY_CLICKS)
+    lists = of_own_ranking(world, usable(world, 400), range(9))
+    clicked = [[ref.id for ref in one.shown if same_class(world, one.query, ref)] for one in lists]
+    lists = [
+        replace(one, clicked=tuple(at for at, ref in enumerate(one.shown) if ref.id in ids))
+        for one, ids in zip(lists, clicked, strict=True)
+    ]
+    world.send([encode_impression(one) for one in lists if is_usable(one)])
+    number = judged(world, validator, count=0, W=NOTHING, arms={"all": KNOWS})
+    assert how(world, number).order.top == 9
+    assert (
+        newest(world).measures["answer"]["sentence"].startswith("Yes: it orders the first 9 objects of your")
+    )
+    again = judged(world, validator, count=0, W=NOTHING, arms={"all": KNOWS})
+    assert (how(world, again).order.top, aliases(world.ledger.entries())["best"]) == (9, again)
+
+
+def same_class(world, query, ref):
+    return world.labels[int(query.id[1:])] == world.labels[int(ref.id[1:])]
 
 
 def test_a_version_that_is_judged_without_new_lists_keeps_its_order(own_world, start):

@@ -7,7 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from daemon.validate.measures import PositionBalance
+from daemon.validate import shown
+from daemon.validate.measures import position_balanced
+from daemon.validate.shown import ShownLists
 
 
 def browsed(random, lists, length):
@@ -18,9 +20,7 @@ def browsed(random, lists, length):
 
 
 def value(scores, clicked, valid):
-    balance = PositionBalance(scores.shape[1])
-    balance.add(scores, clicked, valid)
-    return balance.value()
+    return position_balanced(scores, ShownLists(valid, clicked, np.ones(valid.shape)))
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -42,7 +42,7 @@ def test_it_tells_a_better_order_from_a_worse_one():
 
 
 @pytest.mark.parametrize("ties", [False, True])
-def test_agrees_with_a_slow_loop_in_any_parts(ties):
+def test_agrees_with_a_slow_loop_in_any_parts(ties, monkeypatch):
     random = np.random.default_rng(2)
     clicked, valid = browsed(random, 60, 7)
     scores = random.integers(0, 3 if ties else 10**6, clicked.shape).astype(np.float32)
@@ -59,10 +59,10 @@ def test_agrees_with_a_slow_loop_in_any_parts(ties):
                 a, b = len(found[upper]), len(found[lower])
                 mean = (sum(found[upper]) / a + sum(found[lower]) / b) / 2
                 total, weight = total + a * b / (a + b) * mean, weight + a * b / (a + b)
-    balance = PositionBalance(7)
-    for part in (slice(0, 1), slice(1, 40), slice(40, 60)):
-        balance.add(scores[part], clicked[part], valid[part])
-    assert balance.value() == pytest.approx(total / weight)
+    assert value(scores, clicked, valid) == pytest.approx(total / weight)
+    monkeypatch.setattr(shown, "PART_PAIRS", 40)
+    monkeypatch.setattr(shown, "KEPT_PAIRS", 0)
+    assert value(scores, clicked, valid) == pytest.approx(total / weight)
 
 
 def test_without_both_directions_there_is_no_value():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
@@ -9,7 +11,7 @@ from sklearn.metrics import average_precision_score
 from daemon.validate import judge as catalog_module
 from daemon.validate.judge import JudgedQueries
 from daemon.validate.judgments import load_judgments
-from daemon.validate.scorer import MappedObjects, Scorer
+from daemon.validate.scorer import MappedObjects, Scorer, stable_order
 from streams.event import Impression, ObjectRef
 from tests.daemon.validate.helpers import OneJudge, cosine, held_out, judge_of, plain, usable
 
@@ -120,3 +122,82 @@ def test_blocks_of_queries_change_nothing(world, monkeypatch):
     whole = judge.on(scorer, lists)
     monkeypatch.setattr(catalog_module, "SCORE_FLOATS", 7 * len(world.ids))
     assert judge.on(scorer, lists)["map_clicks"] == pytest.approx(whole["map_clicks"], abs=1e-6)
+
+
+def of_own_ranking(world, lists, places):
+    """The same queries, with what stands at these places of the user's own ranking (0 is the first)."""
+    scores, out = cosine(world), []
+    for one in lists:
+        row = int(one.query.id[1:])
+        ranked = [at for at in np.argsort(-scores[row], kind="stable") if at != row]
+        out.append(replace(one, shown=tuple(world.ref(ranked[at]) for at in places), clicked=(0,)))
+    return out
+
+
+def shown_of_the_first(world, one):
+    """How many of a list's objects are among as many first ones of the user's own ranking."""
+    row = int(one.query.id[1:])
+    ranked = [f"o{at}" for at in np.argsort(-cosine(world)[row], kind="stable") if at != row]
+    return len({*ranked[: len(one.shown)]} & {ref.id for ref in one.shown})
+
+
+@pytest.mark.parametrize("score_floats", [1 << 22, 1])
+def test_as_many_are_put_in_order_as_lists_show_of_the_first_of_the_users_own(
+    world, monkeypatch, score_floats
+):
+    monkeypatch.setattr(catalog_module, "SCORE_FLOATS", score_floats)
+    judge, objects = judge_of(world, judgments=False)
+    own = Scorer(plain(12), objects)
+
+    def top(lists, where=None):
+        every = np.ones(len(lists), bool)
+        return judge.order_top(own, judge.panel(lists), every if where is None else where)
+
+    lists = usable(world, 60)
+    assert top(of_own_ranking(world, lists, range(10))) == 10, "which it made"
+    assert top(of_own_ranking(world, lists, [*range(3), *range(20, 25)])) == 3
+    assert top(of_own_ranking(world, lists, range(60, 80))) == 1, "which show none of its first"
+    lists = [
+        of_own_ranking(world, [one], [*range(number % 7), *range(30, 38 - number % 7)])[0]
+        for number, one in enumerate(lists)
+    ]
+    counts = np.array([shown_of_the_first(world, one) for one in lists])
+    assert top(lists) == int(np.median(counts)) == 3
+    assert top(lists, counts > 3) == 5
+    assert top(lists, np.zeros(60, bool)) is None
+    strangers = [
+        replace(one, shown=tuple(world.ref(int(ref.id[1:]), True) for ref in one.shown)) for one in lists
+    ]
+    assert top(strangers) == top(lists), "they are the same objects"
+    alone = OneJudge(MappedObjects(world.space, None, world.fitted), None, 10)
+    inline = usable(world, 5, inline=True)
+    assert alone.order_top(own, alone.panel(inline), np.ones(5, bool)) is None, "there is no ranking"
+
+
+def test_lists_of_some_queries_say_how_many_are_put_in_order(world, monkeypatch):
+    """Those whose ids come first in the stable order, whenever they were asked."""
+    lists = of_own_ranking(world, usable(world, 40), range(8))
+    ids = sorted({one.query.id for one in lists}, key=stable_order)
+    turned = of_own_ranking(world, lists, range(50, 58))
+    mixed = [made if one.query.id in ids[:5] else one for one, made in zip(turned, lists, strict=True)]
+    judge, objects = judge_of(world, judgments=False)
+
+    def top():
+        return judge.order_top(Scorer(plain(12), objects), judge.panel(mixed), np.ones(40, bool))
+
+    assert top() == 1
+    monkeypatch.setattr(catalog_module, "MOST_ASKED", 5)
+    assert top() == 8
+
+
+def test_random_objects_are_of_some_of_a_large_catalog_and_of_all_of_a_small_one(world, monkeypatch):
+    judge, objects = judge_of(world, judgments=False)
+    panel = judge.panel(usable(world, 40))
+    assert [ref.id for ref in catalog_module.RandomObjects(objects, panel).refs] == world.ids
+    monkeypatch.setattr(catalog_module, "POOL_OBJECTS", 13)
+    some = catalog_module.RandomObjects(objects, panel)
+    assert [int(ref.id[1:]) for ref in some.refs] == [119 * at // 12 for at in range(13)]
+    for row, one in enumerate(panel.impressions):
+        barred = {one.query.id, *(ref.id for ref in one.shown)}
+        drawn = [some.refs[at].id not in barred for at in some.picked[row]]
+        assert some.counts[row].tolist() == drawn

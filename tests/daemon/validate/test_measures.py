@@ -80,8 +80,9 @@ def test_hinge_is_the_mean_over_clicked_unclicked_pairs():
     valid = np.array([[True, True, True, False]])
     clicked = np.array([[True, False, False, False]])
     want = (max(0, 1 - 0.9 + 0.2) + max(0, 1 - 0.9 + 0.5)) / 2
-    assert measures.shown_hinge(scores, clicked, valid)[0] == pytest.approx(want, abs=1e-6)
-    assert math.isnan(measures.shown_hinge(scores, valid, valid)[0])
+    lists, all_clicked = (shown.ShownLists(valid, one, np.ones(valid.shape)) for one in (clicked, valid))
+    assert measures.shown_hinge(scores, lists)[0] == pytest.approx(want, abs=1e-6)
+    assert math.isnan(measures.shown_hinge(scores, all_clicked)[0])
 
 
 def test_auc_of_each_list_agrees_with_scikit_learn_and_halves_ties():

@@ -257,7 +257,7 @@ def panel_of(world, lists):
 def scores_of(panel, rng):
     """Of two arms, of which one knows the clicks, and of a user's own ranking that did not make the lists."""
     shape = panel.lists.valid.shape
-    clicked = panel.lists.in_order(panel.order).clicked
+    clicked = panel.by_time.clicked
     given = rng.standard_normal(shape).astype(np.float32)
     arms = {ALL: given + clicked, ABOVE: rng.standard_normal(shape)}
     return {name: one.astype(np.float32) for name, one in arms.items()}, given
@@ -269,7 +269,7 @@ def test_every_candidate_bets_on_what_is_new_once_per_query(world):
     arms, given = scores_of(panel, np.random.default_rng(0))
     found = order_bets(panel, arms, given, fresh, ALL)
     assert (list(found.own), list(found.lead)) == ([ALL, ABOVE], [ABOVE]), "in the order of the arms"
-    ordered = panel.lists.in_order(panel.order)
+    ordered = panel.by_time
     clusters = panel.in_time(panel.group).tolist()
     for name, values in found.own.items():
         by_hand = balanced(arms[name], given, ordered)

@@ -35,7 +35,7 @@ def test_the_scorer_gives_the_serving_forms_own_scores(world, score):
     each = scorer.rows(folded, np.array([[5, 3], [99, 4]]))
     np.testing.assert_allclose(each, [want[0, [5, 3]], want[1, [99, 4]]], rtol=1e-4, atol=1e-5)
     mixed = [world.ref(5), world.ref(3, True), world.ref(99)]
-    pairs = scorer.pairs(folded, np.array([1, 0, 1]), mixed)
+    pairs = scorer.pairs(folded, np.array([1, 0, 1]), scorer.items(mixed))
     np.testing.assert_allclose(pairs, want[[1, 0, 1], rows], rtol=1e-4, atol=1e-5)
     items = scorer.items(mixed)
     np.testing.assert_allclose(scorer.against(folded, items), want[:, rows], rtol=1e-4, atol=1e-5)
@@ -73,5 +73,5 @@ def test_a_form_that_does_not_fold_is_asked_itself(world, power):
     )
     items = scorer.items([world.ref(5), world.ref(3, True), world.ref(99)])
     np.testing.assert_allclose(scorer.against(folded, items), want[:, rows], rtol=1e-5, atol=1e-6)
-    pairs = scorer.pairs(folded, np.array([1, 0]), [world.ref(5, True), world.ref(3)])
+    pairs = scorer.pairs(folded, np.array([1, 0]), scorer.items([world.ref(5, True), world.ref(3)]))
     np.testing.assert_allclose(pairs, [want[1, 5], want[0, 3]], rtol=1e-5, atol=1e-6)

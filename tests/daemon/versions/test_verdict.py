@@ -77,6 +77,10 @@ NUMBERS = "mAP 0.865 against 0.607 on 100 judged queries"
             "Yes: it orders the first 1,040 objects of your ranking better",
         ),
         (
+            replace(FEW, served=1, order="arm all with 3 of your own ranking", top=1, reach=False),
+            "Yes: it orders given lists better",
+        ),
+        (
             replace(FEW, served=1, proven=1, order="arm all with 3 of your own ranking", top=40),
             "Yes: better than your ranking",
         ),

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from daemon.validate.comparing import are_nearer
+from daemon.validate.judge import order_top
 from daemon.validate.preferences import balanced, bets_of
 from daemon.validate.race import FORM, NO_BETS, OWN_SHARES, ArmShare, OrderBets
 from learners import Oasis, OasisConfig
@@ -81,7 +82,14 @@ class Arms:
             return [] if are_nearer(ours, other, clicked) else bets_of(balanced(ours, other, clicked), asked)
 
         lead = {} if leader is None else {one: bets(one, scores[leader]) for one in scores if one != leader}
-        return OrderBets({one: bets(one, given) for one in scores}, lead, lists.shape[1] - 1)
+        queries, group = np.unique(lists[:, 0], return_inverse=True)
+        top = order_top(
+            lambda part: self._U[queries[part]] @ self._U.T,
+            *(queries, group, lists[:, 1:]),
+            lengths=np.full(len(lists), lists.shape[1] - 1),
+            size=len(self._U),
+        )
+        return OrderBets({one: bets(one, given) for one in scores}, lead, top)
 
 
 def reordered(own: Floats, order: Floats, rows: Ints, top: int) -> Floats:
