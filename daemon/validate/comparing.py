@@ -101,7 +101,7 @@ def compare(
     """
     own, zero, best, anchor = versions
     _, at_zero, at_best, at_anchor = states
-    impressions, clusters = panel.impressions_by_time, panel.in_time(panel.group).tolist()
+    clusters, impressions = panel.in_time(panel.group).tolist(), panel.impressions_by_time
     counted, strongest = counted_lists(impressions)
     lists = only_counted(panel.by_time, counted)
     plain, nothing = panel.plain & counted, np.full(len(panel), np.nan)
@@ -185,7 +185,7 @@ def order_bets(
     fresh, bool[n]. leader: the candidate that leads. top: see `OrderChoice`, by the lists that are bet on,
     bool[n]; None: as many as they have objects in the median.
     """
-    counted = panel.in_time(counted_lists(panel.impressions)[0])
+    counted = counted_lists(panel.impressions_by_time)[0]
     lists, plain = only_counted(panel.by_time, counted), panel.plain & counted
     where, clusters = fresh & plain, panel.in_time(panel.group).tolist()
     shares = {
