@@ -122,7 +122,9 @@ def form_bytes(config: Config, items: int = 0) -> int:
 
 def order_bytes(config: Config) -> int:
     """Memory of the largest arm by which a version may order lists; 0 where no arms are learned."""
-    return max((arm_bytes(one, mapped_dim(config)) for one in arms_of(config)), default=0)
+    dim = mapped_dim(config)
+    sizes = (arm_bytes(one, dim) if one.kind == "memory" else 4 * dim * dim for one in arms_of(config))
+    return max(sizes, default=0)
 
 
 def serving_bytes(config: Config, items: int = 0) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from daemon.versions.forms import DEFAULT_FORM
 from tests.quality.bench.backoff import Giving
 from tests.quality.bench.outside import EMBEDDED, OWN, RESCORED, SERVED, measured
 
 
 def test_folded_queries_lose_next_to_nothing_once_their_candidates_are_rescored() -> None:
     """Handwritten digits, of which clicks taught something."""
-    for _, _, found in measured("digits", [2_000], 150, (Giving(1.5, 0.3),)):
+    for _, _, found in measured("digits", [2_000], 150, (Giving.of(DEFAULT_FORM),)):
         print(found)
         served, _ = found[SERVED]
         assert served > found[OWN][0], "nothing was learned: nothing is tested"
