@@ -28,7 +28,6 @@ from learners.kernels.map_rows import unit_scaled
 from learners.merge import Arrays, State, StateMerge
 from learners.merge_rules import OF_A_MATRIX
 from learners.oasis import OasisByQuery, OasisConfig
-from learners.outcome import REJECTED
 from learners.pending import pending_bytes
 
 UNKNOWN, ABOVE, BELOW, RANDOM = range(4)
@@ -161,11 +160,10 @@ class Arms:
             scale = np.asarray(weights[part], np.float64)
             faults = faults_of(seen, scale)
             if faults.any():
-                reasons[part], sound = faults, np.flatnonzero(faults == 0)
-                seen, scale, part = seen.take(sound), scale[sound], part[sound]
-            info = learner.learn_many(self._in_own(seen) if config.geometry == "own" else seen, scale)
-            bad = info.outcome == REJECTED
-            reasons[part[bad]] = info.reason[bad]
+                bad, sound = np.flatnonzero(faults), np.flatnonzero(faults == 0)
+                reasons[part[bad]] = faults[bad]  # the same by every arm
+                seen, scale = seen.take(sound), scale[sound]
+            learner.learn_many(self._in_own(seen) if config.geometry == "own" else seen, scale)
 
     def _in_own(self, batch: TripletBatch) -> TripletBatch:
         assert self._metric is not None
@@ -184,6 +182,9 @@ class Arms:
         """Load the kernels before the first event. Raises RuntimeError."""
         if self.configs:
             OasisByQuery.warm_up(False)
+            row = DenseBlock(np.eye(1, 2, dtype=np.float32))
+            arms = Arms(2, [ArmConfig("warm")], np.ones(2, np.float32))
+            arms.learn(TripletBatch(row, row, row), np.ones(1), np.zeros(1, np.uint8))
 
 
 def as_dense(block: Any) -> DenseBlock:
@@ -227,29 +228,37 @@ def _algebra(state: State) -> StateMerge | ClickMerge:
 
 def merged_arms(base: State, states: Sequence[State], summed: bool = False) -> Arrays:
     """The arms of learners that began from those of `base`, together: the mean by the events that each arm
-    accepted since, or their sum; of memories the newest pairs of all. An arm that a learner lacks brings
-    nothing of it; one that `base` lacks is left out. Raises StateError as `StateMerge.states`."""
+    accepted since, or their sum; of memories the newest pairs of all. An arm that a learner lacks, or has of
+    another kind or size, brings nothing of it; one that `base` lacks is left out. Raises StateError as
+    `StateMerge.states`."""
     each = [by_arm(state) for state in states]
     merged: dict[str, Arrays] = {}
     for arm, first in by_arm(base).items():
-        those = [one[arm] for one in each if arm in one]
+        those = [one[arm] for one in each if _alike(first, one.get(arm))]
         events = [max(0, int(one["events"]) - int(first["events"])) for one in those]
         merged[arm] = _algebra(first).states(first, those, events, summed)
     return _named(merged)
 
 
 def rebased_arms(current: State, counted: State, merged: State) -> Arrays:
-    """What the arms of a learner go on with, as `StateMerge.rebased`; an arm that is not in all three goes on
-    as it is."""
+    """What the arms of a learner go on with, as `StateMerge.rebased`; an arm that is not in all three, of one
+    kind and size, goes on as it is."""
     known, of_all = by_arm(counted), by_arm(merged)
     return _named(
         {
             arm: _algebra(now).rebased(now, known[arm], of_all[arm])
-            if arm in known and arm in of_all
+            if _alike(now, known.get(arm)) and _alike(now, of_all.get(arm))
             else {name: np.array(array) for name, array in now.items()}
             for arm, now in by_arm(current).items()
         }
     )
+
+
+def _alike(arm: State, other: State | None) -> bool:
+    """Whether both are of one kind and size."""
+    if other is None or ("W" in arm) != ("W" in other):
+        return False
+    return "W" in arm or arm["queries"].shape == other["queries"].shape
 
 
 def _named(arms: Mapping[str, Mapping[str, NDArray[Any]]]) -> Arrays:

@@ -262,15 +262,15 @@ def _learn_fresh(
         else:
             done.append(Learned(None, StepInfo.empty(0), decoded.weights[:0], NO_ROWS))
 
-    if names is not None or not state.arms.configs:
+    if not state.arms.configs:
+        main()
+        return replace(done[0], aside=aside, faults=faults[aside])
+    if names is not None:
         main()
         which, weights = np.sort(np.concatenate([done[0].rows, aside])), weights.astype(np.float64)
         weights[done[0].rows] = done[0].weights
-    if state.arms.configs:
-        beside, threads = None if done else main, state.threads
-        faults = state.arms.learn(
-            triplets, weights, decoded.pairs, rows=which, threads=threads, beside=beside
-        )
+    beside, threads = None if done else main, state.threads
+    faults = state.arms.learn(triplets, weights, decoded.pairs, rows=which, threads=threads, beside=beside)
     return replace(done[0], aside=aside, faults=faults[aside])
 
 

@@ -272,8 +272,9 @@ def _time_and_query(seen: FileSeen, taken: Set[str], known: Set[str]) -> dict[st
         found = {"time": time.name} | ({"time_unit": time.unit} if time.unit not in ("", "ms") else {})
     if queries:
         found["query"] = max(queries, key=score).name
-    who = next((one.name for one in free if _WHO.search(one.name) and one.name not in found.values()), "")
-    return found | ({"source": who} if who else {})
+    named = [one for one in free if _WHO.search(one.name) and one.name not in found.values()]
+    who = [one.name for one in named if all(isinstance(cell, str | int) for cell in one.values)]
+    return found | ({"source": who[0]} if who else {})
 
 
 def _row_per_triplet(seen: FileSeen) -> dict[str, Any]:

@@ -134,8 +134,8 @@ def told_of_judged(
         told = f"{chosen}: no other form is better on {queries:,} judged queries"
     else:
         gain = compared[taken].to_now
-        much = f"{gain.mean:+.3f} mAP, error {gain.error:.3f}"
-        told = f"{chosen}: better than {before} on {queries:,} judged queries ({much})"
+        much = f"on {queries:,} judged queries ({gain.mean:+.3f} mAP, error {gain.error:.3f})"
+        told = f"{chosen}: {'better than' if gain.is_above else 'in place of'} {before} {much}"
     below = [one.told for one, of in zip(offered, compared, strict=True) if of.is_below_far]
     if below:
         unlike = f"{compared[taken].far.queries:,} of them that are unlike those that were clicked"
@@ -151,6 +151,8 @@ def block_of(judge: Judge, queries: Iterable[ObjectRef]) -> Block:
 
 
 def _place(now: FormChoice | None) -> int:
-    """Where in `OFFERED` what was chosen last stands; that of `PLAIN` where it is none of them."""
-    last = None if now is None else replace(now, usual=1.0, usual_familiarity=1.0, why="")
-    return OFFERED.index(PLAIN if last not in OFFERED else last)
+    """Where in `OFFERED` what was chosen last stands; that of `PLAIN` where it is none of them. How it gives
+    way says nothing: earlier releases did it in another way."""
+    kinds = [(one.raw, one.power, one.own_share) for one in OFFERED]
+    last = None if now is None else (now.raw, now.power, now.own_share)
+    return kinds.index(last) if last in kinds else OFFERED.index(PLAIN)

@@ -124,7 +124,7 @@ def compare(
         return share_higher(one.scores[plain], zero.scores[plain], lists.at(plain), known)
 
     served = own if best is zero else best
-    by_teams = fresh & ~np.isnan(np.stack([against_zero, against_anchor, lead]))
+    by_teams = fresh & counted & ~np.isnan(np.stack([against_zero, against_anchor, lead]))
     silent = fresh & plain
     parts = (served.scores[silent], zero.scores[silent], lists.at(silent))
     if by_teams[0].any() or (silent.any() and not are_nearer(*parts)):
@@ -182,8 +182,9 @@ def order_bets(
     each where none tells.
 
     arms: scores of each candidate, zero: of the user's own ranking, float32 [n, L] in the order of time, as
-    fresh, bool[n]. leader: the candidate that leads. top: see `OrderChoice`, by the lists that are bet on,
-    bool[n]; None: as many as they have objects in the median.
+    fresh, bool[n]. leader: the candidate that leads. top: see `OrderChoice`, by lists of the panel, bool[n];
+    as many as they have objects in the median where it gives None, and where the lists that are bet on are in
+    the order of the user's own ranking: it made them, by a filter maybe.
     """
     counted = counted_lists(panel.impressions_by_time)[0]
     lists, plain = only_counted(panel.by_time, counted), panel.plain & counted
@@ -209,5 +210,6 @@ def order_bets(
 
     led = None if leader is None else of_arms.get(leader)
     lead = {} if led is None else {name: bets(name, led) for name in arms if name != leader}
-    first = top(where) or int(np.median(lists.valid[where].sum(axis=1)))
+    first = None if of_zero[0] > MADE else top(plain)
+    first = first or int(np.median(lists.valid[where].sum(axis=1)))
     return OrderBets({name: bets(name, of_zero) for name in arms}, lead, first, higher)

@@ -109,18 +109,16 @@ class ClickJudge:
         return mean_over(np.array(precision))
 
     def order_top(self, own: Scorer, panel: Panel, where: Mask) -> int:
-        """See `order_top`; where: which lists, bool [n] in the order of time, one at least. Their queries are
-        the first in the stable order of ids. Raises NotFinite."""
-        told = where[panel.order]
-        first, group = np.unique(panel.group[told], return_inverse=True)
-        asked = [panel.queries[place] for place in first[:MOST_ASKED].tolist()]
-        queries = np.zeros(len(first), np.int64)
-        queries[group] = panel.query[told]
-        lengths = panel.lists.valid[told].sum(axis=1)
+        """See `order_top`; where: of which lists, bool [n] in the order of time, one at least. Of each query
+        there is one, and queries are the first in the stable order of ids. Raises NotFinite."""
+        told = np.flatnonzero(where[panel.order])
+        _, first = np.unique(panel.group[told], return_index=True)
+        told = told[first[:MOST_ASKED]]
+        asked = [panel.queries[place] for place in panel.group[told].tolist()]
         return order_top(
             lambda part: own.catalog(own.fold(asked[part])),
-            *(queries, group, panel.shown[told]),
-            lengths=lengths,
+            *(panel.query[told], np.arange(len(told)), panel.shown[told]),
+            lengths=panel.lists.valid[told].sum(axis=1),
             size=self._size,
         )
 

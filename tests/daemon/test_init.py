@@ -115,6 +115,14 @@ def test_who_clicked_is_recognized_by_the_name_of_its_column(name: str, rows: Ca
     assert mapping.query.text == "query"
 
 
+def test_numbers_with_gaps_are_not_who_clicked() -> None:
+    """As pandas writes ids of which some are missing: `feed` would take none of them."""
+    parquet("shop.parquet", products())
+    parquet("clicks.parquet", [{**row, "user_id": n / 2} for n, row in enumerate(lists())])
+    assert main(["init"]) == EX_OK
+    assert read_mapping(Path("clicks.mapping.toml").read_text(), "it").source is None
+
+
 @pytest.mark.parametrize(
     ("make", "kind"),
     [

@@ -187,6 +187,31 @@ def test_what_arms_need_is_asked_for() -> None:
         Arms(DIM, [ALL], METRIC).learn(TripletBatch(none, none, none), np.ones(1), np.zeros(1, np.uint8))
 
 
+def test_an_arm_of_another_size_or_kind_under_one_name_brings_nothing_to_a_merge() -> None:
+    small, large = (ArmConfig("all", kind="memory", queries=size) for size in (3, 5))
+    states = []
+    for config in (small, large, ALL):
+        arms = Arms(DIM, [config], METRIC)
+        arms.learn(batch(1, 8), np.ones(8), np.zeros(8, np.uint8))
+        states.append({name: np.array(one) for name, one in arms.state().items()})
+    base = Arms(DIM, [small], METRIC).state()
+    assert same(merged_arms(base, states), merged_arms(base, states[:1]))
+    assert same(rebased_arms(states[1], states[0], states[0]), states[1])
+    assert same(rebased_arms(states[2], states[0], states[0]), states[2])
+
+
+def test_what_the_own_geometry_alone_refuses_is_no_fault_of_an_event() -> None:
+    """Whatever else is refused near it: in which order arms learn says nothing."""
+    rows = np.random.default_rng(0).standard_normal((3, LONG, DIM)).astype(np.float32)
+    rows[1, 5, 0], rows[1, 9, 0] = 9e17, np.inf
+    arms = Arms(DIM, [ALL, CLEAN, ArmConfig("space", geometry="space")], np.full(DIM, 4, np.float32))
+    for threads in (1, 3):
+        reasons = arms.learn(
+            TripletBatch(*rows), np.ones(LONG), np.full(LONG, BELOW, np.uint8), threads=threads
+        )
+        assert np.flatnonzero(reasons).tolist() == [9]
+
+
 def test_merged_arms_are_the_mean_by_the_events_of_each_arm() -> None:
     base = Arms(DIM, [ALL, CLEAN], METRIC).state()
     halves = []

@@ -226,7 +226,7 @@ class VectorEndpoints:
         async with self._bodies.read(request, FoldRequest) as wanted:
             made, told = await self._made(wanted.alias, "queries", wanted.queries, wanted.mode)
         told |= {"mode": wanted.mode, "views": made.views}
-        told |= {} if made.top is None else {"rerank": made.top}
+        told |= {} if made.top in (None, 1) else {"rerank": made.top}
         return Response(to_json(told), media_type=JSON)
 
     async def embed(self, request: Request) -> Response:

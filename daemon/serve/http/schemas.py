@@ -641,8 +641,9 @@ class FoldAnswer(Origin):
     views: list[FoldedView] = Field(description="of a folded vector, side by side; [] where it is embedded")
     rerank: int | None = Field(
         None,
-        description="only of a version that is not shown to search better: vectors are those of your own "
-        "ranking, of which it puts the first so many in order: ask /v1/similar with them as `filter.include`",
+        description="only of a version that is not shown to search better, and puts the first objects of "
+        "your own ranking in order: vectors are those of that ranking; ask /v1/similar with so many of its "
+        "first as `filter.include`",
     )
     vectors: list[MadeVector]
 

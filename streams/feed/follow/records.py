@@ -26,7 +26,7 @@ from streams.feed.mapping.window import Keys, Piece, Said
 from streams.feed.options import ReaderOptions
 from streams.feed.parse import json_map, timestamp, unwrapped
 from streams.feed.readers.native import clicked_ranks, propensities
-from streams.limits import MAX_SHOWN
+from streams.limits import MAX_SHOWN, MAX_TEXT_BYTES
 from streams.poison import REASONS as POISON
 from streams.source import Headers
 from streams.text_files import MAX_LINE_BYTES, check_json
@@ -174,7 +174,9 @@ class RecordReader:
         if chances:
             propensities(chances, len(shown))
         session, key = _optional(said, "session"), _optional(said, "key")
-        source = _optional(said, "source") or _optional(said, "src") or session
+        source = _optional(said, "source") or _optional(said, "src")
+        if source is None and session and len(session.encode(errors="ignore")) <= MAX_TEXT_BYTES:
+            source = session
         if self._in_time(place, ts):
             options, clicked = self._options, clicked_ranks(get("clicked") or [], shown)
             about = Said(

@@ -168,8 +168,10 @@ def test_raw_scores_are_not_on_offer_and_read_where_an_earlier_release_chose_the
     for other in OFFERED:
         assert "score" not in other.to_json(), "as releases before it write it"
         assert FormChoice.from_json(other.to_json()) == other
-    former = {"power": 1.5, "own_share": 0.3, "familiar": 0.85, "usual": 1.0, "why": ""}
-    assert FormChoice.from_json(former).backoff == 12.0, "earlier releases had one for all"
+    assert FormChoice.from_json(FORMER).backoff == 12.0, "earlier releases had one for all"
+
+
+FORMER = {"power": 1.5, "own_share": 0.3, "familiar": 0.85, "usual": 1.0, "why": ""}
 
 
 @pytest.mark.parametrize(
@@ -177,6 +179,8 @@ def test_raw_scores_are_not_on_offer_and_read_where_an_earlier_release_chose_the
     [
         (FormChoice(1.0, 0.3, FAMILIAR, 2.5, "why"), FormChoice(1.0, 0.3)),
         (replace(DEFAULT_FORM, usual=0.7), DEFAULT_FORM),
+        (FormChoice.from_json(FORMER | {"power": 1.0, "own_share": 0.0}), FormChoice(1.0, 0.0)),
+        (FormChoice.from_json(FORMER), FormChoice(1.5, 0.3)),
         (FormChoice(1.0, 0.0, raw=True), PLAIN),
         (FormChoice(2.0, 0.1), PLAIN),
         (None, PLAIN),

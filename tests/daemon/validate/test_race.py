@@ -285,18 +285,21 @@ def test_every_candidate_bets_on_what_is_new_once_per_query(world):
     assert order_bets(panel, arms, given, fresh, ("gone", 3.0)).lead == {}
 
 
-def test_how_many_are_put_in_order_is_by_the_lists_that_are_bet_on(world):
-    """New ones that no two versions made, and not all of a source that has most of them."""
+def test_how_many_are_put_in_order_is_by_all_lists_of_the_window_that_count(world):
+    """That no two versions made, and not all of a source that has most of them; else few new ones decide."""
     lists = [replace(one, source=f"s{at if at < 20 else 0}") for at, one in enumerate(usable(world, 60))]
     panel, fresh, asked = panel_of(world, lists), np.arange(60) >= 10, []
     arms, given = scores_of(panel, np.random.default_rng(0))
     found = order_bets(panel, arms, given, fresh, None, top=lambda where: asked.append(where) or 7)
     assert found.top == 7
     (where,) = asked
-    assert where.tolist() == (fresh & counted_lists(lists)[0]).tolist()
-    assert 10 < where.sum() < 50
-    lengths = [len(one.shown) for one, bet_on in zip(lists, where, strict=True) if bet_on]
+    assert where.tolist() == counted_lists(lists)[0].tolist()
+    assert 10 < where.sum() < 60
+    lengths = [len(one.shown) for one, bet_on in zip(lists, where & fresh, strict=True) if bet_on]
     assert order_bets(panel, arms, given, fresh, None).top == int(np.median(lengths))
+    # lists in the order of the user's own ranking are of it, although a filter left out its first
+    made = np.tile(-np.arange(given.shape[1], dtype=np.float32), (60, 1))
+    assert order_bets(panel, arms, made, fresh, None, top=lambda _: 1).top == int(np.median(lengths))
 
 
 def test_lists_that_are_nearer_to_a_candidate_are_not_bet_on(world):

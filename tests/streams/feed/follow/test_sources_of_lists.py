@@ -22,6 +22,7 @@ from .test_keys_of_lists import TS, click, shown
         ({"session": "s 1"}, "s 1"),
         ({"session": "s 1", "source": "anna"}, "anna"),
         ({"session": "s 1", "src": "anna"}, "anna"),
+        ({"session": 1000 * "s"}, "shop"),
     ],
 )
 def test_a_list_is_of_its_source_else_of_its_session(said: dict[str, Any], source: str) -> None:
