@@ -89,6 +89,12 @@ def _one_slow_version(learner: Hosted, files: SlowFiles, until_enough: bool) -> 
     return before - began, longest
 
 
+def _waits(learner: Hosted) -> None:
+    """Stay until it has waited for the disk for a while."""
+    waited = learner.metric("tripletd_checkpoint_wait_seconds_total")
+    wait_until(lambda: learner.metric("tripletd_checkpoint_wait_seconds_total") > waited + 0.2)
+
+
 def waits_for_fsync(folder: Path, every_events: int = 100, after: int = 3) -> Tally:
     """Versions by count alone, and an fsync that does not end for a while: no step is taken beyond the next
     one that is due, and afterwards there is one at every multiple.
@@ -101,9 +107,10 @@ def waits_for_fsync(folder: Path, every_events: int = 100, after: int = 3) -> Ta
         wait_until(lambda: learner.results)
         files.gate.clear()
         with tally.case("it stands still"):
-            wait_until(lambda: learner.metric("tripletd_checkpoint_wait_seconds_total") > 0)
-            before, waited = learner.events(), learner.metric("tripletd_checkpoint_wait_seconds_total")
-            wait_until(lambda: learner.metric("tripletd_checkpoint_wait_seconds_total") > waited + 0.2)
+            wait_until(files.waiting.is_set)
+            _waits(learner)  # up to the next version that is due it may learn
+            before = learner.events()
+            _waits(learner)
             assert before == learner.events(), "learning went on without the disk"
             written = len(site.versions.versions())
         files.gate.set()
