@@ -111,6 +111,7 @@ def test_a_comparison_waits_for_the_one_before_it_and_tells_what_went_wrong(
     comparer = Taken()
     sources = replace(scene.sources, comparer=comparer)
     with scene.page(sources) as address, opened(chromium, address, forgiven=("503", "422")) as page:
+        expect(page.locator("#diff-title")).to_contain_text("What changed from version")  # both are chosen
         page.get_by_role("button", name="Tell what changed").click()
         expect(page.locator("#diff-told")).to_have_text("No comparison: the matrix holds no numbers")
         expect(page.locator("#diff-ask")).to_be_enabled()
