@@ -46,6 +46,7 @@ from daemon.validate.preferences import Preference, State, by_cluster
 from daemon.validate.race import FORM, NO_BETS, OWN_SHARES, ArmShare, OrderBets
 from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
 from daemon.validate.shown import Float, Mask, Scores
+from daemon.validate.sources import counted_lists, only_counted
 from daemon.versions.algorithms import map_of
 from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
 from daemon.versions.forms import FormChoice, KeyedForm
@@ -329,8 +330,8 @@ class Evaluator:
         """
         panel = self._judge.panel([held.impression for held in window.of_kinds()])
         own, base = self._judge.shown_scores([candidate.scorer, zero.scorer], panel)
-        lists, every = panel.by_time, np.ones(len(panel), bool)
-        told = told_by_order(own, base, lists, every)
+        counted, _ = counted_lists(panel.impressions_by_time)
+        told = told_by_order(own, base, only_counted(panel.by_time, counted), counted)
         found = Preference.of(by_cluster(told, panel.in_time(panel.group).tolist()))
         if found.queries < 2:
             return {}

@@ -54,28 +54,24 @@ def query_blocks(queries: int, catalog: int) -> list[slice]:
 
 
 MOST_ASKED = 200
-"""Distinct queries that the user's own ranking of the catalog is compared with the lists of."""
+"""Lists, of as many queries, with which the user's own ranking of the catalog is compared."""
 
 
-def order_top(
-    own: Callable[[slice], Scores], queries: Rows, group: Rows, shown: Rows, *, lengths: Rows, size: int
-) -> int:
-    """How many objects of the user's own ranking a version puts in order that only orders lists, by the n
-    lists that its order was judged on: the median of how many of the L objects of a list are among the first
-    L of that ranking for its query, at least 1.
+def order_top(own: Callable[[slice], Scores], queries: Rows, shown: Rows, lengths: Rows, size: int) -> int:
+    """How many objects of the user's own ranking a version puts in order that only orders lists: of n lists,
+    the median of how many of the L objects are among the first L of that ranking for the query, at least 1.
 
-    own: its scores of the catalog's `size` objects for a slice of the queries. queries: the catalog row of
-    each of them, -1 without one. group: int64 [n], which of them a list is of; shown: catalog rows of its
-    objects, int64 [n, most], -1 for none; lengths: int64 [n], L. Lists of the first MOST_ASKED queries count.
+    own: its scores of the catalog's `size` objects for a slice of the lists. queries: the catalog row of each
+    query, int64 [n], -1 without one; shown: of its objects, int64 [n, most], -1 for none; lengths: L,
+    int64 [n].
     """
     counts: list[int] = []
-    for part in query_blocks(min(len(queries), MOST_ASKED), size):
+    for part in query_blocks(len(queries), size):
         scores = own(part)
-        for place in np.flatnonzero((group >= part.start) & (group < part.stop)).tolist():
-            asked = int(queries[group[place]])
-            rows = shown[place, (shown[place] >= 0) & (shown[place] != asked)]
-            ranks = ranks_of(scores[group[place] - part.start], rows, asked if asked >= 0 else None)
-            counts.append(int(np.count_nonzero(ranks <= lengths[place])))
+        for at, asked in enumerate(queries[part].tolist(), part.start):
+            rows = shown[at, (shown[at] >= 0) & (shown[at] != asked)]
+            ranks = ranks_of(scores[at - part.start], rows, asked if asked >= 0 else None)
+            counts.append(int(np.count_nonzero(ranks <= lengths[at])))
         del scores  # two blocks alive at once would double the memory
     return max(1, int(np.median(counts)))
 
@@ -115,12 +111,12 @@ class ClickJudge:
         _, first = np.unique(panel.group[told], return_index=True)
         told = told[first[:MOST_ASKED]]
         asked = [panel.queries[place] for place in panel.group[told].tolist()]
-        return order_top(
-            lambda part: own.catalog(own.fold(asked[part])),
-            *(panel.query[told], np.arange(len(told)), panel.shown[told]),
-            lengths=panel.lists.valid[told].sum(axis=1),
-            size=self._size,
-        )
+        lengths = panel.lists.valid[told].sum(axis=1)
+
+        def scores(part: slice) -> Scores:
+            return own.catalog(own.fold(asked[part]))
+
+        return order_top(scores, panel.query[told], panel.shown[told], lengths, self._size)
 
 
 class JudgedQueries:

@@ -1,8 +1,8 @@
 """Shown lists as NumPy arrays, and the pairs of their objects. Pure.
 
 A list tells something by pairs: of an object that was clicked and one that was not, or of any two. Lists of a
-window differ in length, and the longest may be many times the median, so that pairs are made for lists of
-about one length together, or for clicked objects alone.
+window differ in length, and the longest may be many times the median, so that what is made is as large as
+the pairs that there are, and not as the longest list squared.
 """
 
 from __future__ import annotations

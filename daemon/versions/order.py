@@ -3,15 +3,13 @@
 **Order.** Of the arms of a version (learners beside the main learner, on the same events), clicks choose the
 arm, and the share of the user's own ranking in its scores: q^T W p + own_share x own(q, p), with own the
 cosine of the vectors as they were given, and q, p of unit length in its metric; a memory of clicks has counts
-in place of q^T W p (`learners.forms.click_memory`). Raw scores order given lists
-best, and lose in a catalog that no list has shown: the clicks of lists do not tell how an object that was
-never shown compares.
+in place of q^T W p (`learners.forms.click_memory`). Raw scores order given lists best, and lose in a catalog
+that no list has shown: the clicks of lists do not tell how an object that was never shown compares.
 
 **Reach** is whether the version is shown to be better at searching, in its serving form. A version with order
-but not reach re-ranks the first `top` objects of the user's own ranking: as many objects of the lists that
-its order was judged on as are among the first there, since nothing is known of objects that no list shows.
-Lists of that ranking show all of these. Of the links of a page, say, hardly any is among the first of it:
-then `top` is 1, and a search is left as it is.
+but not reach re-ranks the first `top` objects of the user's own ranking: as many as lists have of these,
+since nothing is known of objects that no list shows (`daemon.validate.comparing.order_bets`). Of the links of
+a page, say, hardly any is among the first. Then `top` is 1, and a search is left as it is.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from daemon.validate.comparing import are_nearer
-from daemon.validate.judge import order_top
+from daemon.validate.judge import MOST_ASKED, order_top
 from daemon.validate.preferences import balanced, bets_of
 from daemon.validate.race import FORM, NO_BETS, OWN_SHARES, ArmShare, OrderBets
 from learners import Oasis, OasisConfig
@@ -82,13 +82,10 @@ class Arms:
             return [] if are_nearer(ours, other, clicked) else bets_of(balanced(ours, other, clicked), asked)
 
         lead = {} if leader is None else {one: bets(one, scores[leader]) for one in scores if one != leader}
-        queries, group = np.unique(lists[:, 0], return_inverse=True)
-        top = order_top(
-            lambda part: self._U[queries[part]] @ self._U.T,
-            *(queries, group, lists[:, 1:]),
-            lengths=np.full(len(lists), lists.shape[1] - 1),
-            size=len(self._U),
-        )
+        _, first = np.unique(lists[:, 0], return_index=True)
+        queries, seen = lists[first[:MOST_ASKED], 0], lists[first[:MOST_ASKED], 1:]
+        lengths = np.full(len(seen), seen.shape[1])
+        top = order_top(lambda at: self._U[queries[at]] @ self._U.T, queries, seen, lengths, len(self._U))
         return OrderBets({one: bets(one, given) for one in scores}, lead, top)
 
 
