@@ -461,6 +461,9 @@ def test_with_a_top_of_1_a_search_is_the_users_own_and_says_so(tmp_path: Path) -
         answer = http.post({"id": shop.ids[ROW], "k": 40, "filter": {"include": named}})[1]
         wanted = sorted(named, key=lambda one: -order[shop.ids.index(one)])
         assert (answer["ordered_by"], ids(answer)) == ("order", wanted)
+        body = {"queries": [{"x": shop.objects[ROW].tolist()}], "mode": "folded"}
+        status, folded = http.post(body, "/v1/fold")
+        assert (status, "rerank" in folded) == (200, False), "nothing is to be asked again"
         notes = {one["alias"]: one["note"] for one in http.ask("GET", "/v1/versions")[1]["aliases"]}
         assert notes["stable"] == (
             "orders given lists by arm all with 3 of your own ranking; your own ranking searches, as it is: "
