@@ -330,8 +330,8 @@ class Evaluator:
         """
         panel = self._judge.panel([held.impression for held in window.of_kinds()])
         own, base = self._judge.shown_scores([candidate.scorer, zero.scorer], panel)
-        counted, _ = counted_lists(panel.impressions_by_time)
-        told = told_by_order(own, base, only_counted(panel.by_time, counted), counted)
+        where, _ = counted_lists(panel.impressions_by_time)
+        told = told_by_order(own, base, only_counted(panel.by_time, where), where)
         found = Preference.of(by_cluster(told, panel.in_time(panel.group).tolist()))
         if found.queries < 2:
             return {}
