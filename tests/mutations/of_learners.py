@@ -69,6 +69,8 @@ MATRICES = (
     _m("delayed.pending-other-side", "def _dots(", "mine if side < 2 else 1 - mine", "mine", f"{FORMULAS} -k waiting"),
     _m("delayed.kept-after-adding", "def step_dense(", "_empty(waiting, pairs, count, used)", "pass", f"{LAWS} -k waiting"),
     _m("delayed.alike-by-first-number", "def _alike(", "unlike == 0", "True", "learners/test_by_query.py"),
+    _m("arms.of-held-out-lists", "def takes(rule", "left if arm else left | np.uint8(ONLY_ARMS)", "left", "learners/test_arms.py"),
+    _m("arms.both-samples", "def takes(rule", 'ONLY_BOTH if rule == "above" else ONLY_ABOVE', "0", "learners/test_arms.py"),
     _m("arms.error-of-a-thread-lost", "class Arms:", "one.result()", "pass", "learners/test_arms.py"),
     _m("delayed.full-room-left", "def step_dense(", "count = _added(W, waiting, pairs, count, kind)", "pass", f"{LAWS} -k waiting"),
     _m("sweep.strip-not-kept", "def _take(", "panels, put)", "panels, 0)", f"{FORMULAS} -k waiting"),
