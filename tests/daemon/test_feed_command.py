@@ -76,16 +76,8 @@ def account(result: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
 
 def test_feed_into_the_log_and_again(tmp_path: Path, clicks: Path) -> None:
     log = tmp_path / "clicks.log"
-    words = (
-        str(clicks),
-        "--to",
-        f"log:{log}",
-        "--json",
-        "--holdout-share",
-        "0.3",
-        "--triplets-per-impression",
-        "3",
-    )
+    few = ("--triplets-per-impression", "3")
+    words = (str(clicks), "--to", f"log:{log}", "--json", "--holdout-share", "0.3", *few)
     first = account(tripletd(*words))
     events, held = events_of(f"log:{log}"), impressions_of(log)
     assert first["complete"]
