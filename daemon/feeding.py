@@ -125,15 +125,18 @@ def decider_of(
     *,
     fed: int = 0,
     endless: bool = False,
+    keeps_learned: bool = True,
 ) -> Decider:
-    """Who decides by [feed]. Raises UserError.
+    """Who decides by [feed]. Raises UserError. keeps_learned: whether lists that are learned from are written
+    as lists, too, where clicks decide.
 
     fed: how many events the stream holds already. Times past `now_ms` by more than stream.max_future are
     refused; of an endless log its reader does that.
     """
     space = config.space.id if config.space.views else None
-    given = config.feed.model_dump(exclude={"follow"}) | {"prequential": is_prequential(config)}
-    given["for_arms"] = given["prequential"] and config.has_arms
+    prequential = is_prequential(config)
+    given = config.feed.model_dump(exclude={"follow"}) | {"prequential": prequential and keeps_learned}
+    given["for_arms"] = prequential and config.has_arms
     given |= {"rule": rule_of(config), "position_weights": position_weights(config)}
     given["negative_falls_from"] = negative_falls_from(config)
     secret = config.interleaving.key.get_secret_value()

@@ -43,8 +43,8 @@ HISTORY = "history"
 """--from-position: where the newest event of the history stands in the topic, by its time."""
 ATTEMPTS = 5
 """How often in a row, without a version between, a run begins again after it has lost its workers."""
-NOT_OF_W = ("follow", "prequential")
-"""Settings of [feed] that make no triplet another one."""
+NOT_OF_W = "follow"
+"""The settings of [feed] that make no triplet another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +347,7 @@ def _origin(config: Config, job: BackfillJob, inputs: Inputs, is_new: bool) -> R
 
 def recipe_of(config: Config, job: BackfillJob) -> Recipe:
     """What W depends on of a configuration and what is asked for. Raises UserError for an unknown mapping."""
-    given = config.feed.model_dump(mode="json", exclude=set(NOT_OF_W))
+    given = config.feed.model_dump(mode="json", exclude={NOT_OF_W})
     asked = job.shards, job.merge_events, job.version_events, config.shards.merge_by
     now_ms = int(time.time() * 1000) if job.now_ms is None else job.now_ms
     return Recipe(*asked, given, job.format, job.mapping, _mapping_digest(job.mapping), now_ms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -171,8 +171,7 @@ def block_reader_of(job: ShardJob, catalog: Any) -> Callable[[UnitPlace], BlockR
 def reading_decider(config: Config, catalog: Any, recipe: Recipe) -> Any:
     """Who decides about lists, as `feed` does; lists that are learned from are not kept for judging, for no
     version was there before them."""
-    without = replace(config, feed=config.feed.model_copy(update={"prequential": False}))
-    return decider_of(without, catalog, 1, recipe.now_ms)
+    return decider_of(config, catalog, 1, recipe.now_ms, keeps_learned=False)
 
 
 def reader_options(recipe: Recipe) -> ReaderOptions:

@@ -108,7 +108,8 @@ def test_the_learner_goes_on_from_it_and_knows_its_events(place: Place) -> None:
     path = f"checkpoints.path={place.folder / 'checkpoints'}"
     assert main(["feed", *days, "--config", str(place.file), "--set", path]) == EX_OK
     learn = ["learn", "--config", str(place.file), "--set", path, "--set", "http.learn_port=0"]
-    assert main([*learn, "--exit-when-caught-up"]) == EX_OK
+    at_the_end = ["--set", "checkpoints.every_events=0", "--exit-when-caught-up"]
+    assert main([*learn, *at_the_end]) == EX_OK
     after = place.versions().newest_manifest()
     assert after is not None
     assert after.parent == before.number
