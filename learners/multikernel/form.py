@@ -50,15 +50,7 @@ from learners.block import (
 from learners.errors import ConfigError, StateError, saved, saved_flag
 from learners.forms.quadratic import Pieces, batches, inverse_roots, whole
 from learners.forms.serving import DEFAULT_POWER
-from learners.kernels.kernel_values import (
-    Kept,
-    Plan,
-    fill_tiles,
-    object_features,
-    object_values,
-    own_values,
-    score_features,
-)
+from learners.kernels import kernel_values
 from learners.kernels.tiles import LANES
 from learners.multikernel.config import KernelConfig, OmksConfig, ViewKernels, make_plan
 from learners.multikernel.support import SupportSet, saved_array
@@ -174,11 +166,11 @@ def gram(objects: Float32s, view: ViewKernels, kernel: KernelConfig, gamma: floa
         np.ones((tiles, 1, LANES), np.float32),
         np.zeros((tiles, 1), np.bool_),
     )
-    fill_tiles(plan, own, kept)
+    kernel_values.fill_tiles(plan, own, kept)
     K = np.empty((n, n), np.float32)
     for part in row_blocks(n, tiles * LANES):
         values = np.empty((part.stop - part.start, 1, tiles * LANES), np.float32)
-        object_values(plan, kept, own[part], values)
+        kernel_values.object_values(plan, kept, own[part], values)
         K[part] = values[:, 0, :n]
     if several:
         lacking = ~own.any(axis=1)
@@ -208,8 +200,8 @@ class SupportsForm:
     vectors: Float32s
     values: Float32s
     normalised: bool
-    plan: Plan
-    kept: Kept
+    plan: kernel_values.Plan
+    kept: kernel_values.Kept
 
     @classmethod
     def from_support(  # noqa: PLR0917  (what a learner is made of)
@@ -263,7 +255,7 @@ class SupportsForm:
             np.ones((tiles, len(config.views), LANES), np.float32),
             np.zeros((tiles, len(config.views)), np.bool_),
         )
-        fill_tiles(plan, objects, kept)
+        kernel_values.fill_tiles(plan, objects, kept)
         padded = np.zeros((tiles * LANES, *vectors.shape[1:]), np.float32)
         padded[:n] = vectors
         by_tile = np.ascontiguousarray(padded.reshape(tiles, LANES, *vectors.shape[1:]).transpose(0, 2, 1, 3))
@@ -288,7 +280,7 @@ class SupportsForm:
         left, right = dense_rows(queries), dense_rows(items)
         scores = np.empty((len(left), len(right)), np.float32)
         weighted = asked[:, :-1] * self.values.reshape(-1)
-        score_features(self.plan, self.theta, left, right, weighted, features, scores)
+        kernel_values.score_features(self.plan, self.theta, left, right, weighted, features, scores)
         if self.normalised:
             scores *= asked[:, -1:]
             scores *= features[:, -1]
@@ -323,13 +315,13 @@ class SupportsForm:
 
     def _features(self, rows: Float32s) -> Float32s:
         features = np.empty((len(rows), *self.values.shape), np.float32)
-        object_features(self.plan, self.kept, self.vectors, rows, features)
+        kernel_values.object_features(self.plan, self.kept, self.vectors, rows, features)
         return features.reshape(len(rows), -1)
 
     def _squares(self, rows: Float32s, features: Float32s) -> Float32s:
         """S(p, p) of rows with these features, clipped at 0; summed in float64, row by row."""
         own = np.empty(len(rows))
-        own_values(self.plan, self.theta, rows, own)
+        kernel_values.own_values(self.plan, self.theta, rows, own)
         own += (np.square(features, dtype=np.float64) * self.values.reshape(-1)).sum(axis=1)
         return np.maximum(own, 0).astype(np.float32)
 
