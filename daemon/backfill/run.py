@@ -204,8 +204,7 @@ def verify(config: Config, job: BackfillJob, report: BackfillReport) -> Verified
         merge_events=known.recipe.merge_events,
         version_events=known.recipe.version_events,
     )
-    units = units_of(job.sources, config.stream.reached)
-    goes_on(replace(known, done=False), recipe_of(config, job), units)
+    goes_on(replace(known, done=False), recipe_of(config, job), units_of(job.sources, config.stream.reached))
     try:
         base = versions.load(known.base)
     except CheckpointError as error:
@@ -275,8 +274,7 @@ class BackfillRun:
 
         def publish(reached: Reached) -> Version:
             nonlocal last
-            last = reached.arrays
-            return Version(base.manifest, last)
+            return Version(base.manifest, reached.arrays)
 
         with self._shards(first) as shards:
             run_rounds(shards, base, first, publish, self._tell)

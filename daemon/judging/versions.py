@@ -81,8 +81,7 @@ def judge_version(task: JudgeTask) -> JudgedVersion:
                 EX_DATAERR,
             ) from error
         opened.keep(0)
-        manifest = version.manifest
-        return JudgedVersion(version.number, manifest.state_hash, version.events, scores, at_zero)
+        return JudgedVersion(version.number, version.manifest.state_hash, version.events, scores, at_zero)
 
 
 class JudgeDesk:

@@ -115,8 +115,7 @@ class Tables:
 
     def transposed(self) -> Tables:
         """Those of the transpose."""
-        entries = entries_of(sparse.csr_array(self.matrix().T))
-        return Tables.of_entries(self.dim, entries)
+        return Tables.of_entries(self.dim, entries_of(sparse.csr_array(self.matrix().T)))
 
     def entries(self) -> dict[str, NDArray[Any]]:
         """The entries by row and column, whatever way they came in; copies.

@@ -136,9 +136,7 @@ class MessageValues:
         self._left -= 2 * message.ByteSize() if known is _json_value else len(fields)
         if self._left < 0:
             raise ValueError(f"it holds more than {MOST_VALUES:,} values")
-        if known is not None:
-            return known(message)
-        return dict(self._set_fields(message, fields))
+        return known(message) if known is not None else dict(self._set_fields(message, fields))
 
     def _set_fields(self, message: Any, fields: Any) -> Iterator[tuple[str, Any]]:
         for field in fields:
@@ -176,8 +174,7 @@ class MessageValues:
 
 
 def _timestamp(message: Any) -> str:
-    moment = timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
-    return (_EPOCH + moment).isoformat()
+    return (_EPOCH + timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)).isoformat()
 
 
 def _as_json(value: Any) -> Any:

@@ -151,8 +151,7 @@ class RecordReader:
         elif event == CLICK:
             self._own_click(said, place)
         else:
-            detail = f"event is {str(event)[:40]!r}"
-            self._join.done.append((place, Ignored(reasons.OTHER_ACTION, detail)))
+            self._join.done.append((place, Ignored(reasons.OTHER_ACTION, f"event is {str(event)[:40]!r}")))
 
     def _impression(self, said: Mapping[str, Any], place: str) -> None:
         get = said.get
