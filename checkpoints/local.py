@@ -278,8 +278,7 @@ class LocalStaged:
     def warm(self, stop: Callable[[], bool]) -> None:
         """See `checkpoints.store.Staged`.
 
-        Reading reserved, unwritten bytes fills the page cache with clean pages and costs the disk nothing.
-        """
+        Reading reserved, unwritten bytes fills the page cache with clean pages and costs the disk nothing."""
         buffer = memoryview(bytearray(min(CHUNK, max(self._size, 1))))
         at = 0
         with _writing(self._temp, self.abort):
@@ -303,8 +302,7 @@ class LocalStaged:
     ) -> PutResult:
         """Hash unless `sha256` is known, fsync, link to `key`, fsync folders. KeyExists, WriteFailed.
 
-        `on_chunk` hears, in order, the bytes that are hashed.
-        """
+        `on_chunk` hears, in order, the bytes that are hashed."""
         target = self._root / key
         parents = [self._root / part for part in reversed(Path(key).parents)]
         try:
@@ -350,8 +348,7 @@ class LocalStaged:
 class LocalStore:
     """Objects as files under `root` (created when missing, mode 0700; files 0600).
 
-    Raises WriteFailed when the folder cannot be made.
-    """
+    Raises WriteFailed when the folder cannot be made."""
 
     def __init__(self, root: Path, fs: Fs | None = None) -> None:
         self.root = Path(root)

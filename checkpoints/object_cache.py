@@ -26,8 +26,7 @@ PART = ".part"
 class StateCache:
     """Files of one folder (made when missing, mode 0700), at most `most_bytes` of them, the newest always.
 
-    For many threads and processes at once. Raises OSError where the folder cannot be used.
-    """
+    For many threads and processes at once. Raises OSError where the folder cannot be used."""
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
         self._folder = folder
@@ -37,8 +36,7 @@ class StateCache:
         """The file of that hash and size, from `fetch` where there is none; one process of many fetches it.
 
         place: what is fetched, for messages. Raises Damaged where the bytes that come are others, and what
-        `fetch` raises.
-        """
+        `fetch` raises."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._folder / sha256
         if (found := self._whole(path, size)) is not None:

@@ -27,8 +27,7 @@ _OTHER_WAYS = (
 
 def profile_keys(environ: Mapping[str, str] = os.environ) -> Callable[[], dict[str, Any]] | None:
     """What gives the keys of the profile, as obstore's S3CredentialProvider; None where the environment names
-    another way, or no file has the profile (then an instance's own role is left).
-    """
+    another way, or no file has the profile (then an instance's own role is left)."""
     if any(environ.get(name) for name in _OTHER_WAYS):
         return None
     given = environ.get("AWS_SHARED_CREDENTIALS_FILE")

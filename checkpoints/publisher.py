@@ -86,8 +86,7 @@ class Capture:
     def pieces(self) -> Iterator[tuple[int, memoryview]]:
         """(offset, bytes) for the writer thread; the one in flight during `detach` comes twice.
 
-        A piece counts as written when the next one is asked for.
-        """
+        A piece counts as written when the next one is asked for."""
         while True:
             with self._lock:
                 if self._done == len(self._pieces):
@@ -105,8 +104,7 @@ class Capture:
 class StateWriter:
     """Writes one captured state at a time into `store`; used by one thread at a time.
 
-    `hurry` ends `prepare` early, since its caller has more urgent work.
-    """
+    `hurry` ends `prepare` early, since its caller has more urgent work."""
 
     def __init__(self, store: BlobStore, copy_below: int) -> None:
         self._store = store
@@ -208,8 +206,7 @@ class AsyncPublisher:
     def prepare(self, arrays: Arrays) -> None:
         """Make the file for the first version ready, as it is after each one; returns at once.
 
-        Without it the loop stands still 0.7 s for the first 400 MB, with it as long as for the others.
-        """
+        Without it the loop stands still 0.7 s for the first 400 MB, with it as long as for the others."""
         work = self._writer.prepare
         self._preparing = threading.Thread(target=work, args=(encode(arrays).size,), daemon=True)
         self._preparing.start()
@@ -218,8 +215,7 @@ class AsyncPublisher:
         """Capture `arrays` as they are now; they may change as soon as this returns.
 
         False (and nothing done) while the previous version is being written or its result was not taken.
-        A disk that refuses shows in `result`. ValueError for arrays or values that cannot be stored.
-        """
+        A disk that refuses shows in `result`. ValueError for arrays or values that cannot be stored."""
         if self._thread is not None and not (self._taken and self._outcome):
             return False
         self._started = time.perf_counter()

@@ -185,8 +185,7 @@ class Interrupted(BaseException):
 class Interrupts:
     """A context manager in the main thread; inside it SIGINT and SIGTERM raise Interrupted.
 
-    A second signal raises at once even in a shield.
-    """
+    A second signal raises at once even in a shield."""
 
     def __init__(self) -> None:
         self._shielded = False
@@ -241,8 +240,7 @@ class FeedJob:
 @dataclass(frozen=True, slots=True)
 class Fed:
     """What a run did: its account, the records that a failing stream may have been given twice, the exit code
-    (75 where it was interrupted).
-    """
+    (75 where it was interrupted)."""
 
     run: FeedRun
     sent_again: int
@@ -252,8 +250,7 @@ class Fed:
 def run_feed(config: Config, job: FeedJob, report: FeedReport) -> Fed:
     """Feed everything and report.
 
-    Raises UserError for what the user can put right, after reporting what is durable by then.
-    """
+    Raises UserError for what the user can put right, after reporting what is durable by then."""
     address = stream_address(config)
     if address.scheme == "memory":
         message = f"{address} lives inside one process: what is fed into it is gone when feed ends"

@@ -26,8 +26,7 @@ REMIND_SECONDS = 15.0
 def until_available(call: Callable[[], Result], give_up: Callable[[StreamUnavailable], bool]) -> Result:
     """What `call` returns, tried again as long as it raises StreamUnavailable.
 
-    `give_up(error)` waits between two attempts; when it returns True, the error is raised.
-    """
+    `give_up(error)` waits between two attempts; when it returns True, the error is raised."""
     while True:
         try:
             return call()

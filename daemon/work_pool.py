@@ -51,8 +51,7 @@ def done_by(
 
     Pieces are drawn as workers become free. An error that the user can put right comes in its place, and any
     other ends everything. note: hears of workers that are lost. Raises UserError where that happens again and
-    again, and where there is no Ray.
-    """
+    again, and where there is no Ray."""
     coming = enumerate(pieces)
     if workers.address is not None:
         with ray_running(workers.address, workers.count):

@@ -51,8 +51,7 @@ class HedgeConfig:
     how many rounds there will be, where that is known: beta is `best_beta` of it then, and the other is not
     looked at; 0 where it is not.
     share: in [0, 1]. discount: in (0, 1]. C: > 0. weights: not negative, not all 0, one per kernel.
-    Raises ConfigError.
-    """
+    Raises ConfigError."""
 
     rule: Rule = "share"
     beta: float = 0.99
@@ -106,8 +105,7 @@ def first_standing(config: HedgeConfig, kernels: int) -> NDArray[np.float64]:
     """The standing of each kernel before any event, float64 [m]: theta itself under "margins", else ln theta.
 
     It is the state to keep: log weights never underflow however long the stream. Raises ConfigError when
-    another number of weights is given.
-    """
+    another number of weights is given."""
     if config.weights and len(config.weights) != kernels:
         raise ConfigError(f"{len(config.weights)} weights are given for {kernels} kernels: give one each")
     given = np.array(config.weights or (1.0,) * kernels, np.float64)

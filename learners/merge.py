@@ -67,8 +67,7 @@ class StateMerge:
     settled: a saved state as arrays that may be added up, such as W with the steps that wait for it. rules:
     of each array; one that has no rule is an error, so that nothing is merged by accident. also: (base,
     states, shares, merged arrays) -> arrays that need more than their own kind. goes_on: likewise, (current,
-    counted, merged, arrays of who goes on).
-    """
+    counted, merged, arrays of who goes on)."""
 
     settled: Callable[[State], Arrays]
     rules: Mapping[str, MergeRule]

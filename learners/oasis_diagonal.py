@@ -27,8 +27,7 @@ from learners.soml import DiagonalLearner, checked_dim, saved_vector
 @dataclass(frozen=True, slots=True)
 class OasisDiagonalConfig:
     """Settings. C: aggressiveness, > 0, an upper bound of tau. start: w before any event, float32 [dim], > 0;
-    None for ones. Raises ConfigError.
-    """
+    None for ones. Raises ConfigError."""
 
     C: float = 0.1
     start: Float32s | None = field(default=None, compare=False, repr=False)

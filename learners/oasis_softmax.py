@@ -37,8 +37,7 @@ AT_ONCE = 256
 @dataclass(frozen=True, slots=True)
 class OasisSoftmaxConfig:
     """Settings of both: C as in `OasisConfig`; temperature, rate, anneal, batch, every and memory as in
-    `SoftmaxConfig`; start: the diagonal that both begin at. Raises ConfigError.
-    """
+    `SoftmaxConfig`; start: the diagonal that both begin at. Raises ConfigError."""
 
     C: float = 0.1
     temperature: float = 0.7

@@ -58,8 +58,7 @@ class PendingSteps:
     tau: float32 [room], 0 from the first free place on. pairs: float32 [2 room, width_of(dim)]: of step n row
     2 n is the query (m of a distance), row 2 n + 1 the error c - s; 0 beyond dim and in free places.
     kind: what the matrix is, see `learners.kernels.delayed`. kept: whether they are part of the state; where
-    they are not, there is room for one step, which never waits.
-    """
+    they are not, there is room for one step, which never waits."""
 
     tau: Float32s
     pairs: Float32s

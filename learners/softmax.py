@@ -62,8 +62,7 @@ class SoftmaxConfig:
     batch: pairs of a minibatch. every: new pairs between two steps at first, so that each is learned batch /
     every times; every <= batch. memory: newest pairs kept, >= batch, 8 dim bytes each. From half as many
     pairs on, and whenever there are twice as many, the interval doubles, up to batch: then each pair is
-    learned once. start: the diagonal of W_0, float32 [dim], > 0; None for that of I. Raises ConfigError.
-    """
+    learned once. start: the diagonal of W_0, float32 [dim], > 0; None for that of I. Raises ConfigError."""
 
     temperature: float = 0.7
     rate: float = 0.4
@@ -98,8 +97,7 @@ class Softmax(ScoredByMatrix[SoftmaxConfig]):
 
     The loss that an event reports is the hinge loss of its learned cosines; its tau is its weight where it is
     a new pair, which is learned from then on. A row of the memory holds vectors in the columns of `start`, at
-    unit length. Products of matrices are BLAS's: bits repeat on one machine and library, not across them.
-    """
+    unit length. Products of matrices are BLAS's: bits repeat on one machine and library, not across them."""
 
     DEFAULT: ClassVar[SoftmaxConfig] = SoftmaxConfig()
     SPREADS: ClassVar[bool] = True
@@ -280,8 +278,7 @@ def softmax_gradient(
     """The gradient by A of a minibatch's loss, float32 [dim, dim].
 
     sides: queries and clicked objects, [batch, dim] each. weights: [batch], > 0. marks: [batch, 2], of both
-    sides. A query is set against no object that is itself, or that it clicked in a pair of the minibatch.
-    """
+    sides. A query is set against no object that is itself, or that it clicked in a pair of the minibatch."""
     count, rows = len(weights), np.concatenate(sides)
     mapped = rows @ A
     lengths = np.maximum(np.linalg.norm(mapped, axis=1, keepdims=True), np.float32(SHORTEST))

@@ -74,8 +74,7 @@ class TetherConfig:
 
     learner: what learns. every: accepted events from one pull to the next, > 0. decay: in [0, 1), of a
     matrix 0 or at least LEAST_DECAY. radius: largest ||W - I||_F after a pull, of each block where there are
-    several, > 0; 0 for none, as it must be of a diagonal metric. Raises ConfigError.
-    """
+    several, > 0; 0 for none, as it must be of a diagonal metric. Raises ConfigError."""
 
     learner: Inner
     every: int
@@ -105,8 +104,7 @@ class Tethered(BaseLearner[TetherConfig]):
     """A learner pulled back towards its start; all else is as that learner has it. Passive events bring a
     pull nearer too, so what is replayed are triplets.
 
-    events: how many were accepted, which times the pulls.
-    """
+    events: how many were accepted, which times the pulls."""
 
     learner: Any
     events: int

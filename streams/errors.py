@@ -47,8 +47,7 @@ class LogMismatch(StreamError):
 
 class PartitionsAdded(LogMismatch):
     """The topic has more partitions than when it was opened: what lies in them is not read before it is
-    opened again. `partitions`: how many it has now.
-    """
+    opened again. `partitions`: how many it has now."""
 
     def __init__(self, place: object, opened: int, partitions: int) -> None:
         super().__init__(

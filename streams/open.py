@@ -59,8 +59,7 @@ def prepare_topic(address: Address, partitions: int, *needs: Literal["read", "wr
 
     An embedded log and its topic are made unless they exist (`ensure_topic`). A Kafka topic has to exist,
     with any number of partitions, and let us do what is needed: raises TopicMissing naming the command that
-    creates it, StreamRefused or StreamUnavailable.
-    """
+    creates it, StreamRefused or StreamUnavailable."""
     if address.scheme == "kafka":
         from streams.kafka import topics
         from streams.kafka.preflight import preflight
@@ -75,8 +74,7 @@ def create_topic(address: Address, partitions: int, limits: TopicLimits) -> Prep
 
     On Kafka it gets the safe settings of `streams.kafka.topics` and these limits; one that exists is left as
     it is, and raises LogMismatch when its number of partitions is another. An embedded log takes its limits
-    with each `retain` instead.
-    """
+    with each `retain` instead."""
     if address.scheme == "kafka":
         from streams.kafka import topics
 
@@ -128,8 +126,7 @@ def open_sink(address: Address, *, durable: bool = True) -> Sink:
     """Open a topic for writing; raises TopicMissing, LogFileError, StreamRefused or StreamUnavailable.
 
     An embedded log that is not `durable` leaves it to the system when records reach the disk: a power cut,
-    but no end of the process, may take the newest. Brokers acknowledge as they always do.
-    """
+    but no end of the process, may take the newest. Brokers acknowledge as they always do."""
     if address.scheme == "memory":
         return MemorySink(address.path, address.topic)
     if address.scheme == "kafka":
@@ -155,8 +152,7 @@ def retain(
     partition can go, and none of a partition it does not name. Offsets are never used again, even when all
     are gone.
 
-    A Kafka topic keeps records as its own settings say: nothing is removed, and nothing comes back.
-    """
+    A Kafka topic keeps records as its own settings say: nothing is removed, and nothing comes back."""
     if address.scheme == "kafka":
         return {}
     return log_topics.retain(_path(address), address.topic, max_age_s, max_bytes, now_ms, before=before)
@@ -166,8 +162,7 @@ def compact(address: Address) -> dict[int, int]:
     """Of the records with one key let only the last stay, where enough are new to make that worth its while.
 
     Comes back with how many records went, per partition. Readers see a gap in the offsets. A broker
-    compacts by itself where the topic's settings say so: nothing is done then, and nothing comes back.
-    """
+    compacts by itself where the topic's settings say so: nothing is done then, and nothing comes back."""
     return {} if address.scheme == "kafka" else log_topics.compact(_path(address), address.topic)
 
 

@@ -42,8 +42,7 @@ def map_for(name: str, dim: int, own: int | None, maps: VectorMaps) -> str | Non
     """The name of the map that a dense vector of a query comes through, None for a vector of the space.
 
     name: under which it was given; own: the dimension of the view of that name, None where there is none.
-    Raises Poison where several maps take it.
-    """
+    Raises Poison where several maps take it."""
     if own is None:
         return name if name in maps else None
     if dim == own:

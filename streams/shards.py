@@ -50,8 +50,7 @@ class ShardSource(GrowingSource):
     """A growing source that knows the partitions of one shard alone; `identity` is that of the whole topic.
 
     Positions of a part of a topic are noted by nobody but the one that has them all: `commit` does nothing,
-    and there is no note.
-    """
+    and there is no note."""
 
     def __init__(self, opening: Callable[[], Source], shard: Shard) -> None:
         super().__init__(opening)

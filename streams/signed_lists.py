@@ -74,8 +74,7 @@ def sign_list(
     """The id of a list of object ids, made as `said` for this query and the model of this key.
 
     eligible: how many objects could have stood in the explored slot, where there is one. Raises ValueError
-    for an id that would be longer than `LONGEST_ID`: too many objects under too long names.
-    """
+    for an id that would be longer than `LONGEST_ID`: too many objects under too long names."""
     draft = said.draft
     fields: list[Any] = [said.ts, nonce, _packed(draft.teams), len(draft.teams)]
     for model in draft.models:

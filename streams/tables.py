@@ -51,8 +51,7 @@ class Batch:
     """Rows of one file that follow each other, by column.
 
     first: the number of the first among all rows of the table, from 1, headers not counted. file: what they
-    are of. before: how many rows of that file came before.
-    """
+    are of. before: how many rows of that file came before."""
 
     first: int
     columns: dict[str, pyarrow.Array[Any]]
@@ -84,8 +83,7 @@ class Table:
 
     `text` names columns that CSV must not take for numbers (`007` is an id), `numbers` those that have
     fractions further down; other kinds of file say what their columns are. In CSV an empty field is null, and
-    where `words_are_null` so are `NA`, `null`, `nan` and their like. Raises TableError.
-    """
+    where `words_are_null` so are `NA`, `null`, `nan` and their like. Raises TableError."""
 
     def __init__(
         self,
@@ -127,8 +125,7 @@ class Table:
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
         """The rows of `columns`, at most `rows` at a time; others are not read, where the file permits.
 
-        Raises TableError, for a column that is missing before the first batch.
-        """
+        Raises TableError, for a column that is missing before the first batch."""
         from pyarrow import compute
 
         return self._batches({column: compute.field(*self._path(column)) for column in columns}, rows)

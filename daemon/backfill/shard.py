@@ -95,8 +95,7 @@ OpenReader = Callable[[UnitPlace], ReadsBlocks]
 class ShardLearner:
     """A learner with its reader. `begin` before `learn`; everything follows from what they are given.
 
-    open_reader: reads for several learners at once; None: this one reads for itself alone.
-    """
+    open_reader: reads for several learners at once; None: this one reads for itself alone."""
 
     def __init__(self, job: ShardJob, open_reader: OpenReader | None = None) -> None:
         self._job = job

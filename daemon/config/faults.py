@@ -201,8 +201,7 @@ def syntax_error(text: str, problem: str) -> str:
     """What a reader of TOML said, and below it the line with a caret under the column.
 
     A line that may hold a secret is not shown: one whose key names one, and one within a text of several
-    lines.
-    """
+    lines."""
     place = re.search(r" \((?:at line (\d+), column (\d+)|at end of document)\)$", problem)
     lines = text.splitlines()
     if place is None or not lines:

@@ -284,8 +284,7 @@ class RaceKeys(Section):
 
 class LearnerConfig(Section):
     """[learner]: the algorithm and its constants; each algorithm narrows `algorithm` to its name and adds its
-    own keys.
-    """
+    own keys."""
 
     algorithm: str = Field(
         "oasis",

@@ -32,8 +32,7 @@ def remember(section: CheckpointsConfig) -> None:
 
 def settings_of(address: str) -> CheckpointsConfig:
     """The section whose address is the longest that `address` begins with; else the last one that was
-    remembered, since a process has one as a rule; else the defaults.
-    """
+    remembered, since a process has one as a rule; else the defaults."""
     with _lock:
         fitting = [path for path in _known if f"{address}/".startswith(f"{path.rstrip('/')}/")]
         if fitting:

@@ -38,8 +38,7 @@ class RawChunk:
     work: sample takes pixels and local descriptors of each photo, by chance, for the first codebooks; blocks
     takes blocks for the visual terms'; words counts those of texts; describe makes all views. into: the file.
     fit: the file of what has been fitted so far. quota: most vectors of a kind that a photo gives to a
-    sample. model: folder of the text model, "" without one.
-    """
+    sample. model: folder of the text model, "" without one."""
 
     work: Work
     objects: Sequence[RawObject]
@@ -52,8 +51,7 @@ class RawChunk:
 def do_chunk(chunk: RawChunk) -> int:
     """Do it and write the file; how many objects were refused.
 
-    In one thread: processes are as many as cores, and sums of several threads are not the same bits.
-    """
+    In one thread: processes are as many as cores, and sums of several threads are not the same bits."""
     from threadpoolctl import threadpool_limits
 
     one_thread_for_opencv()

@@ -30,8 +30,7 @@ def colour81(pixels: Pixels) -> Floats:
     three its mean, standard deviation and the cube root of its third central moment (Stricker and Orengo,
     1995).
 
-    float32 [81], from 0 to 1 but for the last.
-    """
+    float32 [81], from 0 to 1 but for the last."""
     import cv2
 
     hsv = cv2.cvtColor(pixels, cv2.COLOR_RGB2HSV)

@@ -68,8 +68,7 @@ class FollowPlan:
 class SidePaths:
     """Calls metrics, estimates and messages: these may fail, and nothing else does.
 
-    What a call raises is counted under its name, and logged once for each.
-    """
+    What a call raises is counted under its name, and logged once for each."""
 
     def __init__(self, errors: Counter) -> None:
         self._errors = errors
@@ -92,8 +91,7 @@ class ClickFollower:
     """Continues from the newest checkpoint, or starts without one; each call gets the monotonic time.
 
     open_intake: the sources, from the places of a checkpoint. now_ms: the clock. in_hand: what the process
-    before died with. Raises UserError for a checkpoint of another stream.
-    """
+    before died with. Raises UserError for a checkpoint of another stream."""
 
     def __init__(
         self,

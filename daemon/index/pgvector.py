@@ -62,8 +62,7 @@ class Shape:
 class PgVectorIndex:
     """Asks one table. `index.width` is `hnsw.ef_search`, how far an approximate search looks at least.
 
-    Raises UserError where psycopg is not installed. The database need not be there yet.
-    """
+    Raises UserError where psycopg is not installed. The database need not be there yet."""
 
     def __init__(self, config: IndexConfig) -> None:
         pool, self._sql = load_psycopg()

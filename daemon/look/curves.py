@@ -38,8 +38,7 @@ def lines(parents: Mapping[int, int | None]) -> list[Branch]:
     """The current line first, then those left behind, the newest of them first.
 
     `parents`: version -> the version it continued from, None for the first. A parent that is not among the
-    versions (its manifest is lost) is taken for the newest known version before it.
-    """
+    versions (its manifest is lost) is taken for the newest known version before it."""
     known = sorted(parents)
     taken: set[int] = set()
     found = []
@@ -71,8 +70,7 @@ class VersionPlace:
     `records`: records passed since version 0, the position that every line shares; `events`: events stepped
     over, rejected ones left out; `loss_sum`: their hinge losses added up. `marks`: what else than learning
     the next records led here, in words ("continued from version 5", "gap"). `epoch`: of its writer, another
-    after a restart.
-    """
+    after a restart."""
 
     number: int
     parent: int | None
@@ -135,8 +133,7 @@ class Point:
     learned. `loss`: mean hinge loss of its newest events, each taken before its step: those since its parent,
     or since an older version where these are fewer than `LEAST_EVENTS`; None without any. `measures` and
     version 0's on the same window in `reference`, both empty for a version that was not judged; `verdict`:
-    what the newest judgment says.
-    """
+    what the newest judgment says."""
 
     version: int
     events: int
@@ -199,8 +196,7 @@ class CurveSeries:
 class Curves:
     """The current line first, then those left behind; the best version, the STOP in force, and the newest
     answer to "is it better for my users?". reference: what version 0 is called; lost: why it is not the
-    user's own ranking, a sentence, "" where it is.
-    """
+    user's own ranking, a sentence, "" where it is."""
 
     lines: tuple[CurveLine, ...]
     best: int | None
@@ -312,8 +308,7 @@ class CurveReader:
     """The history of one checkpoint folder. Not safe between threads.
 
     It holds some hundred bytes per version whose line is left, and reads the lines that pruning left only
-    when a version is missing that it has not seen, or when they were thinned.
-    """
+    when a version is missing that it has not seen, or when they were thinned."""
 
     def __init__(self, versions: VersionStore, ledger: Ledger) -> None:
         self._versions, self._ledger = versions, ledger

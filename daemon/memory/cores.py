@@ -37,8 +37,7 @@ def usable_cores(root: Path = Path("/")) -> int:
 def limit_pools(environment: MutableMapping[str, str] = os.environ, root: Path = Path("/")) -> None:
     """Have libraries that are loaded from now on, here and in children, make no more threads than are of use.
 
-    What a user has set stays as it is.
-    """
+    What a user has set stays as it is."""
     sizes = dict.fromkeys(ONE_THREAD, 1) | {"ARROW_IO_THREADS": READ_THREADS}
     sizes["RAYON_NUM_THREADS"] = usable_cores(root)  # tokenizers
     for name, size in sizes.items():

@@ -27,8 +27,7 @@ def own_groups(root: Path, controller: str) -> Iterator[ControlGroup]:
     """The group of this process and those above it, the innermost first, in each hierarchy that may bound
     what `controller` counts: of version 2 the only one, of version 1 its own.
 
-    root: the folder that holds `proc` and what is mounted; another one than `/` for copies of these files.
-    """
+    root: the folder that holds `proc` and what is mounted; another one than `/` for copies of these files."""
     own = {}
     for line in lines_of(root / "proc/self/cgroup"):
         number, _, rest = line.partition(":")

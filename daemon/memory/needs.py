@@ -130,8 +130,7 @@ def order_bytes(config: Config) -> int:
 def serving_bytes(config: Config, items: int = 0) -> int:
     """Memory of the buffers of serve: two sides per alias, each the learner's state, its form and what that
     keeps of so many items; and for `latest`, followed by steps, one more state, and what carries a form on or
-    is made to take its place. Of single keys the models that are held, each with its form.
-    """
+    is made to take its place. Of single keys the models that are held, each with its form."""
     return sum(part.nbytes for part in _buffers(config, items))
 
 

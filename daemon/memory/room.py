@@ -32,8 +32,7 @@ class MemoryBound:
 def memory_bounds(root: Path = Path("/")) -> list[MemoryBound]:
     """Everything that bounds this process, the tightest first; none where the system does not tell.
 
-    root: the folder that holds `proc` and what is mounted; another one than `/` for copies of these files.
-    """
+    root: the folder that holds `proc` and what is mounted; another one than `/` for copies of these files."""
     return sorted([*_of_machine(root), *_of_groups(root), *_of_process(root)], key=lambda bound: bound.free)
 
 

@@ -60,8 +60,7 @@ class MigrationRequest:
 class MigrationResult:
     """version: which was written, None in a dry run; of: which it continues. way, pairs, left_out, cosine,
     explained: as in `learners.maps.queries.FittedPairs`. recall: of the left-out pairs, the share of the old
-    vector's ten nearest objects that are among those of the mapped new one; objects: among how many.
-    """
+    vector's ten nearest objects that are among those of the mapped new one; objects: among how many."""
 
     version: int | None
     of: int

@@ -80,8 +80,7 @@ class RatingsFile:
     """The file, for those who write. Any thread.
 
     most_bytes: how large it may become. Whatever it cannot do is a UserError or an OSError, and then what was
-    to be written does not count.
-    """
+    to be written does not count."""
 
     def __init__(self, path: Path, most_bytes: int) -> None:
         self._path, self._most = path, most_bytes

@@ -49,8 +49,7 @@ class SystemPrecision:
     """Of one system: precision at 1 to LIST, and the same by each rater (means over their queries).
 
     spread_queries: standard deviation of average precision over the queries of a rater, mean over raters;
-    spread_raters: the same over the raters of a query, mean over queries; None where nobody has two.
-    """
+    spread_raters: the same over the raters of a query, mean over queries; None where nobody has two."""
 
     system: RatedSystem
     precision: tuple[Estimate, ...]
@@ -66,8 +65,7 @@ class RaterAgreement:
 
     same: share of agreeing pairs of marks. cohen: mean of Cohen's kappa over `pairs` of raters (J. Cohen,
     Educational and Psychological Measurement 20, 1960). fleiss: Fleiss' kappa of all (J. L. Fleiss,
-    Psychological Bulletin 76, 1971), here over `objects` that two raters or more have rated.
-    """
+    Psychological Bulletin 76, 1971), here over `objects` that two raters or more have rated."""
 
     objects: int
     same: float | None
@@ -189,8 +187,7 @@ def fleiss_kappa(counts: Floats) -> float | None:
     """Fleiss' kappa, counts float64 [objects, categories]: how many raters chose each category.
 
     Objects may have different numbers of raters, two at least; with equal ones it is the formula of the
-    paper. None without objects, or where one category alone was chosen.
-    """
+    paper. None without objects, or where one category alone was chosen."""
     same = same_share(counts)
     if same is None:
         return None

@@ -113,8 +113,7 @@ def blind_order(study: str, query: str, rater: str, ids: Iterable[str]) -> list[
 
     It is by a hash of the object's id with the rater and the query, so it looks like chance, is another one
     for each rater, and stays when the page is loaded again. Whose list an object is on and at which rank does
-    not go into it: the same objects come in the same order, whichever system found them.
-    """
+    not go into it: the same objects come in the same order, whichever system found them."""
 
     def place(one: str) -> bytes:
         words = json.dumps([study, query, same_rater(rater), one]).encode()

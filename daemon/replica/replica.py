@@ -47,8 +47,7 @@ from streams.source import Quiet
 
 class StatusTracker:
     """A `ReplicaStatus` that is replaced as a whole, so that a reader never sees half of a change. One thread
-    writes it.
-    """
+    writes it."""
 
     def __init__(self, alias: str) -> None:
         self._fallbacks: Counter[str] = Counter()
@@ -117,8 +116,7 @@ class Follower(BackgroundThread):
     """Decides by `choose` and `Line`, acts by `Swapper` and `Stepper`.
 
     `on_flip` is called with a model after the flip to it (see `settings.Flip`), `on_ledger` with the ledger
-    before it is acted on.
-    """
+    before it is acted on."""
 
     def __init__(
         self,
@@ -392,8 +390,7 @@ class Replica:
     With `steps`, which `latest` alone can have, the learner is followed event by event behind the newest
     version; else whole versions are. Memory: two sides of the learner's state (W: 4 d^2 bytes) each, where
     its form is a matrix of that too, and with `steps` of a third; with `steps` one more state to make forms
-    from. All of it is allocated here, none per swap, but for the matrix of each side that orders lists.
-    """
+    from. All of it is allocated here, none per swap, but for the matrix of each side that orders lists."""
 
     def __init__(
         self,

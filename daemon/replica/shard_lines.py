@@ -38,8 +38,7 @@ class ShardLines:
     def begin(self, version: int, records: int, record: MergeRecord) -> int | None:
         """Stand at a merged version that was loaded: its number, its records, what it holds of the shards.
 
-        The offset to read on from where all their cuts were passed by already; None: look for them.
-        """
+        The offset to read on from where all their cuts were passed by already; None: look for them."""
         self._version, self._base_records, self.lost = version, records, False
         self._active, offsets = {}, []
         for part in record.parts:

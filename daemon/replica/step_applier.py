@@ -52,8 +52,7 @@ class StepLogReader:
     """One reader of the step log, used by one thread.
 
     Call `begin` for every version that is loaded, and `poll` in between. `now` arguments are seconds of a
-    clock that only goes forward.
-    """
+    clock that only goes forward."""
 
     def __init__(self, alias: str, opened: OpenStepLog) -> None:
         self._alias, self._opened = alias, opened
@@ -242,8 +241,7 @@ class StepApplier:
         `shown` wants to be called.
 
         False where steps cannot be taken on from there: the idle side is spoilt then. After CATCH_UP_S the
-        version answers with what was taken by then.
-        """
+        version answers with what was taken by then."""
         before, until = self.listener.place, time.monotonic() + CATCH_UP_S
         self._stand(manifest)
         while before is not None and (self.listener.place is None or self.listener.place < before):
@@ -274,8 +272,7 @@ class StepApplier:
     def turn(self, timeout_s: float, now: float) -> Lost | None:
         """Take what comes within `timeout_s` and show it by one flip. The writer must be settled.
 
-        Lost when the log cannot be followed on from here: what was taken whole before is shown.
-        """
+        Lost when the log cannot be followed on from here: what was taken whole before is shown."""
         lost = self._take_what_comes(timeout_s, now)
         if lost is not None and not self._pending.whole:
             self._discard()
@@ -340,8 +337,7 @@ class StepApplier:
     def _new_times(self, given: Apply) -> NDArray[np.int64]:
         """Its event times but for those of events that were shown before: after a fall back the log is read
         again from a version on, and a learner that started over learns the same events again, or others
-        that are newer.
-        """
+        that are newer."""
         times, records = given.steps.timestamps, given.steps.last - given.steps.first
         if not given.again:
             return times

@@ -70,8 +70,7 @@ def end_all(
     """Stop all threads, then wait for them; those that did not end in time.
 
     `limit_s` gives the longest wait in seconds since the stop, for the threads that are still running. It is
-    asked every `SLICE_SECONDS`, so it may shrink meanwhile.
-    """
+    asked every `SLICE_SECONDS`, so it may shrink meanwhile."""
     began, running = time.monotonic(), list(threads)
     for thread in running:
         thread.stop()

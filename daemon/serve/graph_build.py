@@ -37,8 +37,7 @@ def build(codes: NDArray[np.int8], going_on: Any = lambda: True) -> NDArray[np.i
     completed (`learners.graph_links`); None where `going_on` says that nobody waits any more.
 
     Objects come in a random order: in the order of a catalog, where neighbours stand together, the graph
-    would be worse. faiss holds them as 8-bit codes of its own while it builds.
-    """
+    would be worse. faiss holds them as 8-bit codes of its own while it builds."""
     import faiss as library
 
     faiss: Any = library

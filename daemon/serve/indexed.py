@@ -55,8 +55,7 @@ class AskedCatalog(Protocol):
 class IndexSearch:
     """Asks the store. Any thread; every call is bounded by the store's own limits.
 
-    mode_of: which mode is used where the configuration leaves it to verdicts.
-    """
+    mode_of: which mode is used where the configuration leaves it to verdicts."""
 
     def __init__(
         self,

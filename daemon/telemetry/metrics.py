@@ -412,8 +412,7 @@ class ValidateMetrics:
         """Set the measures of the "newest", "best" or "zero" version, or of the "shown_order".
 
         The label is not `role`: Prometheus attaches that one to the whole process. Values that are None
-        are left out.
-        """
+        are left out."""
         if version is not None:
             self._versions.labels(which).set(version)
         for kind, value in measures.items():

@@ -40,8 +40,7 @@ class RestartPolicy:
     """The wait doubles from `first_delay_s` to `max_delay_s` with each failure within `window_s`.
 
     `most_failures`: after so many within the window the role stays down; None: it is tried again for ever.
-    `settled_s`: how long a role that failed has to run before nothing is wrong with it.
-    """
+    `settled_s`: how long a role that failed has to run before nothing is wrong with it."""
 
     first_delay_s: float = 0.5
     max_delay_s: float = 30.0
@@ -110,8 +109,7 @@ class RoleReport:
     state: starting (for the first time, or again and not for long), running, waiting (to be started again),
     down (it is not, until somebody asks), finished. exit: return code of its last failure, None without any,
     or once it runs again. reason: one line why it failed, "" as with `exit`. failures: how often it has
-    failed since `up` began.
-    """
+    failed since `up` began."""
 
     name: str
     state: State = "starting"

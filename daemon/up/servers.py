@@ -143,8 +143,7 @@ def process_ports(config: Config) -> list[int]:
 def run(config: Config, file: Path | None, settings: Sequence[str]) -> int:
     """Run the processes until a signal stops them; the exit code. SIGUSR1 starts one after another again.
 
-    file, settings: the configuration of all of them, as given. Raises UserError: a port is taken.
-    """
+    file, settings: the configuration of all of them, as given. Raises UserError: a port is taken."""
     count, log_format = config.serve.processes, config.log.format
     prefix = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     configure(config.log.level, "console" if prefix else "json", "serve")

@@ -42,8 +42,7 @@ CHOSEN = "chosen"
 
 def read_map(versions: VersionStore, number: int) -> tuple[Manifest, FittedSpaceMap]:
     """A version's manifest and map; of its other arrays nothing is kept. Raises Damaged, and MapError as
-    `map_of`.
-    """
+    `map_of`."""
     version = versions.load(number, lambda spec: fresh(spec) if spec.name.startswith(MAP_PREFIX) else None)
     return version.manifest, map_of(version)
 
@@ -81,8 +80,7 @@ def serving_form(
 
     Raises StateError for arrays that are missing or not finite, UserError for settings its dimension does not
     allow. A form that cannot be read or written (damage, full disk) is made in memory and the trouble is
-    logged.
-    """
+    logged."""
     manifest = version.manifest
     kind = algorithm_of(manifest.learner["name"], keys_of(manifest)).forms.served(config)
     fitted = map_of(version)
@@ -135,8 +133,7 @@ def _keep(versions: VersionStore, number: int, arrays: dict[str, NDArray[Any]], 
 
 def described(config: ServingConfig, choice: FormChoice | None = None) -> dict[str, Any]:
     """What stands beside a form of how it was made; config: `as_scored`. What says nothing is left out, so
-    that forms kept before it was known stand.
-    """
+    that forms kept before it was known stand."""
     settings = config.model_dump(exclude={"form"})
     if config.score == "auto":
         settings["score"] = "normalised"  # as it is wherever nothing is known of the user's own ranking
@@ -159,8 +156,7 @@ def settings_digest(config: ServingConfig) -> str:
 
 def stands(meta: Mapping[str, Any], config: ServingConfig, judged: bool) -> bool:
     """Whether a kept form is still that of its version. judged: `FormKind.is_judged`; then the form that its
-    validator made stands, in whichever form that was; else one that was made with these settings.
-    """
+    validator made stands, in whichever form that was; else one that was made with these settings."""
     if meta.get("settings_digest") == settings_digest(config):
         return True
     kept = meta.get("settings")

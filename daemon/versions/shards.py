@@ -54,8 +54,7 @@ class ShardRecord:
 
     shard: which one. base, name: number and name of the merged version that it began with or took over last.
     counted: the version of the shard's own line that the merged one holds; the first one of that line where
-    it holds none. since: the counters of that version, from which on events count for the next merge.
-    """
+    it holds none. since: the counters of that version, from which on events count for the next merge."""
 
     shard: Shard
     base: int
@@ -88,8 +87,7 @@ class MergedPart:
 
     counters: the shard's there. state_hash: of that version. written: when, ms since the
     epoch, 0 where that is not known. updates: steps it brought to this merge; 0 where
-    it brought none, and the part is that of the merge before.
-    """
+    it brought none, and the part is that of the merge before."""
 
     shard: int
     version: int

@@ -26,8 +26,7 @@ class BilinearForm:
 
     matrix: W without its pending steps, float32 [d, d], read and never copied: the form follows it. pending:
     the steps that wait to be added to it, followed likewise; None where there are none. distance: W is
-    symmetric, and a query folds to 2 W q.
-    """
+    symmetric, and a query folds to 2 W q."""
 
     matrix: Float32s
     pending: PendingSteps | None = None
@@ -47,8 +46,7 @@ class BilinearForm:
         """W^T q for each query, float32 [n, d], 2 W q for a distance; search any index of items with it by
         inner product.
 
-        Raises BlockError on another dimension or an index out of range.
-        """
+        Raises BlockError on another dimension or an index out of range."""
         block = as_block(queries, self.dim, "queries")
         folded = np.asarray(times(block, self.matrix), np.float32)
         if self.pending is not None and len(self.pending):
@@ -77,8 +75,7 @@ class OwnLengthForm:
     metric.
 
     With A = M it is the cosine in that metric. matrix: A, float32 [d, d], read and never copied. metric: M,
-    float32 [d], > 0.
-    """
+    float32 [d], > 0."""
 
     matrix: Float32s
     metric: Float32s

@@ -59,8 +59,7 @@ class CarriedForm:
     to be added to it, followed likewise; None where none ever do. tangent: None where the form has no matrix
     of its own, since all eigenvalues of a large W are out of reach. correction_vectors, correction_values: U
     float32 [d, k], lambda float32 [k], the eigenpairs removed at b. normalised and distance: as in
-    `ServingForm`. S need not be PSD behind b: self scores are clipped at 0.
-    """
+    `ServingForm`. S need not be PSD behind b: self scores are clipped at 0."""
 
     state_matrix: Float32s
     tangent: Tangent | None
@@ -85,8 +84,7 @@ class CarriedForm:
 
         power: what the eigenvalues of the form were raised to. out: written and kept, where `form` has a
         matrix, which may be its `constant`; None allocates. mixed: what `form` was made of, where that is W
-        mixed with others, which stay as they are. Raises ConfigError as `psd_tangent`.
-        """
+        mixed with others, which stay as they are. Raises ConfigError as `psd_tangent`."""
         pairs = form.correction_vectors, form.correction_values
         if form.matrix is None:
             return cls(W, None, *pairs, form.normalised, form.distance, pending)
@@ -119,8 +117,7 @@ class CarriedForm:
         scale (f(W(t)) - f(W)) to first order.
 
         scale: how much longer M is than the form of W. out: written and kept, as in `of`; None where W is M
-        itself and S = sym(W(t)). mixed: as in `of`. Raises ConfigError as `psd_tangent`.
-        """
+        itself and S = sym(W(t)). mixed: as in `of`. Raises ConfigError as `psd_tangent`."""
         none, no_values = np.zeros((len(W), 0), np.float32), np.zeros(0, np.float32)
         if out is not None:
             whole_matrix = W if pending is None else pending.with_them(W)
@@ -188,8 +185,7 @@ class CarriedError:
 
     fold: ||S(t) q - S q|| / ||S q|| over all sampled queries together. norms: the largest relative error of
     an item's norm sqrt(S(p, p)), 0 where scores use none. overlap: mean share of the exact top 10
-    that is in the carried top 10.
-    """
+    that is in the carried top 10."""
 
     fold: float
     norms: float
@@ -206,8 +202,7 @@ def carried_error(
     """Compare a carried form with the exact one of the same W, as they are used: new folds, older norms.
 
     sample: queries and items. folded: the queries folded by the carried form, float32 [queries, d].
-    norms_then: self scores of the items when the carried form was made, float32 [items].
-    """
+    norms_then: self scores of the items when the carried form was made, float32 [items]."""
     queries, items = sample
     exact_folded = exact.fold(queries)
     size = float(np.linalg.norm(exact_folded))

@@ -87,8 +87,7 @@ class Root:
 
 def root_of(form: ServedForm) -> Root | None:
     """The root of a form, in arrays of its own; None where it has none, is too large to be decomposed
-    (`MAX_FULL_DIM`), or changes with every step. It takes an eigendecomposition in float64.
-    """
+    (`MAX_FULL_DIM`), or changes with every step. It takes an eigendecomposition in float64."""
     if isinstance(form, IdentityForm):
         return Root()
     if isinstance(form, DiagonalForm):

@@ -72,8 +72,7 @@ class EigenfunctionsMap(base.ViewMap):
     their product; 0 takes the bandwidth from the sample. weighted: each function over the root of its lambda,
     so that the smoothest weigh most, as a ridge with lambda in the place of I does it (section 4.1) (False).
     mean: float32 [d]. directions: float32 [d, m]. bins: float32 [m, 2], the first centre and the distance of
-    two. functions: float32 [m e, 50]. Dense in, dense out. A zero row stays zero: that view is missing.
-    """
+    two. functions: float32 [m e, 50]. Dense in, dense out. A zero row stays zero: that view is missing."""
 
     fitted: ClassVar[base.Shapes] = {
         "mean": ("dim_in",),
@@ -243,8 +242,7 @@ class AddKpcaMap(base.ViewMap):
     each column by data spectroscopy. seed: draws the landmarks (0).
     landmarks: float32 [d, L], projection: float32 [d e, L], rates: float32 [d], 1 / width^2. Dense rows, or
     CSR under intersection, and gives what it reads. A zero row stays zero: that view is missing; under
-    intersection a value below 0 makes its row NaN.
-    """
+    intersection a value below 0 makes its row NaN."""
 
     kind: ClassVar[str] = "addkpca"
     takes: ClassVar[base.Options] = {

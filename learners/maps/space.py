@@ -51,8 +51,7 @@ def joined(parts: Sequence[tuple[Block | None, int]], rows: int, sparse: bool) -
     """The parts side by side, each of its dimension; None is a part that is missing, all zero.
 
     sparse: whether the rows are CSR, which they must be where a part is. Values are copied, unless the only
-    part is sparse. A malformed row stays malformed for the same reason.
-    """
+    part is sparse. A malformed row stays malformed for the same reason."""
     if not sparse:
         return _dense(parts, rows)
     if len(parts) == 1 and isinstance(parts[0][0], SparseBlock):  # nothing to join
@@ -121,8 +120,7 @@ class MapsMap(ViewMap):
 class ChainMap(MapsMap):
     """Maps one after another, each fitted on what the one before gives: whiten, then unit, then rff.
 
-    Options: maps, a list of `ViewConfig`. A zero row stays zero, since it does under every map.
-    """
+    Options: maps, a list of `ViewConfig`. A zero row stays zero, since it does under every map."""
 
     kind: ClassVar[str] = "chain"
 
@@ -185,8 +183,7 @@ class KernelsMap(MapsMap):
     """Several maps of the same rows side by side, each brought to unit length: one block of columns for each
     kernel of a view, as OMKS over explicit maps learns them.
 
-    Options: maps, a list of `ViewConfig`. The maps give dense rows, or all of them CSR rows.
-    """
+    Options: maps, a list of `ViewConfig`. The maps give dense rows, or all of them CSR rows."""
 
     kind: ClassVar[str] = "kernels"
 
@@ -331,8 +328,7 @@ class SpaceMap:
     nothing of it, and `unit` and `effective` do not matter: under cosine the joined row is brought to unit
     length, unless `by_block`; else rows keep their lengths, times one constant for all. A view that is
     preconditioned weighs by its effective dimension, as one that is whitened does; any other, and each one
-    where it is `by_block`, gets a mean length of 1. "" is none.
-    """
+    where it is `by_block`, gets a mean length of 1. "" is none."""
 
     views: Mapping[str, ViewConfig]
     unit: bool = True
@@ -345,8 +341,7 @@ class SpaceMap:
         """Fit every view on its warm-up rows: numpy arrays, scipy CSR or blocks, which may differ in length,
         by the names of their views; those of the only view need no name.
 
-        Raises MapError naming the view that is missing, of unknown kind or cannot be fitted.
-        """
+        Raises MapError naming the view that is missing, of unknown kind or cannot be fitted."""
         if not self.views:
             raise MapError("a space needs at least one view")
         _check_own(self.similarity, self.weights, self.views)
@@ -446,8 +441,7 @@ class FittedSpaceMap:
     def own(self) -> OwnRanking | None:
         """The user's own ranking in these columns: of x = given vectors of unit length each (`cosine`) or as
         they are, joined by the roots of their weights. None where no similarity was named, or a map loses
-        something of it.
-        """
+        something of it."""
         if not self.similarity:
             return None
         wanted: tuple[Rows, ...] = ("kept",) if self.similarity != "cosine" else ("unit",)
@@ -513,8 +507,7 @@ class FittedSpaceMap:
         A view that is absent, or zero in a row, contributes zeros; a row of zeros stays zero (and is
         degenerate for a learner). Views the space does not know are left out. A malformed row stays malformed
         for the same reason. Raises MapError on none of its views, unequal lengths, or a view that does not
-        fit its map.
-        """
+        fit its map."""
         given = _by_name(self.views, views)
         present = {}
         for name in self.views:

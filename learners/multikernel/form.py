@@ -75,8 +75,7 @@ def kernel_ends(K: Doubles, M: sparse.csr_array, pairs: int) -> tuple[Float32s, 
     size; and y float32 [n, r] with eigenvectors Phi y of length 1.
 
     K: float64 [n, n]; M: float64. Pairs that stand apart are found to rounding; crowded ones as Ritz
-    approximations. All there are where `pairs` reaches that.
-    """
+    approximations. All there are where `pairs` reaches that."""
     n = len(K)
     start = np.random.default_rng(SEED).standard_normal((n, min(n, pairs + SPARE)))
     basis, images = np.empty((n, 0)), np.empty((n, 0))
@@ -97,8 +96,7 @@ def kernel_ends(K: Doubles, M: sparse.csr_array, pairs: int) -> tuple[Float32s, 
 def _orthonormal(block: Doubles, K: Doubles, basis: Doubles, images: Doubles) -> tuple[Doubles, Doubles]:
     """(Y, K Y): what the block adds to the basis, orthonormal in the metric K; images: K basis.
 
-    Twice, since rounding leaves a share of what the first pass takes away.
-    """
+    Twice, since rounding leaves a share of what the first pass takes away."""
     longest = float(np.einsum("nw,nw->w", block, K @ block).max(initial=0))
     for _ in range(2):
         block = block - basis @ (images.T @ block)
@@ -127,8 +125,7 @@ def learned_part(gram: Float32s, M: sparse.csr_array, rank: int, centred: bool) 
     """The eigenvectors of I + Phi M Phi^T farthest from eigenvalue 1, `rank` of them; gram = Phi^T Phi.
 
     centred: the direction of the objects' mean is taken out: everything happens orthogonal to it, and one
-    more vector has the eigenvalue 0.
-    """
+    more vector has the eigenvalue 0."""
     K = gram.astype(np.float64)
     square = K.sum()
     with one_blas_thread():
@@ -189,8 +186,7 @@ class SupportsForm:
     config: of the learner. gamma: float64 [views]. objects: float32 [n, dim], those kept. theta: float32 [m],
     the weight of a kernel times its f(1). vectors: float32 [tiles, m, LANES, r], y of object o at
     [o // LANES, :, o % LANES]. values: float32 [m, r]; 0 where a kernel has fewer than r. normalised: whether
-    `scores` divides by sqrt(S(q, q) S(p, p)); a query or item whose self score is 0 then scores 0.
-    """
+    `scores` divides by sqrt(S(q, q) S(p, p)); a query or item whose self score is 0 then scores 0."""
 
     config: OmksConfig
     gamma: NDArray[np.float64]
@@ -216,8 +212,7 @@ class SupportsForm:
         """The form of what is kept, independent of it afterwards. power applies where `normalised`; rank:
         eigenvectors kept per kernel. Raises ConfigError above MOST_OBJECTS objects.
 
-        n objects cost n^2 kernel values and 5 products of K with `rank` vectors for each kernel.
-        """
+        n objects cost n^2 kernel values and 5 products of K with `rank` vectors for each kernel."""
         objects, triplets, tau = support.compact()
         if len(objects) > MOST_OBJECTS:
             raise ConfigError(
@@ -269,8 +264,7 @@ class SupportsForm:
         """Scores of all pairs, raw or normalised as the form says, float32 [queries, items].
 
         The bits of a score do not depend on what else is asked for with it. Raises BlockError on another
-        dimension or an index out of range.
-        """
+        dimension or an index out of range."""
         left, right = as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items")
         return self.pair_scores(left, self.features(left), right, self.features(right))
 
@@ -375,8 +369,7 @@ class AsLearned:
     """f by the kernels of `config`; neither symmetric nor PSD.
 
     gamma: float64 [views]. theta: float32 [m], of sum 1. normalised: whether `scores` divides by
-    sqrt(f(q, q) f(p, p)); a query or item whose self score is 0 then scores 0.
-    """
+    sqrt(f(q, q) f(p, p)); a query or item whose self score is 0 then scores 0."""
 
     config: OmksConfig
     gamma: NDArray[np.float64]
@@ -393,8 +386,7 @@ class AsLearned:
         """Scores of all pairs, raw or normalised as the form says, float32 [queries, items].
 
         The bits of a score do not depend on what else is asked for with it. Raises BlockError on another
-        dimension or an index out of range.
-        """
+        dimension or an index out of range."""
         left, right = as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items")
         plan = make_plan(self.config, self.gamma)
         scores = self.support.scores(plan, self.theta, dense_rows(left), dense_rows(right))

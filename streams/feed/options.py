@@ -34,8 +34,7 @@ class UbiOptions:
     """How OpenSearch UBI logs are read.
 
     `query_field`: dotted path, in a query, of what names the query object.  `click_actions` and
-    `shown_actions`: the `action_name`s that count as clicks and as an object having been shown.
-    """
+    `shown_actions`: the `action_name`s that count as clicks and as an object having been shown."""
 
     query_field: str = "user_query"
     click_actions: frozenset[str] = frozenset({"click", "click_through"})
@@ -48,8 +47,7 @@ class RelevanceOptions:
 
     Of relevances, `pairs`: `items` (R_II of two objects), `queries` (the text query is the query object) or
     `co_click` (the largest `share` of C^T C).  `theta` is the threshold of `items`.
-    Raises ValueError for any other `pairs`.
-    """
+    Raises ValueError for any other `pairs`."""
 
     triplets: int = 100_000
     pairs: str = "items"
@@ -92,8 +90,7 @@ def last_click(shown: int, clicked: tuple[int, ...]) -> RankPairs:
     """The lowest clicked object over every unclicked one above it.
 
     The original takes the click last in time; impressions carry no click times, so the lowest stands
-    in for it.
-    """
+    in for it."""
     if not clicked:
         return ()
     hits = frozenset(clicked)
@@ -160,8 +157,7 @@ class FeedSettings:
     and holdout. What is stamped later than `latest_ms` is dropped: learners would refuse it. `proof`: how
     signed lists are checked, None where no key is known. `prequential`: lists that are learned from are
     written as lists, too, but for those stamped `untimed_ms`, the time that is given to items without one.
-    `position_weights`: how much each pair counts by its ranks, None: all alike. Raises ValueError.
-    """
+    `position_weights`: how much each pair counts by its ranks, None: all alike. Raises ValueError."""
 
     rule: str = "all_skipped"
     triplets_per_impression: int = 5

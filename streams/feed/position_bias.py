@@ -57,8 +57,7 @@ class Examination:
     """Examination by rank relative to the first.
 
     curve float64 [ranks], 1 at the first, nan where it is not known; error float64 [ranks], its standard
-    error, 0 at the first. clicks: those that were compared. refused: why there is no curve (then all nan).
-    """
+    error, 0 at the first. clicks: those that were compared. refused: why there is no curve (then all nan)."""
 
     curve: Float
     error: Float
@@ -130,8 +129,7 @@ class _Counts:
         """bool [ranks]: those that a finite curve can tell.
 
         The maximum is finite on ranks of which each reaches each other by steps from a rank to one that was
-        clicked in a group that shows both (Ford, American Mathematical Monthly 64, 1957).
-        """
+        clicked in a group that shows both (Ford, American Mathematical Monthly 64, 1957)."""
         ranks, one = self._ranks, self._places
         known = self._by_rank >= LEAST_RANK_CLICKS
         if not known[0]:
@@ -195,8 +193,7 @@ class _Counts:
         """Of log theta without the first, float64 [ranks - 1, ranks - 1]: the sandwich, by list.
 
         A place's part of the score is (clicked - its mean) * (its rank - the mean rank of its group's
-        clicks); the residuals of small groups are widened by sqrt(n / (n - 1)), for gamma_g was fitted.
-        """
+        clicks); the residuals of small groups are widened by sqrt(n / (n - 1)), for gamma_g was fitted."""
         one, theta = self._places, np.exp(log_theta)
         mass = self._shown @ theta
         size = self._shown.sum(axis=1)

@@ -35,8 +35,7 @@ class SharedLabels:
     """A table of labels (or text queries) by objects with relevances > 0, CSR float64 [labels, objects].
 
     `has_partner`, `has_rest`: bool [objects], whether another object shares a label with it, and whether
-    some object shares none.
-    """
+    some object shares none."""
 
     def __init__(self, relevance: sp.csr_matrix) -> None:
         table = sp.csr_matrix(relevance, dtype=np.float64, copy=True)

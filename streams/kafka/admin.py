@@ -34,8 +34,7 @@ class Admin:
     """One topic of one cluster; may be used by several threads at once.
 
     Every method raises StreamUnavailable when there is no answer within the settings' `timeout_s`, and
-    StreamRefused without permission. A client that failed is thrown away; the next call makes another.
-    """
+    StreamRefused without permission. A client that failed is thrown away; the next call makes another."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -64,8 +63,7 @@ class Admin:
 
     def check_whole(self, known: TopicIdentity) -> None:
         """Raises LogMismatch also when it has more partitions than were opened, which nobody would read:
-        PartitionsAdded where the topic is surely the same.
-        """
+        PartitionsAdded where the topic is surely the same."""
         now = self.check(known)
         if now.grew_from(known):
             raise PartitionsAdded(self._address, known.partitions, now.partitions)

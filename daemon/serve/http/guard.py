@@ -93,8 +93,7 @@ class AllowedHosts:
 
     names: host names in lower case; "*.example.org" for all below example.org; "*" for whatever is said.
     Not starlette's TrustedHostMiddleware: it cuts Host at the first colon, so that no IPv6 address passes,
-    knows no addresses, takes two Host headers, and answers 400 in plain text.
-    """
+    knows no addresses, takes two Host headers, and answers 400 in plain text."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         given = frozenset(names)
@@ -315,8 +314,7 @@ class TokenGuard:
 
         in_body: a token that stands in the body, which then counts instead of the header. basic: as in
         `allowed`. Raises Problem: 403 where nobody is let in or the token is for something else, 401 for no
-        token or a wrong one.
-        """
+        token or a wrong one."""
         if scope in self._gate.shut:
             remedy = "set http.token, or TRIPLETD_HTTP__TOKEN_FILE to the path of its file, and restart serve"
             raise Problem(403, "no_token_configured", "changes over HTTP are switched off", _FIELD, remedy)

@@ -61,8 +61,7 @@ class Operation:
     body: model of the request's body. parameters: model whose `IN_ADDRESS` are parameters of the address.
     errors: statuses it may answer with. token: whether it needs the bearer token. status: of success.
     pins: whether a question may name the state that it needs at least. names_version: whether a header may
-    say which version answered.
-    """
+    say which version answered."""
 
     method: str
     path: str

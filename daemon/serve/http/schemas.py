@@ -86,8 +86,7 @@ def _bytes_to(most: int, fits: Callable[[str], object] = bool, but: str = "") ->
 
 def _utf8(most: int, first: str) -> WithJsonSchema:
     """Texts of 1 to `most` bytes with characters from `first` on. JSON Schema counts characters: here each as
-    the widest of a text, so that a few mixed ones are allowed by the server alone.
-    """
+    the widest of a text, so that a few mixed ones are allowed by the server alone."""
     ends = ((1, r"\u007f"), (2, r"\u07ff"), (3, r"\uffff"))
     narrow = [{"maxLength": most // wide, "pattern": f"^[{first}-{end}]*$"} for wide, end in ends]
     widest: dict[str, Any] = {"maxLength": most // 4}

@@ -89,8 +89,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """The server ends: close, unless a request is on its way, or may be on a connection that has asked
-        nothing yet. Such a connection has `_LAST_S` for it; its answer is the last one there.
-        """
+        nothing yet. Such a connection has `_LAST_S` for it; its answer is the last one there."""
         waits = self.cycle is None or self.cycle.response_complete
         if self._is_over or not waits or (self.cycle is not None and not self._head and not _has_news(self)):
             super().shutdown()
@@ -210,8 +209,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def give_way(self) -> None:
         """Close to make room for another client: in silence between two requests, where an answer would be
-        taken for that of the next one, else with the reason.
-        """
+        taken for that of the next one, else with the reason."""
         if self._write_timer is not None:
             self._is_over = True
             self._metrics.record_turned_away("gave_way")
@@ -230,8 +228,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def _unsupported_upgrade_warning(self) -> None:
         """Answer a request that would upgrade as if it had not asked (RFC 9110, section 7.8): the parser took
-        what follows its header for another protocol, so it is parsed again without those fields.
-        """
+        what follows its header for another protocol, so it is parsed again without those fields."""
         error = sys.exception()
         assert isinstance(error, httptools.HttpParserUpgrade)
         kept = [(name, value) for name, value in self.headers if name not in _OF_UPGRADES]
@@ -351,8 +348,7 @@ class _Listening(uvicorn.Server):
     """uvicorn takes as many connections in one turn as may wait to be taken, and counts no handshakes; here
     each has its number. And it polls for its end ten times a second; here an event wakes it.
 
-    context: gives that of TLS for each connection, None without it. handshake_s: how long one may take.
-    """
+    context: gives that of TLS for each connection, None without it. handshake_s: how long one may take."""
 
     _loop: asyncio.AbstractEventLoop | None = None
 
@@ -380,8 +376,7 @@ class _Listening(uvicorn.Server):
 
     def accept_from(self, sockets: Mapping[int, socket.socket]) -> None:
         """From soon on take connections of these listening sockets too, by number, and of no others; from any
-        thread. They stay open: what waits in one that is left out is for whoever takes it next.
-        """
+        thread. They stay open: what waits in one that is left out is for whoever takes it next."""
         self._wanted = dict(sockets)
         if self._loop is not None:
             with suppress(RuntimeError):  # it has ended

@@ -88,8 +88,7 @@ async def _put(
 class WriteEndpoints:
     """Takes impressions and clicks.
 
-    writes: None answers 403, writing is switched off. answer_s: how long a request waits for the disk.
-    """
+    writes: None answers 403, writing is switched off. answer_s: how long a request waits for the disk."""
 
     def __init__(
         self, writes: Writes | None, tokens: TokenGuard, bodies: RequestBodies, answer_s: float

@@ -58,8 +58,7 @@ class Explainer:
 
     blocks: the columns of each view. own: the user's ranking where the space knows it, which is then what
     version 0 answers; else version 0 is the similarity that learning begins from, S = I. clicks: None tells
-    of none. One thread.
-    """
+    of none. One thread."""
 
     def __init__(self, blocks: Blocks, own: OwnRanking | None, clicks: Clicks | None = None) -> None:
         self._blocks, self._own, self._clicks = blocks, own, clicks
@@ -103,8 +102,7 @@ class Explainer:
         self, asked: Searched, places: Places
     ) -> tuple[NDArray[np.float64], NDArray[np.int64], list[str]]:
         """Scores and ranks, from 1, of these rows under version 0, among all that the query allows; and the
-        ids of the `NEAR` nearest of these, best first.
-        """
+        ids of the `NEAR` nearest of these, best first."""
         snapshot, (parts, rows) = asked.snapshot, places
         form = self._version_0(asked.view)
         zero = View(ModelId(0), asked.view.map_id, form, 0)

@@ -56,8 +56,7 @@ log = structlog.get_logger("tripletd.serve")
 class GraphStatus:
     """How the graphs stand. graphs: each with its rows and living objects. tail: living objects in none.
     building: objects of the graph that is being built, 0 for none. built, damaged, failed: since the start.
-    seconds: what the last build took. nbytes: memory of all, mapped files included.
-    """
+    seconds: what the last build took. nbytes: memory of all, mapped files included."""
 
     graphs: tuple[GraphState, ...] = ()
     tail: int = 0
@@ -75,8 +74,7 @@ class GraphKeeper(BackgroundThread):
 
     root: folders to keep graphs in, the first that can be written is taken; without any a temporary one.
     snapshot: the newest state of the catalog. least: objects from which on graphs are worth it. changed:
-    called when other graphs are there.
-    """
+    called when other graphs are there."""
 
     name = "graphs"
 

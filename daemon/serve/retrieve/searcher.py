@@ -70,8 +70,7 @@ KEY_SETTINGS = KeySettings()
 
 class KeySearch:
     """Finds the model that a key is answered by. Memory: of each of `room` models its form, and one float32
-    per item. Any thread; one at a time computes norms.
-    """
+    per item. Any thread; one at a time computes norms."""
 
     def __init__(self, preparer: Preparer, settings: KeySettings) -> None:
         self._preparer, self._observe = preparer, settings.observe
@@ -82,8 +81,7 @@ class KeySearch:
 
     def choose(self, view: View, key: str, snapshot: IndexSnapshot) -> tuple[View | None, ByKey]:
         """The key's own model, its norms of this snapshot in `prepared`, and what is said of that; None where
-        version 0 answers. Raises QueryError where there is one model for all.
-        """
+        version 0 answers. Raises QueryError where there is one model for all."""
         if not isinstance(view.form, KeyedForm):
             remedy = "leave key out; keys.slots makes a learner keep one model per key"
             raise QueryError("no_keys", "one model answers everybody here", "key", remedy)
@@ -138,8 +136,7 @@ class Pace:
 
     def pieces(self, count: int) -> Iterator[slice]:
         """Slices of range(count), in order, the first one of 1; after each a rest as long as it took, where
-        a question came within ASKED_S.
-        """
+        a question came within ASKED_S."""
         start, size = 0, 1
         while start < count:
             began = self._clock()
@@ -176,8 +173,7 @@ class Searcher:
 
     A view is searched in the newest snapshot when its norms cover it, else in the one they were made for,
     less what was removed since: a removal counts at once, a new or changed object once `prepare` has run.
-    `prepare` keeps what `view.prepared` holds of the same form, and then makes norms of new objects alone.
-    """
+    `prepare` keeps what `view.prepared` holds of the same form, and then makes norms of new objects alone."""
 
     def __init__(
         self,
@@ -217,8 +213,7 @@ class Searcher:
 
     def sample(self, most: int) -> Block | None:
         """At most `most` mapped items, evenly spaced in the largest part, the same ones while it lives;
-        None where there is no item.
-        """
+        None where there is no item."""
         part = max(self._snapshot().parts, key=len, default=None)
         if part is None or len(part) == 0:
             return None
@@ -233,8 +228,7 @@ class Searcher:
     ) -> Answers:
         """All answers from one view of the alias' model. Raises QueryError when nothing can be answered.
 
-        between: called before each scan of the items; what it raises ends the search.
-        """
+        between: called before each scan of the items; what it raises ends the search."""
         self._pace.asked()
         replica = self._replicas.get(alias)
         if replica is None:

@@ -40,8 +40,7 @@ _PLAIN = 24.0
 def avro_decoder(schema: RegisteredSchema) -> Callable[[bytes], Any]:
     """Reads values of a schema; what it gives raises BadItemError or anything else for bytes that are none.
 
-    Raises ImportError without fastavro, UnknownSchemaError for what is no schema, or none that is safe.
-    """
+    Raises ImportError without fastavro, UnknownSchemaError for what is no schema, or none that is safe."""
     import fastavro
     from fastavro._read_py import schemaless_reader as bounded_reader  # fastavro has no public name for it
 

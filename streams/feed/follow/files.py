@@ -93,8 +93,7 @@ class FollowedFiles:
 
     `notes` are lines worth telling: a file was cut short, one is gone. `cut`, `missing_bytes`: files that
     were cut or vanished, and the bytes that were known to be there and were not read; whoever counts them
-    sets them to 0. `newest`: the latest time that files said which are asleep, ms.
-    """
+    sets them to 0. `newest`: the latest time that files said which are asleep, ms."""
 
     def __init__(
         self,

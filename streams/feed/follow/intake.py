@@ -75,8 +75,7 @@ class Intake:
     """Sources by what the configuration calls them: paths and patterns of files, addresses of topics.
 
     `places`: those of an earlier `places()`. kafka: addresses of Kafka get it. schemas: decodes records of
-    topics. guard: what the role died with. Raises AddressError.
-    """
+    topics. guard: what the role died with. Raises AddressError."""
 
     def __init__(
         self,

@@ -54,8 +54,7 @@ def suspected() -> BadItemError:
 class RecordReader:
     """Puts records into a join. `newest` is the latest time that they said, in ms; 0 before any.
 
-    A record whose time lies past `latest_ms` is dropped. `ahead`: how many were, since one was not.
-    """
+    A record whose time lies past `latest_ms` is dropped. `ahead`: how many were, since one was not."""
 
     def __init__(
         self,

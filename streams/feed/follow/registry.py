@@ -83,8 +83,7 @@ class SchemaRegistry:
     """Raises OSError for an unreadable `cafile`.
 
     folder: where schemas are kept; made when the first one is. failed: called for each attempt that failed.
-    clock: monotonic, in seconds. chance: from 0 to 1, so that many who wait do not ask at once.
-    """
+    clock: monotonic, in seconds. chance: from 0 to 1, so that many who wait do not ask at once."""
 
     def __init__(
         self,

@@ -62,8 +62,7 @@ class SchemaDecoder:
     def decoded(self, value: bytes, headers: Headers) -> Any:
         """What a record says: bytes of JSON, a value, or a BadItemError for what is wrong with it.
 
-        Raises StreamUnavailable while its schema cannot be had.
-        """
+        Raises StreamUnavailable while its schema cannot be had."""
         try:
             named = _named(value, headers)
             if named is None:

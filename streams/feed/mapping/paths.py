@@ -109,8 +109,7 @@ def _steps(text: str, whole: str) -> Steps:
 def value_at(value: Any, steps: Sequence[Step]) -> Any:
     """What stands there in a row that was JSON; None where nothing does. Text on the way is read as JSON.
 
-    Raises BadItemError for a step that this kind of value does not have.
-    """
+    Raises BadItemError for a step that this kind of value does not have."""
     for number, step in enumerate(steps):
         if isinstance(value, str):
             value = _json(value, step)
@@ -165,8 +164,7 @@ class RowByRow(Exception):
 def column_at(array: pyarrow.Array[Any], steps: Sequence[Step]) -> pyarrow.Array[Any]:
     """What stands there, for every row of a column: an array as long, of lists below `[]`.
 
-    Raises NoSuchFieldError; RowByRow where text has to be read as JSON.
-    """
+    Raises NoSuchFieldError; RowByRow where text has to be read as JSON."""
     import pyarrow
     from pyarrow import compute, types
 

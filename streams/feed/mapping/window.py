@@ -38,8 +38,7 @@ CLOSED = 200_000
 class Said:
     """What a row, or several that follow each other, say of an impression besides its objects.
 
-    `rank`: of the kinds of rows that tell what was shown, which; the objects of the lowest count alone.
-    """
+    `rank`: of the kinds of rows that tell what was shown, which; the objects of the lowest count alone."""
 
     id: str
     join: Hashable
@@ -70,8 +69,7 @@ class Piece(NamedTuple):
 class OpenImpression:
     """An impression under way; `positions` and `chances` (propensities) go with `objects`, or are empty.
 
-    Most have none of these two and no click, and many thousands wait at a time: what is empty is shared.
-    """
+    Most have none of these two and no click, and many thousands wait at a time: what is empty is shared."""
 
     said: Said
     objects: list[str] = field(default_factory=list)

@@ -55,8 +55,7 @@ class LabelTable:
 def read_labels(source: Input, options: ReaderOptions) -> Iterator[Placed]:
     """What is wrong with lines, the objects that cannot be queries, then the sampled Events.
 
-    FeedError where nothing can be sampled.
-    """
+    FeedError where nothing can be sampled."""
     table = LabelTable()
     for line in source.lines():
         place = f"{source.name}:{line.number}"

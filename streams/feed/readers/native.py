@@ -149,8 +149,7 @@ def read_binary(source: Input, options: ReaderOptions) -> Iterator[Placed]:
     """An Event or Impression per map, in order; places are byte offsets.
 
     Bytes that are no msgpack end the file with one Dropped: there is no telling where the next map would
-    begin.
-    """
+    begin."""
     unpacker: Any = msgpack.Unpacker(strict_map_key=False, max_buffer_size=MAX_MAP_BYTES)
     total = 0
     start = 0

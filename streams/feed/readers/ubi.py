@@ -45,8 +45,7 @@ class QueryClicks:
 def read_ubi(queries: list[Input], events: list[Input], options: ReaderOptions) -> Iterator[Placed]:
     """An Impression per query line, in order, after what was wrong with the event lines.
 
-    Clicks whose query never comes follow at the end as Ignored, one each.
-    """
+    Clicks whose query never comes follow at the end as Ignored, one each."""
     joined = QueryClicks()
     for source in events:
 
