@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
 from scipy import sparse
 
 from daemon.replica.view import ModelId, View
@@ -23,7 +22,7 @@ from daemon.versions.forms import KeyedForm
 from learners.block import Block, DenseBlock, Float32s, as_block
 from learners.forms.carried import CarriedForm
 from learners.forms.embedding import Embedding, GivenForm, Root, given_form, root_of
-from learners.forms.quadratic import DiagonalForm, FoldingForm, by_distance, inverse_roots
+from learners.forms.quadratic import FoldingForm, inverse_roots
 from learners.forms.serving import learned_of
 from learners.maps import FittedSpaceMap
 from learners.maps.linear import linear_space
@@ -99,7 +98,8 @@ class VectorMaker:
         """Make the vectors of mapped objects by the model that `read` gives. Raises NoVectorsError."""
         if wanted in ("folded", "own"):
             with read() as view:
-                return self._folded(self._owners(view) if wanted == "own" else view, mapped)
+                by_owner = replace(view, form=view.by_owner(self._own)) if wanted == "own" else view
+                return self._folded(by_owner, mapped)
         for _ in range(TRIES):
             with read() as view:
                 _refuse(view)
@@ -114,14 +114,6 @@ class VectorMaker:
                         while len(self._roots) > ROOTS:
                             self._roots.popitem(last=False)
         raise NoVectorsError("busy", "the model changed while it was prepared", "ask again shortly")
-
-    def _owners(self, view: View) -> View:
-        """The view with the owner's ranking in the place of what was learned; where the map lost it, with the
-        similarity that learning began from."""
-        if self._own is not None:
-            return replace(view, form=self._own.form())
-        plain = DiagonalForm(np.ones(view.dim, np.float32), view.form.normalised, by_distance(view.form))
-        return replace(view, form=plain)
 
     def fold_given(self, read: ReadView, rows: Float32s, *, begin: bool = True) -> MadeVectors | None:
         """`make` of folded queries from their given vectors, float32 [n, dim], of the space's only view, by a

@@ -164,13 +164,12 @@ class Freshness:
 
     def _keep_bounds(self, now_ms: int) -> None:
         """Join neighbours into the later state: the oldest that stand at no version, else the oldest."""
-        while self._is_over() and len(self.groups) > 1:
+        while len(self.groups) > 1 and (
+            len(self.groups) > MOST_GROUPS or sum(len(times.ms) for _, times in self.groups) > MOST_TIMES
+        ):
             pairs = range(len(self.groups) - 1)
             first = next((place for place in pairs if self.groups[place][0] not in self._cuts), 0)
             (_, before), (total, after) = self.groups[first : first + 2]
             joined = before.joined(after, now_ms, self._horizon_s)
             self.groups[first : first + 2] = [(total, joined)]
         self._cuts = {at for at in self._cuts if at >= self.groups[0][0]}
-
-    def _is_over(self) -> bool:
-        return len(self.groups) > MOST_GROUPS or sum(len(times.ms) for _, times in self.groups) > MOST_TIMES

@@ -13,7 +13,7 @@ from streams.errors import LogMismatch, OffsetExpired, PartitionMissing
 from streams.limits import MAX_POLL_BYTES, MAX_RECORD_BYTES
 from streams.log import database
 from streams.partitions import Bounds, assigned, check_positions, place_records, record_bytes
-from streams.source import UNKNOWN, Headers, HeldBack, OutRecord, Quiet, RecordBatch, TopicIdentity
+from streams.source import UNKNOWN, HeldBack, OutRecord, Quiet, RecordBatch, TopicIdentity
 
 
 class OpenLog:
@@ -172,7 +172,8 @@ class LogSource(OpenLog):
         del self._positions[partition]
         self._positions[partition] = rows[-1][0] + 1
         offsets, timestamps, values, keys, headers = map(list, zip(*rows, strict=True))
-        return RecordBatch(partition, offsets, timestamps, values, keys, [_headers(one) for one in headers])
+        unpacked = [() if one is None else tuple(map(tuple, msgpack.unpackb(one))) for one in headers]
+        return RecordBatch(partition, offsets, timestamps, values, keys, unpacked)
 
     def _wait_for_commit(self, version: int, deadline: float) -> bool:
         """Sleep until somebody commits; False once the deadline has passed. Nothing is there at `version`:
@@ -202,10 +203,6 @@ class LogSource(OpenLog):
             (first, ts_ms),
         ).fetchone()
         return end if row is None else int(row[0])
-
-
-def _headers(packed: bytes | None) -> Headers:
-    return () if packed is None else tuple((name, value) for name, value in msgpack.unpackb(packed))
 
 
 def now_ms() -> int:

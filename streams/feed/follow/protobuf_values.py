@@ -172,10 +172,6 @@ class MessageValues:
         return _as_json(value)
 
 
-def _timestamp(message: Any) -> str:
-    return (_EPOCH + timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)).isoformat()
-
-
 def _as_json(value: Any) -> Any:
     return base64.b64encode(value).decode() if type(value) is bytes else value
 
@@ -188,7 +184,9 @@ def _json_value(message: Any) -> Any:
 
 _WRAPPED = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 _WELL_KNOWN: dict[str, Callable[[Any], Any]] = {
-    "google.protobuf.Timestamp": _timestamp,
+    "google.protobuf.Timestamp": lambda message: (
+        _EPOCH + timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
+    ).isoformat(),
     "google.protobuf.Duration": lambda message: message.seconds + message.nanos / 1e9,
     **{f"google.protobuf.{name}Value": lambda message: _as_json(message.value) for name in _WRAPPED},
     **{f"google.protobuf.{name}": _json_value for name in ("Struct", "Value", "ListValue")},
