@@ -5,8 +5,7 @@ Which numbers are taken is read from the store: by a version (its manifest is th
 On one host a writer is held off before it begins, by a lock that ends with the process that holds it, however
 that ends (`WriterLock`). It is an advisory lock (flock) on the folder itself: it leaves no file behind that
 somebody must remove, and emptying the folder does not free it. It says who may start; what is written is
-guarded by claims, also against writers on other hosts, whom the lock does not see.
-"""
+guarded by claims, also against writers on other hosts, whom the lock does not see."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ order.
 
 The sha256 of the file proves that a version is what was written. A digest per array (xxh3_128, about the
 speed of memory) is taken in the same pass: with it a replica can check one array in a fraction of the
-time, without the others. It guards against mistakes, not against forgery.
-"""
+time, without the others. It guards against mistakes, not against forgery."""
 
 from __future__ import annotations
 

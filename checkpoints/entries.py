@@ -2,8 +2,7 @@
 
 Names: `latest` is the newest version listed; `best` is the validator's; `stable` is what people promoted, and
 until they do it is `best`, and without that version 0; `own` is version 0, the ranking that users had; any
-other name is one that people pinned or promoted. A number written out is that version.
-"""
+other name is one that people pinned or promoted. A number written out is that version."""
 
 from __future__ import annotations
 

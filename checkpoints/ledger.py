@@ -1,8 +1,7 @@
 """The ledger: one create-only numbered object per verdict, the only way back from judging to learning.
 
 Old entries live on, thinned, in sealed snapshots: every entry up to a number, in one create-only file;
-`checkpoints.retention` says what is kept and when. What the entries amount to is in `checkpoints.entries`.
-"""
+`checkpoints.retention` says what is kept and when. What the entries amount to is in `checkpoints.entries`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A local directory as a store: temporary file, fsync, link(2), fsync of the folders.
 
 Every filesystem call is a method of `Files` or `Folders`, so that tests can record, fail and replay each of
-them.
-"""
+them."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 A sealed record is UTF-8 JSON, one object, whose last member is `"sha256"`. The file ends with the exact
 79 bytes `"sha256": "<64 hex digits>"\n}\n` and the digest is that of every byte before them. Its fields are
 read strictly: each by name and type, and none may be left over. A manifest is written last, create-only; its
-presence is the commit.
-"""
+presence is the commit."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ A file is named by the sha256 of its content, so it is of use to every version, 
 same bytes. It comes into its place by a rename after its hash was checked, so a kill leaves a part behind
 and never a wrong file; whoever needs the same state next takes the part's lock, which dies with its holder,
 and begins it anew. Nothing is synced to disk: after a power loss a file may hold anything, and whoever reads
-it checks the hash all the same, and has it fetched again.
-"""
+it checks the hash all the same, and has it fetched again."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Keys of the shared credentials file of AWS, for clients that read the environment and the instance alone.
 
 The file is what `aws configure` writes and what an agent renews: it is read again each time the client asks,
-so keys that expired are replaced by those that somebody puts there, without a restart.
-"""
+so keys that expired are replaced by those that somebody puts there, without a restart."""
 
 from __future__ import annotations
 

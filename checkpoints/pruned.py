@@ -2,8 +2,7 @@
 
 A line that goes hands its schedule on to the version that continued from it, so that what is left still says
 all that led from one version to the next. Pruning and folding are the writer's; FORMAT.md has the rules on
-disk.
-"""
+disk."""
 
 from __future__ import annotations
 

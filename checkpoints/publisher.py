@@ -15,8 +15,7 @@ Each state goes into a file that was made ready beforehand. The stall of a captu
 write(2): 0.06 s for 400 MB when the pages are there, 0.1-0.2 s when the kernel takes them from its free
 list, 0.8-1.0 s when a virtual machine's host must find them first. So, after each version, the next file
 is reserved on disk and its (clean) pages brought into the page cache, off the loop. It costs disk room
-for one more state, and page cache that may be dropped.
-"""
+for one more state, and page cache that may be dropped."""
 
 from __future__ import annotations
 

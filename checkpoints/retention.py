@@ -5,8 +5,7 @@ Pruning leaves a line of history behind each version that goes. Which go is deci
 Folding puts a sealed snapshot of the ledger's older entries, after which their files can go. Any process may
 do it at any time, also several at once: a snapshot says what all entries up to a number amount to, which
 never change, and is put create-only. It is durable before anything is deleted, and what is deleted is what
-an older snapshot, just found whole, stands for already: one damaged snapshot loses nothing.
-"""
+an older snapshot, just found whole, stands for already: one damaged snapshot loses nothing."""
 
 from __future__ import annotations
 

@@ -15,8 +15,7 @@ MOST_WHOLE = 10_000
 """Newest ones kept whole within the day: with more versions a day the older ones count as of yesterday."""
 NEWEST = 1000
 """Newest judgments, and moves of a name, that stay whatever their age: where versions are rare nothing is
-thinned, and patience (`validate.patience_events`) counts what it counted.
-"""
+thinned, and patience (`validate.patience_events`) counts what it counted."""
 NEWEST_TURNS = 64
 """Stops and resumptions that stay, and moves of `best`."""
 

@@ -3,8 +3,7 @@ still has the one that somebody works with. FORMAT.md has the rules on disk.
 
 A checkpoint folder may be gone, emptied or an older copy. Every role looks: the learner at what it wrote,
 all others, with `FolderWatch`, at the version they work with. Each continues with what it has, and says so
-until the folder has it again, or something newer.
-"""
+until the folder has it again, or something newer."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 and the newest of them, read back.
 
 Bytes are shown escaped, never unpacked: those who feed a stream choose them. Which records become dead
-letters is decided where they are decoded (`streams`) and where they are learned (`daemon.learn.step`).
-"""
+letters is decided where they are decoded (`streams`) and where they are learned (`daemon.learn.step`)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Exit codes (BSD sysexits), the one error a user is meant to read, how other exceptions become one, and what
-a check found.
-"""
+a check found."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """`tripletd feed`: reads click logs, decides, writes, and can be interrupted between two batches.
 
-On stderr it tells its progress, what was dropped and where, and the account at the end.
-"""
+On stderr it tells its progress, what was dropped and where, and the account at the end."""
 
 from __future__ import annotations
 

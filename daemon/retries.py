@@ -1,7 +1,6 @@
 """Waiting through a stream's short absences: what failed while it was unavailable is tried again.
 
-Written by hand, since every wait here can end early (decision 030).
-"""
+Written by hand, since every wait here can end early (decision 030)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Work done in pieces side by side: in this process, by processes of this machine, or on Ray.
 
 A worker that is gone costs its pieces, which are done again: a piece has to be safe to be done twice. Workers
-end with the process that started them.
-"""
+end with the process that started them."""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@ the step, and is exact for any cut (the trick of the averaged perceptron, Freund
 U takes the same sums as W, so the mean is as precise as W is. It forgets nothing: on a stream whose users
 change, W itself is ahead of it.
 
-Averaged rankers: one state of several learners that were trained in parallel on different triplets.
-"""
+Averaged rankers: one state of several learners that were trained in parallel on different triplets."""
 
 from __future__ import annotations
 

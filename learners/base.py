@@ -2,8 +2,7 @@
 
 Those of one matrix W share more: its state, steps of rank one, projections at stated events, its form.
 
-A learner adds its settings, its arrays, its step and its scores: see `BaseLearner` and `MatrixLearner`.
-"""
+A learner adds its settings, its arrays, its step and its scores: see `BaseLearner` and `MatrixLearner`."""
 
 from __future__ import annotations
 

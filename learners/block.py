@@ -3,8 +3,7 @@
 A block checks its own layout (types, shapes, row pointers), once and cheaply. What is *in* a row (finite
 values, indices in range and increasing) is checked by the kernels event by event, so that one bad row never
 stops the others. Scipy's matrices, whose rows may be in any order and hold a column twice, are read as what
-they mean: `as_block` sorts and sums such rows into arrays of its own.
-"""
+they mean: `as_block` sorts and sums such rows into arrays of its own."""
 
 from __future__ import annotations
 

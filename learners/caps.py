@@ -2,8 +2,7 @@
 
 What the newest events did to the learner, by the names they carry.
 
-Learn a batch under caps: any learner that honours weights, whose step a weight bounds.
-"""
+Learn a batch under caps: any learner that honours weights, whose step a weight bounds."""
 
 from __future__ import annotations
 

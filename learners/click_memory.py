@@ -6,8 +6,7 @@ while what was clicked once leaves: the oldest pair makes room. What was skipped
 above 0, mean nothing. `learners.forms.click_memory` is what it scores by.
 
 Objects are the same where their rows have the same bits, so what is kept is a function of the events alone,
-however they are cut into batches.
-"""
+however they are cut into batches."""
 
 from __future__ import annotations
 

@@ -20,8 +20,7 @@ distances is the smaller. So the same step, exact gradient, LogDet divergence, s
 difference of the two distances, with the margin 1 of the hinge that all learners here share; the printed one,
 of pairs, is `learners.lego_pairs`, and the OASIS papers take a threshold on one side. Its condition is
 A'^-1 = A^-1 - g (v v^T - u u^T), g = eta l(A'), u = q - c, v = q - s: one equation in the step size g
-(`learners.kernels.distance`). A stays positive definite without a projection.
-"""
+(`learners.kernels.distance`). A stays positive definite without a projection."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ is never approximate, only which objects were looked at.
 
     near(f, p) = scale_p step_p unit (codes_p . codes_f) + offset_p
 
-Pure: arrays in, arrays out.
-"""
+Pure: arrays in, arrays out."""
 
 from __future__ import annotations
 

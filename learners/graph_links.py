@@ -2,8 +2,7 @@
 
 Where objects crowd together, a library that keeps only links in different directions leaves most of a row's
 room free and many rows without a link that leads to them: no walk finds these, however wide its pool. Here
-every link gets its other way round, and rows to which few lead are linked with what is nearest to them.
-"""
+every link gets its other way round, and rows to which few lead are linked with what is nearest to them."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 Hedge over kernels is from Xia, Hoi, Jin, Zhao: Online multiple kernel similarity learning for visual search,
 TPAMI 36 (2014), section 4.2; fixed share from Herbster and Warmuth: Tracking the best expert, Machine
 Learning 32 (1998); kernels that sleep from Freund, Schapire, Singer, Warmuth: Using and combining predictors
-that specialize, STOC 1997.
-"""
+that specialize, STOC 1997."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 The models share nothing, so learning a batch key by key is learning it in order, bit for bit (SOML's
 experiments learn one metric per landmark: Gao, Hoi, Zhang, Wan, Li, AAAI 2014, section 4). A directory says
-which key has which slot: who is let in, who goes, and whose events are refused. It sees no vectors.
-"""
+which key has which slot: who is let in, who goes, and whose events are refused. It sees no vectors."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ targets. `pair_targets` gives the 5th and the 95th percentile of the distances i
 authors take for labels (Davis, Kulis, Jain, Sra, Dhillon: Information-theoretic metric learning, ICML 2007,
 section 5). Vectors of unit length have squared distances from 0 to 4, unrelated ones 2.
 
-Clicks give no such numbers: `learners.distance.Lego` learns from which distance is the smaller.
-"""
+Clicks give no such numbers: `learners.distance.Lego` learns from which distance is the smaller."""
 
 from __future__ import annotations
 

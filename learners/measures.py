@@ -8,8 +8,7 @@ scores are equal, as most are 0 in sparse data, and the order of the rows may kn
 
 Average precision is the mean over relevant candidates of the precision at their rank, as in Chechik, Sharma,
 Shalit, Bengio, JMLR 11 (2010), section 5.1. Of the first k (Gong, Lazebnik, CVPR 2011, section 4.4: 100) it
-is the sum over relevant ones among them, divided by as many as could be: 1 where all k are relevant.
-"""
+is the sum over relevant ones among them, divided by as many as could be: 1 where all k are relevant."""
 
 from __future__ import annotations
 

@@ -24,8 +24,7 @@ the base.
 Who has gone on from x_k to `current`, while the others' work became `merged`, continues with
 current + (merged - x_k): its own work since, on top of everybody's.
 
-Sums are taken in float64, learner by learner in the order given, and rounded once.
-"""
+Sums are taken in float64, learner by learner in the order given, and rounded once."""
 
 from __future__ import annotations
 

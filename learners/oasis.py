@@ -2,8 +2,7 @@
 
 S_W(a, b) = a^T W b; for a triplet (q, c, s): V = q (c - s)^T, loss l = max(0, 1 - S_W(q, c) + S_W(q, s)),
 tau = min(C, l / ||V||_F^2), W <- W + tau V, starting from W = I (Chechik, Sharma, Shalit, Bengio: Large scale
-online learning of image similarity through ranking, JMLR 11 (2010), sections 2 and 6).
-"""
+online learning of image similarity through ranking, JMLR 11 (2010), sections 2 and 6)."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@ puts side by side, the second from what no list shows together. Scored is
     W = (W_o + (tr W_o / tr W_s) W_s) / 2.
 
 How much a query has in common with what was learned is read off W_o alone: the softmax compares directions,
-so its scores grow for no query.
-"""
+so its scores grow for no query."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ if all it touches were new, is taken after the entries of smallest magnitude wer
 than half of `entries` is not taken: its event is degenerate.
 
 A saved state has the entries by row and column and nothing of where they lie: it is a function of the steps,
-whoever took them and wherever they went on from, and as long as what was touched.
-"""
+whoever took them and wherever they went on from, and as long as what was touched."""
 
 from __future__ import annotations
 

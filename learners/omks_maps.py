@@ -5,8 +5,7 @@ phi_k(p), W_k = I at the start, one passive-aggressive step each and event, and 
 maps are the feature space's; here a kernel is a block of columns of the mapped vector.
 
 Source: Xia, Hoi, Jin, Zhao: Online multiple kernel similarity learning for visual search, TPAMI 36 (2014),
-section 4.
-"""
+section 4."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ many passes over W (`learners.kernels.delayed`). What W is at any moment is the 
 and nothing is rounded otherwise by when they are added: only the last bits of later margins depend on it. So
 the steps wait in the state, and are added when their room is full, or before what needs W as it is: a
 projection, a pull towards the start, a step on sparse rows. All of these come with events, never with the end
-of a batch.
-"""
+of a batch."""
 
 from __future__ import annotations
 

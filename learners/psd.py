@@ -11,8 +11,7 @@ may depend on how many there are.
 The full decomposition leaves the interpreter free meanwhile. scipy.linalg.eigh keeps its lock while LAPACK
 works: 0.3 s at 2,000 dimensions and seconds at 4,096, in which no other thread of the process moves. numpy's
 lets go of it but computes float32 in float64, at twice the time and memory. So the same LAPACK routine is
-called here, through the address that scipy exports for compiled code.
-"""
+called here, through the address that scipy exports for compiled code."""
 
 from __future__ import annotations
 

@@ -17,8 +17,7 @@ similarities that no inner product gives; the score itself, for given rows. Item
 scored, and what makes a scan quick and its bound rigorous. What a search refuses is refused before anything
 is indexed.
 
-Pure: arrays in, arrays out.
-"""
+Pure: arrays in, arrays out."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ pairs (q_i, c_i) is the weighted mean of -log softmax_j(u(q_i)^T u(c_j) / temper
 object against those clicked for other queries (N-pair loss, Sohn, NIPS 2016; InfoNCE, van den Oord et al.,
 2018). A moves by Adam (Kingma, Ba, ICLR 2015) from I on; learned is W = A A^T. The newest pairs are kept, and
 each minibatch holds those that just came and others drawn from all that are kept (experience replay, Lin,
-1992): few pairs are learned many times, and the more there are, the less often, down to once.
-"""
+1992): few pairs are learned many times, and the more there are, the less often, down to once."""
 
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ TG, on a violating round: w <- T_1(w + eta g, eta lam) on all coordinates, T_1(v
 DA, with G the sum of subgradients, t the rounds and t* the last violating one: gbar = G / t*, lambda_t =
 lam + gamma rho / sqrt(t*), w_j = 0 if |gbar_j| <= lambda_t, else -(sqrt(t*) / gamma) (gbar_j - lambda_t
 sign(gbar_j)) (algorithm 2; its equation 15 prints the subgradient with the opposite sign, and averages it
-on every round).
-"""
+on every round)."""
 
 from __future__ import annotations
 

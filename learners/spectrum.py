@@ -3,8 +3,7 @@
 Up to `FULL_UP_TO` dimensions from all eigenvalues; beyond that from the two ends that Lanczos iteration
 finds, and what needs the whole spectrum is None.
 
-What changed between two matrices W: how much, in which coordinates, along which directions.
-"""
+What changed between two matrices W: how much, in which coordinates, along which directions."""
 
 from __future__ import annotations
 

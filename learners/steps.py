@@ -1,8 +1,7 @@
 """Steps already taken, as a learner made them, for another copy of it to take again.
 
 Two kinds: `StepBatch`, a change of rank one each, and `TripletSteps`, the triplets themselves, which any
-learner whose steps repeat bit for bit can take again.
-"""
+learner whose steps repeat bit for bit can take again."""
 
 from __future__ import annotations
 

@@ -17,8 +17,7 @@ the mean of w. OASIS with a diagonal is pulled towards the w that it began at. L
 need no tether: what leaves the budget is forgotten. A running average is one over all events by its
 definition.
 
-A matrix pulled towards W = I, see `learners.tether`.
-"""
+A matrix pulled towards W = I, see `learners.tether`."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ renamed. One process makes a binary under a lock, others wait for it; where ther
 same bytes. Where no folder can be written, the objects are kept in the memory of the process that reads them.
 
 What was computed of all objects (`derived_arrays`) is kept next to their binary in the same way and removed
-with it.
-"""
+with it."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 `PlainDecoder` is the specification: it says which records are events, which are poison and why.
 `BatchDecoder` gives the same on every input. It reads the records once for what is where, then copies
 every vector to its place in its column (`streams.compiled`). A record that is not an ordinary event goes
-to the plain decoder, which decides about it.
-"""
+to the plain decoder, which decides about it."""
 
 from __future__ import annotations
 

@@ -12,8 +12,7 @@ StreamError
 ├── StreamRefused       the broker does not let us in: password, certificate, host name, mechanism, permission
 ├── OffsetExpired       retention has removed records that were still to be read
 ├── OffsetAhead         the position lies past the end: the log lost records or is another one
-└── StreamUnavailable   busy, full, failing or unreachable: the same call may succeed later (retriable)
-"""
+└── StreamUnavailable   busy, full, failing or unreachable: the same call may succeed later (retriable)"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Opening what an address names: the one place that knows every kind of log.
 
 A log in memory, for tests and trials, is an embedded log on a temporary file: known by a name to one process,
-and gone when that ends.
-"""
+and gone when that ends."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ Which partition a query's records go to, whether a position lies within a partit
 records may go from its start, and how far it is to its end.
 
 Routing is stable: it hashes the key alone (BLAKE2b, with a seed), so every process, release and machine
-agrees, and a query's clicks always go the same way.
-"""
+agrees, and a query's clicks always go the same way."""
 
 from __future__ import annotations
 

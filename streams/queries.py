@@ -2,8 +2,7 @@
 
 By name, a map takes such vectors to one view. A query says the name of the map where it else says that of a
 view; under the view's own name a dense vector of another size than the view's is taken by the one map that
-has it. Objects are never mapped: those that are clicked and skipped lie in the space.
-"""
+has it. Objects are never mapped: those that are clicked and skipped lie in the space."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A topic shared out among several learners: shard k of N takes the partitions p with p mod N = k.
 
 Where a record lies is decided by the hash of its query when it is written, so a query always belongs to one
-shard, as long as the numbers of partitions and of shards stay what they are.
-"""
+shard, as long as the numbers of partitions and of shards stay what they are."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Where a stream lives, and the ports: a source of records, a sink for records, and what passes through them.
 
 `log:path#topic` is an embedded log, `memory:name#topic` a log in this process, and
-`kafka://host:port,host:port/topic` a topic of a cluster.
-"""
+`kafka://host:port,host:port/topic` a topic of a cluster."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 such kind, read with pyarrow batch by batch, in the order of the files' names and of their rows.
 
 A column is named as it stands in the file; `a.b` is field `b` of a column `a` of structs, unless a column has
-just that name. pyarrow is imported with the first table.
-"""
+just that name. pyarrow is imported with the first table."""
 
 from __future__ import annotations
 

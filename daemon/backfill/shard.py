@@ -1,8 +1,7 @@
 """One of the learners of a backfill: it reads its share, block by block, with the learner's own code.
 
 It learns like `tripletd learn` does from the same events: decoded, known ids dropped, caps held, the step.
-What is refused is counted, and written nowhere: history is not a stream that somebody watches.
-"""
+What is refused is counted, and written nowhere: history is not a stream that somebody watches."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """What is wrong with a configuration, in sentences: of an unknown key the one that was meant, of a value what
-is allowed. No password of an address is shown.
-"""
+is allowed. No password of an address is shown."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 algorithm, [caps] and [keys].
 
 Two algorithms may have a key of one name; it then has one type, since environment and command line give a
-value as text before the algorithm is known. Whatever imports numba is imported inside functions.
-"""
+value as text before the algorithm is known. Whatever imports numba is imported inside functions."""
 
 from __future__ import annotations
 

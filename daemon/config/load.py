@@ -2,8 +2,7 @@
 
 Relative paths are taken against the file's folder, not wherever the process was started. Every fault is one
 readable line per key. A secret may come from a file that the environment names; files with secrets that
-everybody can read are reported.
-"""
+everybody can read are reported."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@ address alone.
 
 An address (`s3://bucket/prefix`) names what is kept where and says nothing of the server, the cache or the
 time to wait. The configuration does, and whatever lies below its address, as the lines of shards, is reached
-the same way.
-"""
+the same way."""
 
 from __future__ import annotations
 

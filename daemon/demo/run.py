@@ -1,8 +1,7 @@
 """A run of the demo: its configuration and its processes.
 
 The configuration is the defaults over the shipped photos, with versions cut often enough to watch. The
-processes are users | feed, learn, validate, over one embedded log, until learning stops itself.
-"""
+processes are users | feed, learn, validate, over one embedded log, until learning stops itself."""
 
 from __future__ import annotations
 

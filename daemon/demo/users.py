@@ -2,8 +2,7 @@
 
 Each impression: a query photo drawn uniformly; a list of its 5 nearest photos (by the untrained similarity)
 and 5 drawn uniformly, shuffled; clicks by a position-biased model. The photos and their classes are real, the
-clicks are simulated.
-"""
+clicks are simulated."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Pieces of work: what a process does with some objects, and leaves in a file of its own.
 
 A file appears as a whole or not at all, and what it holds depends on the objects and the settings alone:
-whoever continues a run that was killed makes only the files that are missing.
-"""
+whoever continues a run that was killed makes only the files that are missing."""
 
 from __future__ import annotations
 

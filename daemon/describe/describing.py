@@ -1,6 +1,5 @@
 """Objects described from beginning to end: what has to be fitted is fitted, every object described, the
-catalog written.
-"""
+catalog written."""
 
 from __future__ import annotations
 

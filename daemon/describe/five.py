@@ -2,8 +2,7 @@
 
 Every view takes one photo squashed to `SIDE` x `SIDE` pixels (uint8 RGB) and its `foreground`. Vectors are
 raw (not standardised, not whitened): scaling belongs to the map that a learner fits and freezes. The bytes of
-the demo's pack are made with these functions, and do not change.
-"""
+the demo's pack are made with these functions, and do not change."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Descriptors of a whole picture: the five global ones of OMKS (TPAMI 2014, section 6.1), which the paper
-names with their dimensions. How each fills them is said here where the paper does not say it.
-"""
+names with their dimensions. How each fills them is said here where the paper does not say it."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 The order makes the effect happen once. A checkpoint holds the state of the join, the places in the sources
 and the records that are to be written, together; only then are they written. A death before it changes
 nothing: the same lines are read again. A death after it finds the records in the checkpoint, and writes those
-that are not in the log yet.
-"""
+that are not in the log yet."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 The order is by the bare operator of the index that is there, since an index of pgvector serves no other
 expression; without one, by that of the ranking. What a question needs (how far to look, a limit of time, a
 plan that knows the numbers) is set for its transaction alone, so that a pooler between us and the database
-may share connections; all of it goes in one round trip.
-"""
+may share connections; all of it goes in one round trip."""
 
 from __future__ import annotations
 

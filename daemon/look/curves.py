@@ -6,8 +6,7 @@ remembers, so it is the same after a restart, a rollback or a replay.
 A version's parent says what it continued from, so versions form a tree. The current line is the newest
 version and all its ancestors. The others (versions after the point that a rollback or a branch went back to,
 or that were abandoned because a newer one could not be read) form lines of their own, each from the version
-where it left another line. Records learned again are drawn at the same positions, on the current line.
-"""
+where it left another line. Records learned again are drawn at the same positions, on the current line."""
 
 from __future__ import annotations
 

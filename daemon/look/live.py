@@ -13,8 +13,7 @@
 | `feed.records`, `feed.open` | raw records/s; lists that wait for clicks | 10 s; now |
 | `serve.fresh_p50.ALIAS`, `serve.fresh_p99.ALIAS` | seconds, event to first answer that used it | 60 s |
 
-A number that nothing is known of is left out. Statuses are of one process, oldest first.
-"""
+A number that nothing is known of is left out. Statuses are of one process, oldest first."""
 
 from __future__ import annotations
 

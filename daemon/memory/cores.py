@@ -1,8 +1,7 @@
 """How many cores this process may use, and the pools of threads that libraries make by them.
 
 A container of one core on a machine of sixty-four sees all of them: a pool of a thread for each is throttled
-by the kernel as soon as it works, and costs memory and a start each.
-"""
+by the kernel as soon as it works, and costs memory and a start each."""
 
 from __future__ import annotations
 

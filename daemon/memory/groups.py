@@ -2,8 +2,7 @@
 
 Control groups nest, and any of those above a process may be the one that bounds it, so all are looked at. In
 a container the path in /proc/self/cgroup may be the host's, which is not mounted there; what is mounted then
-is the container's own group.
-"""
+is the container's own group."""
 
 from __future__ import annotations
 

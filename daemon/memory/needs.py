@@ -1,8 +1,7 @@
 """What each role needs, by configuration alone, in parts that people know by name. Pure.
 
 Upper bounds of what a role comes to hold once every name has a version and every slot is used; what is read
-from files that are mapped (catalogs, states on their way to a disk) can be dropped and is not counted.
-"""
+from files that are mapped (catalogs, states on their way to a disk) can be dropped and is not counted."""
 
 from __future__ import annotations
 

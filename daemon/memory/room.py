@@ -1,8 +1,7 @@
 """How much memory a process can still get: of the machine, of its control groups, of its own limits.
 
 What the kernel can take back is not counted as used: the page cache of files (their pages on the lists of the
-active and the inactive), and of group v2 the slabs that can be reclaimed.
-"""
+active and the inactive), and of group v2 the slabs that can be reclaimed."""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@ A version is fit to be pointed at when it is whole, finite, and of the space of 
 
 Deleting old versions gives an account of what goes, what stays and why. The learner does the same after each
 version, with `checkpoints.keep`; both may run at once, since each deletion is decided from what aliases point
-at then and from the newest versions, and deleting twice does nothing.
-"""
+at then and from the newest versions, and deleting twice does nothing."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ disturbed: judged, served, followed and compared as any other, and a learner may
 
 The factor: a version's W, made PSD once, after learning, is A^T A: `A x` embeds a mapped object x, and the
 inner product of two embeddings is the learned similarity (Chechik et al., JMLR 11 (2010), section 6). For a
-learned distance the squared Euclidean distance of two embeddings is it.
-"""
+learned distance the squared Euclidean distance of two embeddings is it."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 The matrix is fitted on pairs (`learners.maps.queries`) and belongs to the version, which continues the newest
 one: the same learner, positions and counters, one more array. It is judged, promoted, served and rolled back
-as any, and a learner carries the map on while it learns from clicks on new queries.
-"""
+as any, and a learner carries the map on while it learns from clicks on new queries."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@ matrix that folds a query for an index of the vectors as they were given.
 
 What is written is the form that was judged and is served, with its power, its share of the own ranking and
 its norms (`learners.forms.embedding`): brute force over the file gives the server's lists. `models export
---factor` writes another thing, the factor of the learned W alone (`daemon.models.derive`).
-"""
+--factor` writes another thing, the factor of the learned W alone (`daemon.models.derive`)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Where ratings are kept: one file of JSON lines that is only appended to, whoever writes.
 
 Several servers may write to it, and a command may read it meanwhile: whoever writes locks the file, reads
-what others added, and only then decides whether a record is new. A record is on the disk before it counts.
-"""
+what others added, and only then decides whether a record is new. A record is on the disk before it counts."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ spread of average precision over queries is set beside that over raters.
 
 Queries are what was drawn, so errors come from drawing them again with replacement (scipy.stats.bootstrap);
 raters stay as they are. Each query counts with its mean over the raters who rated it: where everybody rated
-everything, that is the mean over queries and raters.
-"""
+everything, that is the mean over queries and raters."""
 
 from __future__ import annotations
 

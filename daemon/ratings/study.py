@@ -4,8 +4,7 @@ After the human evaluation of OASIS (Chechik et al., JMLR 11, 2010, section 5.2.
 one system are mixed with ten others, and people mark which of them are relevant to the query. There the
 others are random; here they may also be those of another version. Who rates is not told whose is whose.
 
-Pure: what is written and read, and the order in which it is shown.
-"""
+Pure: what is written and read, and the order in which it is shown."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """The one writer of the two buffers: what the idle one owes to the active one, and the swap of a whole
-version (load, verify, form, prepare, warm, flip).
-"""
+version (load, verify, form, prepare, warm, flip)."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ them, the view that readers get.
 After Ramalhete and Correia, "Left-Right: a concurrency control technique with wait-free population
 oblivious reads" (2015): readers announce themselves on the active buffer; the writer changes the idle
 one, makes it the active one, and waits until the last reader of the old one has left before it touches
-that. Nothing is allocated, and a reader never waits for the writer's work.
-"""
+that. Nothing is allocated, and a reader never waits for the writer's work."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ A replica follows one writer: it joins at the cut of the version it has loaded, 
 hangs on the one before, compares itself with each new base at that base's cut, and is lost as soon as
 something is missing or does not fit. Lost, it waits for a version to begin from. Writers are known by
 their random tokens: segments of a learner of another checkpoint folder are passed by, whatever their
-epochs and version numbers are.
-"""
+epochs and version numbers are."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Loading a version: read, verified and checked into buffers that are there already; and the versions that
-were rejected, each counted and logged once, tried again after a while.
-"""
+were rejected, each counted and logged once, tried again after a while."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A replica of one alias: follows it in threads of its own, and gives readers a consistent model.
 
-One thread changes what is served: it looks, loads, takes steps and flips. Another refines the form.
-"""
+One thread changes what is served: it looks, loads, takes steps and flips. Another refines the form."""
 
 from __future__ import annotations
 
@@ -101,8 +100,7 @@ class StatusTracker:
 
 TURN_S, IDLE_TURN_S = 0.05, 0.2
 """How soon a turn comes: after something new was shown, and after long silence; steps come at once, as fast
-as their log tells of them.
-"""
+as their log tells of them."""
 RELABEL_WAIT_S = 5.0
 """How long a version that is listed may still come as a relabel from the step log, before it is loaded."""
 AFTER_BUG_S = 1.0

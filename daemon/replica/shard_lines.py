@@ -6,8 +6,7 @@ taken. The replica is then
     W + sum over the shards of their steps since,
 
 which is none of the shards' W, so nothing is compared. A shard whose steps cannot be followed is left out
-until the next merged version; the others go on. Pure.
-"""
+until the next merged version; the others go on. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Following one learner behind a version: its step log is read, and its steps applied to the idle buffer.
 
-The log is joined at the version's cut and left when lost; one flip shows all that came.
-"""
+The log is joined at the version's cut and left when lost; one flip shows all that came."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ certificates admit, they do not tell who asks: that is said by tokens.
 
 A token is 256 random bits, so one SHA-256 of it is all that a file needs to hold. A slow hash (scrypt,
 argon2) protects secrets that people choose, by making each guess dear; nobody guesses 256 bits, and it would
-cost every request tens of milliseconds and megabytes.
-"""
+cost every request tens of milliseconds and megabytes."""
 
 from __future__ import annotations
 

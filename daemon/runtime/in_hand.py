@@ -11,8 +11,7 @@ batch are processed one at a time at the next start, and one that was alone in h
 `suspect`. A death without a message (SIGKILL, by a person or by the system) is no record's fault: any number
 of these never leaves out a record. After two of them in the same batch the records are processed one at a
 time all the same, each under an alarm that works also while a call holds the interpreter: a hang then leaves
-its message.
-"""
+its message."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ Until a role installs its own handlers there is nothing to finish: a stop ends i
 request for a version does nothing, since the configuration has not been read yet. A process of ours imports
 this module first, so it imports only what the interpreter has loaded anyway, and the rest where it is
 needed. Before it, during the interpreter's own start of a few hundredths of a second, a stop ends the
-process by the signal itself.
-"""
+process by the signal itself."""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@ a process that was suspended (SIGSTOP, a closed laptop) is not silent. A thread 
 disk says so beforehand (`Pulse.patient`), for that takes as long as it takes.
 
 sd_notify is one datagram of KEY=VALUE lines over $NOTIFY_SOCKET (man 3 sd_notify); a library for it would be
-longer than this.
-"""
+longer than this."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 Of each event one thing is kept until it is answered, its time; of many events, how many fell into each
 millisecond. The account is exact to the millisecond for events younger than `FINE_S` and to half a second
 for older ones; those older than `horizon_s`, the last bound of the histogram, only need their number and
-sum. So the memory has a bound whatever happens: nobody asks for days, or a backfill brings years.
-"""
+sum. So the memory has a bound whatever happens: nobody asks for days, or a backfill brings years."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """`python -m daemon.serve.graph_build FOLDER`: links between the objects of a folder, by faiss.
 
 A process of its own, of the lowest priority: it answers nobody, takes no lock of the one that does, and can
-be ended at any moment. It reads codes.npy and writes links.npy, under another name until it is whole.
-"""
+be ended at any moment. It reads codes.npy and writes links.npy, under another name until it is whole."""
 
 from __future__ import annotations
 

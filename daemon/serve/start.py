@@ -1,8 +1,7 @@
 """The `serve` role: opens and joins its parts, lists made by chance among them, and looks after them until it
 is stopped.
 
-Versions, steps and items come in, answers go out; all of it is done in threads of the parts.
-"""
+Versions, steps and items come in, answers go out; all of it is done in threads of the parts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The metrics of learn, merge and validate, and what every role's metrics are made of.
 
-Histograms are fed by whole arrays: one binning per batch, not one call per event.
-"""
+Histograms are fed by whole arrays: one binning per batch, not one call per event."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 The standard library's server: it imports in milliseconds, needs no event loop next to the learner's
 own, and these few pages are read a few times a minute. Each connection has a thread, so there are few: when
 all are taken, one that only waits for its client gives way. Which one, `ConnectionTable` says, for this
-server and for that of `serve`.
-"""
+server and for that of `serve`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Retention of the embedded log: what is too old or too large goes, but never what is still to be learned.
 
-On Kafka the broker removes records, as its topics are set.
-"""
+On Kafka the broker removes records, as its topics are set."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """What `up` does about a role that ended, and how its roles stand: pure, from exit codes and times.
 
 Answers come first. A role is started again for as long as another start may succeed. One whose start would
-end the same way stays down alone until somebody asks for it, and the others keep running.
-"""
+end the same way stays down alone until somebody asks for it, and the others keep running."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ from daemon import exits
 REFUSED = frozenset({exits.EX_USAGE, exits.EX_DATAERR, exits.EX_CANTCREAT, exits.EX_CONFIG})
 """Exit codes that another start cannot cure: wrong usage, data or configuration, or not allowed to write.
 
-73 is among them: two learners that are both started again would take each other's place for ever.
-"""
+73 is among them: two learners that are both started again would take each other's place for ever."""
 
 MOST_REASON = 400
 """Characters of a reason; it is a label of a metric, too."""

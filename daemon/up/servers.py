@@ -1,8 +1,7 @@
 """Several processes of `serve` on one port, run by a parent that answers nothing itself.
 
 The parent holds the listening sockets, one for each process, and says who takes connections from which
-(`handing_over`). A process that ends, is killed or starts again is replaced by the others at once.
-"""
+(`handing_over`). A process that ends, is killed or starts again is replaced by the others at once."""
 
 from __future__ import annotations
 

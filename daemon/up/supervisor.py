@@ -1,8 +1,7 @@
 """Several roles on one host: ports checked, roles started, watched, restarted, stopped; and what is shown of
 them from outside, as metrics, health and status on a port of its own.
 
-What is decided about a role that ended is in `restarts`.
-"""
+What is decided about a role that ended is in `restarts`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The one table of the learners that a configuration can name: how each is made, restored, weighed in memory,
 followed and served; and what a version's manifest records of its learner's settings.
 
-To add one: its pure learner in `learners`, its keys in `daemon.config.learners`, one line in `ALGORITHMS`.
-"""
+To add one: its pure learner in `learners`, its keys in `daemon.config.learners`, one line in `ALGORITHMS`."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ A learned matrix W: symmetric, PSD, sharpened, normalised. OMKS over maps: block
 weights folded in. OKS and OMKS over a support set: a form that scores a few items for each query. One model
 per key: version 0's form, and for each key the form of its own model.
 
-`FormChoice` is the form of one version where forms are `judged`: `DEFAULT_FORM`, or what judgments chose.
-"""
+`FormChoice` is the form of one version where forms are `judged`: `DEFAULT_FORM`, or what judgments chose."""
 
 from __future__ import annotations
 

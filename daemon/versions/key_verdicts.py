@@ -3,8 +3,7 @@ answers.
 
 A version of which one model per key is learned is judged key by key. Its entry holds, under `keys`, each key
 that the holdout window could judge, with its verdict: `LEARNED`, its own model answers, or `COSINE`, the
-untrained similarity of version 0 does. Pure.
-"""
+untrained similarity of version 0 does. Pure."""
 
 from __future__ import annotations
 

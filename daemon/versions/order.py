@@ -9,8 +9,7 @@ that no list has shown: the clicks of lists do not tell how an object that was n
 **Reach** is whether the version is shown to be better at searching, in its serving form. A version with order
 but not reach re-ranks the first `top` objects of the user's own ranking: as many as lists have of these,
 since nothing is known of objects that no list shows (`daemon.validate.comparing.order_bets`). Of the links of
-a page, say, hardly any is among the first. Then `top` is 1, and a search is left as it is.
-"""
+a page, say, hardly any is among the first. Then `top` is 1, and a search is left as it is."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ made with, and read back later; for other settings it is made in memory.
 
 Which form that is, where forms are judged, is kept with it, whatever a later release or later judgments
 take. A version that was not judged yet, and what a replica has learned behind it, has the form of the newest
-version before it that was.
-"""
+version before it that was."""
 
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ each shard it holds:
     shard 0        0 - 1 - 2 - 3 - 4 - 5 - 6            takes over 1 after its version 3, say
 
 Version 2 of shard 0 is in merged version 1; shard 0 takes that over as soon as it sees it, and keeps on top
-what it has learned meanwhile, which the next merged version will hold.
-"""
+what it has learned meanwhile, which the next merged version will hold."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 An address is a folder's path, or `scheme://...` of a store in `STORES`; what is below it (`at`) is a store of
 its own. To add a store, implement `checkpoints.store.BlobStore` and name it there.
 This is the one place that knows which store keeps the versions. A line goes parent by parent, pruned versions
-included.
-"""
+included."""
 
 from __future__ import annotations
 

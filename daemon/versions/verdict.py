@@ -3,8 +3,7 @@
 One plain sentence comes first, and everything that explains it is in `details`. "Yes" and "no" are said only
 where a test or an interval says so; all else is "not known yet". That two rankings do not differ is said only
 where the interval of the difference (`ERRORS` standard errors to both sides) lies within what counts as none:
-a test that has merely seen little says nothing.
-"""
+a test that has merely seen little says nothing."""
 
 from __future__ import annotations
 

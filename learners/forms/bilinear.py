@@ -5,8 +5,7 @@ sharpened. It folds all the same: S(q, p) = (W^T q)^T p (Chechik, Sharma, Shalit
 learning of image similarity through ranking, JMLR 11 (2010), section 2). Of a learned distance, whose W is
 symmetric, the score is -(q - p)^T W (q - p) (section 6 there), also where W is not positive semi-definite.
 
-`learners.forms.serving` is what clicks want instead, and why.
-"""
+`learners.forms.serving` is what clicks want instead, and why."""
 
 from __future__ import annotations
 

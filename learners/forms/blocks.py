@@ -1,7 +1,6 @@
 """The serving form of OMKS over maps: block-diagonal, each block symmetric and PSD, its weight folded in.
 
-Blocks of columns, each with a square matrix of its own, kept one after another in one array.
-"""
+Blocks of columns, each with a square matrix of its own, kept one after another in one array."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ Making the form of a state takes an eigendecomposition, far longer than a step. 
 answers to the change of W to first order: S(t) = S(b) + P (sym(W(t)) - sym(W(b))) P, exact at b, with P of
 `psd_tangent`. The change itself, without P, is the wrong answer: half of what clicks add lies in directions
 that projection and sharpened spectrum take away, and on the demo's data S(b) left as it was agreed better
-with the recomputed form. `carried_error` measures what is still neglected.
-"""
+with the recomputed form. `carried_error` measures what is still neglected."""
 
 from __future__ import annotations
 

@@ -16,8 +16,7 @@ after one, .192 / .395 after 500); this form is at the cosine then, and above .3
 bounded share was as good there, but keeps a metric that is truly diagonal from being learned; shares between
 cosine and w for each coordinate, by how often it was seen, were worse on texts.
 
-The untrained state has S = I, without a matrix; that form also finds items for forms that do not fold.
-"""
+The untrained state has S = I, without a matrix; that form also finds items for forms that do not fold."""
 
 from __future__ import annotations
 

@@ -26,8 +26,7 @@ answers.
 
 In language models, taking a coarser model where evidence is scarce is called backing off (Katz, IEEE Trans.
 ASSP 35, 1987). A share that is the same for all queries either keeps the loss on kinds that were never
-clicked or costs what was learned: docs/decisions/043.
-"""
+clicked or costs what was learned: docs/decisions/043."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 A query folds to W^T q, for which the tables of its own rows are read and no other; to sym(W) q where those of
 the transpose are at hand as well. On tf-idf texts the symmetric part retrieves better than W as it was
 learned, and nearly as well as the projected form of `learners.forms.serving`, which is not to be had here: no
-decomposition of a million columns is in reach.
-"""
+decomposition of a million columns is in reach."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Random Fourier features: kernels of a distance as dot products.
 
-Nystroem's map: a kernel seen from landmarks.
-"""
+Nystroem's map: a kernel seen from landmarks."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ the inner product of the vectors as they were given, in a metric M of its own co
 For every map here M is diagonal: of an uncentred whitening z = D^(-1/2) V^T x it is D. So the cosine, the
 inner product and the Euclidean distance of the given vectors are quadratic forms of the mapped ones, exact up
 to float32 rounding. That is what version 0 answers with, and what learning may begin from, which is another
-matter: see `first_diagonal`.
-"""
+matter: see `first_diagonal`."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Histograms of sum 1.
 
-HIKE: the histogram intersection kernel as an explicit map.
-"""
+HIKE: the histogram intersection kernel as an explicit map."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@ clicks keep moving W behind it, so that the rectangular W M^T is learned. Ridge 
 the mean cosine of M^T x with y.
 
 Only X^T X and X^T Y are kept, so millions of pairs take the memory of two matrices; of the pairs left out
-the first `HELD` stay.
-"""
+the first `HELD` stay."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 Weight sparse term counts by inverse document frequency, then unit length.
 
 Whiten dense vectors: standardise, then PCA directions of unit variance, with shrinkage; or PCA alone. Or
-precondition them: the same about 0 and with every direction, so that nothing is lost.
-"""
+precondition them: the same about 0 and with every direction, so that nothing is lost."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ Laplacian eigenfunctions along principal or random directions (Fergus, Weiss, To
 Lazebnik, CVPR 2011, section 3.2.1): functions that change little where a direction holds many objects.
 
 Kernel PCA of each column (Perronnin, Sanchez, Liu, CVPR 2010): an additive kernel by its two largest
-eigenvectors.
-"""
+eigenvectors."""
 
 from __future__ import annotations
 

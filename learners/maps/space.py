@@ -3,8 +3,7 @@
 A view's map may be made of maps, one after another or side by side. Nothing learned on another space fits: a
 fitted space is frozen and has an id, the SHA-256 of everything it computes with of objects, that state,
 catalog and events are compared by. Queries of another embedding model have a map of their own in front of it
-(`learners.maps.queries`), which changes nothing for anything else, and so not the id.
-"""
+(`learners.maps.queries`), which changes nothing for anything else, and so not the id."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Settings of OKS and OMKS: which kernels on which columns, how much is kept, how kernels are weighed.
 
-How kernel values are worked out: which sums each view needs, and which RBF is a power of another.
-"""
+How kernel values are worked out: which sums each view needs, and which RBF is a power of another."""
 
 from __future__ import annotations
 

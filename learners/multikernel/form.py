@@ -24,8 +24,7 @@ Phi's columns are n objects, K = Phi^T Phi, M symmetric. A vector Phi y has the 
 image Phi (M K y), so nothing is factorised and a singular K does no harm. Randomised block Krylov iteration
 (Musco and Musco: Randomized block Krylov methods for stronger and faster approximate singular value
 decomposition, NIPS 2015) with full reorthogonalisation in that metric, then Rayleigh and Ritz. Deterministic:
-fixed start; run it with one BLAS thread.
-"""
+fixed start; run it with one BLAS thread."""
 
 from __future__ import annotations
 

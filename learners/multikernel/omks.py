@@ -6,8 +6,7 @@ with the hinge loss l_i of S_i; f = sum_i theta_i S_i. With one kernel it is OKS
 OASIS.
 
 Source: Xia, Hoi, Jin, Zhao: Online multiple kernel similarity learning for visual search, TPAMI 36 (2014),
-section 4. The budget is ours: the paper leaves it open.
-"""
+section 4. The budget is ours: the paper leaves it open."""
 
 from __future__ import annotations
 

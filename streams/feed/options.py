@@ -5,8 +5,7 @@ distinct). It returns pairs (clicked, skipped) of ranks in a fixed order: by cli
 rank.
 
 The command line takes the names of formats, rules and pairs from here: importing this module is cheap, it
-imports no reader.
-"""
+imports no reader."""
 
 from __future__ import annotations
 

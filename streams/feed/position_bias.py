@@ -15,8 +15,7 @@ With n_gk places of group g at rank k and c_gk clicks on them, c_gk has the mean
 Given the clicks C_g of a group their ranks are multinomial with p_gk = n_gk theta_k / sum_j n_gj theta_j, in
 which gamma_g is gone. The maximum of that likelihood is consistent however many groups there are and however
 few places each has, and needs that mean alone (Wooldridge, Journal of Econometrics 90, 1999). Standard errors
-are those of the score by list, so clicks of one list may depend on each other.
-"""
+are those of the score by list, so clicks of one list may depend on each other."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ the rest; by relevances (the same, with those of section 5.2.1) the pair (a, b) 
 has probability proportional to `sum_t Pr(a|t) Pr(b|t) Pr(t)` over the text queries t, a other than b. A
 matrix of objects by objects is never made: memory is that of the table.
 
-Nothing here is read or written, and all chance comes from the generator that is given.
-"""
+Nothing here is read or written, and all chance comes from the generator that is given."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Which shown places say how much their rank is examined: gathered list by list, and what they add up to.
 
 What is proved of a list (the places that chance filled) comes with it as its draft; whole lists that were
-shuffled are named by their source.
-"""
+shuffled are named by their source."""
 
 from __future__ import annotations
 

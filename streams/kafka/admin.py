@@ -1,6 +1,5 @@
 """Questions to a Kafka cluster about one topic, each answered within a time limit, and a watch on its
-identity.
-"""
+identity."""
 
 from __future__ import annotations
 

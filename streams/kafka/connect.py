@@ -1,6 +1,5 @@
 """Clients of kafka-python: made with the settings of an address, given up in time, their errors in our
-words.
-"""
+words."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """What a partition really holds: which records cannot be read, and whether it is still the log that was
 read.
 
-A new leader may have other records in place of some.
-"""
+A new leader may have other records in place of some."""
 
 from __future__ import annotations
 

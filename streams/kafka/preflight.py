@@ -1,8 +1,7 @@
 """A look before a client is used: kafka-python only says "Unable to bootstrap", this tells why.
 
 It gets into a broker step by step (address, TLS, protocol, password), so that each thing that can be wrong
-has its own words, and asks whether the topic is there and may be used as wanted.
-"""
+has its own words, and asks whether the topic is there and may be used as wanted."""
 
 from __future__ import annotations
 

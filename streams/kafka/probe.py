@@ -1,8 +1,7 @@
 """One connection to one broker, with every wait bounded and every kind of failure distinguished.
 
 Also: TLS as the settings want it, and which brokers of an address answer now. kafka-python picks one of them
-by chance and waits for it, however long it hangs.
-"""
+by chance and waits for it, however long it hangs."""
 
 from __future__ import annotations
 

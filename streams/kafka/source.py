@@ -288,8 +288,7 @@ class KafkaSource:
 _AROUND = 1024
 """Bytes that Kafka puts around a record: 61 for its batch, 40 for lengths and times, 10 for each header.
 
-With more headers than that leaves room for, it is the broker that refuses the largest records.
-"""
+With more headers than that leaves room for, it is the broker that refuses the largest records."""
 
 
 class KafkaSink:

@@ -8,8 +8,7 @@ topic number is never used again either.
 Retention removes records from the start of each partition. Compaction keeps only the last of the records with
 one key; the topic's offsets then have gaps, which readers pass over. A record that a later one has superseded
 stays superseded, so that nothing has to be looked at twice: each run reads the new records and deletes older
-ones of the same keys.
-"""
+ones of the same keys."""
 
 from __future__ import annotations
 

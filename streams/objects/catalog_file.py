@@ -1,8 +1,7 @@
 """The catalog as a file, tripletd.catalog/1: written in one pass with little memory, mapped to be read.
 
 A `.safetensors` file; FORMAT.md has its arrays and metadata. All processes that map it share one copy in the
-page cache.
-"""
+page cache."""
 
 from __future__ import annotations
 

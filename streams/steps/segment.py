@@ -3,8 +3,7 @@
 Every segment has a `ChainPosition` and hangs on a chain of hashes through its writer epoch, so that a
 reader can prove that it has missed nothing and that nothing was altered.
 
-Its numbers travel as one run of little-endian bytes, and every length is checked on the way back. Pure.
-"""
+Its numbers travel as one run of little-endian bytes, and every length is checked on the way back. Pure."""
 
 from __future__ import annotations
 

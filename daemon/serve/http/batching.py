@@ -6,8 +6,7 @@ nobody waits for ever.
 
 A number of questions alone is no bound of time: on a server of 50 questions a second 512 of them wait 10 s,
 each longer than anybody waits for it (`answer_s`), so that from then on every pass would be for nobody. So
-the queue is also bounded by how long it would take, which the passes before tell.
-"""
+the queue is also bounded by how long it would take, which the passes before tell."""
 
 from __future__ import annotations
 

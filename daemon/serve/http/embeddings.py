@@ -5,8 +5,7 @@ configured as `shop`, an upstream's or one in this process, and folds what comes
 on as it is. So whoever asked the upstream before changes a base URL and two names, and the index stays as it
 is.
 
-`/v1/fold` and `/v1/embed` make vectors for an index that is not ours, of objects that are vectors already.
-"""
+`/v1/fold` and `/v1/embed` make vectors for an index that is not ours, of objects that are vectors already."""
 
 from __future__ import annotations
 

@@ -15,8 +15,7 @@ of a body need not be looked at to tell pages from programs. Two exceptions: wha
 token in the body, where only that page's author can put it; and to look at our own page, people may give a
 token as the password of their browser's prompt, which opens nothing but reading, because the browser then
 adds it to whatever other pages ask for. To rate on our own page it is taken, too: such a request is JSON,
-which a browser sends to another origin only when that one allows it, and names our own origin.
-"""
+which a browser sends to another origin only when that one allows it, and names our own origin."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ felt by others for longer than its own requests take: a request has at most `bat
 other aliases in between. When all places are taken, a connection that only waits for its client gives way,
 of the client that has most. When `queue` is full or would take longer than `queue_wait_s`, or when
 `connections` are at work, the next question gets 503 with Retry-After, which a client, a proxy and a load
-balancer all understand as: later, or elsewhere.
-"""
+balancer all understand as: later, or elsewhere."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 By hand, because anyio's limiter gives a place back when its caller stops waiting, while the thread still
 runs: a disk that hangs would collect threads without a bound. Here a place is taken until the thread ends.
-All threads are daemons: a disk that never answers does not keep the process from ending.
-"""
+All threads are daemons: a disk that never answers does not keep the process from ending."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 check and write.
 
 No framework makes both: FastAPI reads a whole body before any limit of ours, and words errors its own way, so
-its reading, its errors and its statuses would all have to be replaced. What is left is this table.
-"""
+its reading, its errors and its statuses would all have to be replaced. What is left is this table."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ Values are strict (no "10" for 10, no true for 1) and finite, unknown fields are
 number 1, as JSON Schema has it, since some languages write it so. A list ends at its first error
 (`fail_fast`): a million wrong numbers cost no more than one. What depends on settings (how large k may be) is
 checked in `similar.py`. What the document allows is accepted, except a sparse vector whose lists do not go
-together, for which JSON Schema has no words.
-"""
+together, for which JSON Schema has no words."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ When all places are taken, a connection that only waits for its client gives way
 
 uvicorn leaves open how long a header may take, how large it may be, how long a body that nobody reads may
 trickle in, and how long a client may not read its answer. Here one timer per connection covers each phase
-of a request, and the reason a connection is closed is given in the same JSON as every other error.
-"""
+of a request, and the reason a connection is closed is given in the same JSON as every other error."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """`/v1/similar` and `/v1/similar/batch`: from a checked request to queries, and from answers to JSON.
 
 Lists made by chance are answers of `/v1/similar` too: two models asked, their draft, a random object, the
-signed id.
-"""
+signed id."""
 
 from __future__ import annotations
 

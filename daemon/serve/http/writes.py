@@ -3,8 +3,7 @@
 A page writes with `navigator.sendBeacon`: it can set no header, and sends text/plain, for which a browser
 asks nobody beforehand. So the token may stand in the body, the type of the body is not looked at, and the
 origin that a browser names is compared (`AllowedOrigins`), not only in what is answered to a browser that
-asks first.
-"""
+asks first."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """The index as readers see it: parts of rows that never change, their tags, a snapshot of all parts; and from
-what a query names (an id, or vectors as JSON gives them) to a row in the learner's space.
-"""
+what a query names (an id, or vectors as JSON gives them) to a row in the learner's space."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 A graph knows the hashes of its rows and nothing of parts, ids or versions. So one rule serves objects of a
 file, of the topic, of a merged part, and of a graph that was left by a process that is gone: a row is in a
-graph if the graph holds a row of the same bits that no other object has taken.
-"""
+graph if the graph holds a row of the same bits that no other object has taken."""
 
 from __future__ import annotations
 

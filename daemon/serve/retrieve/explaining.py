@@ -3,8 +3,7 @@
 A form that folds scores by q^T S p, over the norms of both where it is normalised, or by
 -(q - p)^T S (q - p). With q and p cut into the columns of the views (`FittedSpaceMap.blocks`) that is a sum
 over pairs of views a, b of q_a^T S_ab p_b: what a view contributes by itself, and what two contribute
-together. A form that does not fold is no such sum.
-"""
+together. A form that does not fold is no such sum."""
 
 from __future__ import annotations
 

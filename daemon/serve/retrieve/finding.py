@@ -5,8 +5,7 @@ Queries without a filter, and those that ask for the same tags, share one scan o
 excluded is looked for as well and then left out; ids to include are scored alone. All three ways give a
 hit the same score. Where that is no inner product, a scan gives a shortlist for each query, which is then
 scored exactly. A version that orders lists, and is not shown to search better, is searched by the user's own
-ranking, of which it puts the first objects in order; lists that are given it orders all the same.
-"""
+ranking, of which it puts the first objects in order; lists that are given it orders all the same."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 priority, and replaces what has grown old; answers go on meanwhile with what is there.
 
 Several servers may share a folder. One of them builds, behind a lock; the others take what it built, since a
-graph is recognised by the content of its objects.
-"""
+graph is recognised by the content of its objects."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
 The recall guard: how wide a walk over the graphs has to be under a version, or that search has to be exact.
 What a walk finds depends on the version that asks: a strong change of W turns the folded queries away from
 the objects, and its norms put them in another order. So recall is measured for every version before it
-answers.
-"""
+answers."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ single keys; and how work off the path gives way to queries.
 Long work is cut into short pieces, with a rest after each while queries come. A thread of low priority is
 not enough. A system preempts a computing thread for one that wakes up, but not always at once: on Linux it
 may run to the next tick, 4 ms at 250 Hz, and a query wakes up half a dozen threads one after the other. A
-thread that computes half a millisecond and sleeps is in nobody's way.
-"""
+thread that computes half a millisecond and sleeps is in nobody's way."""
 
 from __future__ import annotations
 

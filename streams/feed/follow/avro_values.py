@@ -5,8 +5,7 @@ union                                                                 the value 
 timestamp-*, local-timestamp-*, date, time-*                          ISO 8601 text: it says its own unit
 decimal                                                               a number, whole where it is
 uuid                                                                  text
-bytes, fixed                                                          base64 text
-"""
+bytes, fixed                                                          base64 text"""
 
 from __future__ import annotations
 

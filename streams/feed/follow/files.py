@@ -7,8 +7,7 @@ taken for it.
 
 Only so many files are open at a time. One that was read to its end is closed when nothing came for an hour,
 or when another needs its descriptor; it sleeps, known by its inode, size and digest, until its size or its
-time changes. A file that cannot be opened is left out, and tried again at each look: the others go on.
-"""
+time changes. A file that cannot be opened is left out, and tried again at each look: the others go on."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """What is followed, side by side: always the one that is behind in event time is read next.
 
 Its watermark is the time up to which every one that has more to read was read, less the allowed lateness: one
-that was read to its end holds back nobody. Where all were read to their ends, it goes on with the clock.
-"""
+that was read to its end holds back nobody. Where all were read to their ends, it goes on with the clock."""
 
 from __future__ import annotations
 

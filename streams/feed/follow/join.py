@@ -9,8 +9,7 @@ itself is closed at once.
 A click belongs to the latest of the lists with its join key that showed its object, at or before it and at
 most `within_ms` ago; where it names the id of its list, to that one. A list is known by its key and its id:
 the same id under another key is another list. A click that is limited to keys finds their lists alone, one
-without finds the latest of its id.
-"""
+without finds the latest of its id."""
 
 from __future__ import annotations
 

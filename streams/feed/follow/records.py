@@ -4,8 +4,7 @@ Of our own are `{"event": "impression", "impression", "ts", "query", "shown", ..
 "impression", "ts", "object"}`, as the write routes of `serve` keep them; either may name a `session` instead
 of the impression, which then joins the clicks of a session and query to its lists. A click may say whose
 lists it belongs to: `key`, one or a list of them. The lines of the format `impressions` are read too; their
-clicks may come apart. Objects are ids.
-"""
+clicks may come apart. Objects are ids."""
 
 from __future__ import annotations
 

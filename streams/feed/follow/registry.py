@@ -3,8 +3,7 @@
 A schema under an id never changes, so what was fetched once is read from the folder ever after, also while
 the registry is away. Whoever asks while it is away is told so at once, and the registry is asked again after
 a pause that grows. Whatever goes wrong with one schema while the registry answers is the trouble of the
-records that name it alone.
-"""
+records that name it alone."""
 
 from __future__ import annotations
 

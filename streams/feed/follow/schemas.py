@@ -5,8 +5,7 @@
     header __value_schema_id:  one of both  [message indexes];  value:  data
 
 Message indexes are those of Protobuf: their number and each of them as zigzag varints, a single 0 for the
-first message. Anything else is JSON, and passes as it is.
-"""
+first message. Anything else is JSON, and passes as it is."""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@
     products[].position?        may be absent from a file
 
 A struct of which one field is filled (`{"string_value": null, "int_value": 7}`) counts as that field.
-Columns go through pyarrow as columns; only JSON inside of text is looked at row by row.
-"""
+Columns go through pyarrow as columns; only JSON inside of text is looked at row by row."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ then; later pieces are reported, never dropped in silence.
 
 A click belongs to the latest of the impressions with its join key that showed its object and came before it,
 at most `within` ago. Where impressions are joined by their id there is only one. Ids are scoped by the key of
-the impression: a click that is limited to some keys belongs to their impressions alone.
-"""
+the impression: a click that is limited to some keys belongs to their impressions alone."""
 
 from __future__ import annotations
 

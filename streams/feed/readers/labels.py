@@ -2,8 +2,7 @@
 
 An object may have several labels, in one line or in several. The file is read as a whole, since any two of
 its objects may belong together; what is drawn is said in `streams.feed.shared_labels`. Triplets carry ids
-only; their features come from the catalog.
-"""
+only; their features come from the catalog."""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@ A triplet: `{"q", "c", "s", "id"?, "ts"?, "w"?, "src"?, ...}`. The names are tho
 string id, or a map with `x` or `views`. A triplet without an id gets one from its line number and bytes, so
 that the same file gives the same ids again; one without a time gets the time of feeding.
 
-The wire format: msgpack maps of events or impressions, one after another.
-"""
+The wire format: msgpack maps of events or impressions, one after another."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ clicks. From it come item-item relevances and, by sampling, triplets (Chechik et
 sections 2.3 and 5.2.1; the co-click variant is that of the same authors' NIPS 2009 paper, section 4.1).
 
 Rows of one (query, object) add up. A first line whose third column is no number is a header. The triplets
-carry ids only; their features come from the catalog.
-"""
+carry ids only; their features come from the catalog."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ by `query_id`: one query is one impression, its id the query_id, its source the 
 may be wrapped in `_source`, as index exports write it.
 
 The clicks are read first and kept in memory (about 300 bytes each) until their query comes; the queries
-stream by.  Feed very large logs in pieces, each with the queries and events of the same time.
-"""
+stream by.  Feed very large logs in pieces, each with the queries and events of the same time."""
 
 from __future__ import annotations
 

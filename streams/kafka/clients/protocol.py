@@ -1,8 +1,7 @@
 """What the two Kafka clients do alike: raw records in columns, positions chosen by us alone.
 
 `make_consumer` and `make_producer` make the client that the settings name; the other one is never
-imported.
-"""
+imported."""
 
 from __future__ import annotations
 
