@@ -3,7 +3,6 @@ on; and the configuration that is among the latter."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 
 from daemon.exits import EX_CANTCREAT, EX_TEMPFAIL, EX_USAGE, UserError
 from daemon.toml_text import toml_table
-from streams.durable import TEMPORARY, replacing
+from streams.durable import TEMPORARY, is_locked, replacing
 from streams.event import SpaceSpec
 
 _PLAN = "plan.json"
@@ -57,12 +56,10 @@ def run_folder(files: DescribedFiles, plan: dict[str, Any], fresh: bool) -> Iter
         remedy = "remove it, or name another with --out"
         raise UserError(f"{files.catalog} is there already", remedy, EX_CANTCREAT)
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+    with (folder / _LOCK).open("wb") as lock:
+        if not is_locked(lock):
             what = f"{folder}: another process is describing into it"
-            raise UserError(what, "wait for it, or end it", EX_TEMPFAIL) from None
+            raise UserError(what, "wait for it, or end it", EX_TEMPFAIL)
         _take_over(folder, json.loads(json.dumps(plan)), fresh)
         yield folder
 

@@ -5,7 +5,6 @@ off is taken away by the next run."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from typing import IO, Any
 from daemon.backfill.plan import Recipe, Unit, changed, differences, some
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, UserError
 from daemon.judging.samples import VersionScores
-from streams.durable import sync
+from streams.durable import is_locked, sync
 
 RESULTS, LISTS = "results.jsonl", "lists.msgpack"
 """Of an --out folder."""
@@ -104,14 +103,9 @@ class ResultsFile:
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / RESULTS
         self._file: IO[bytes] = stack.enter_context(self._path.open("a+b"))
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(
-                f"{folder}: another sweep writes there",
-                "wait for it, or name another folder with --out",
-                EX_TEMPFAIL,
-            ) from None
+        if not is_locked(self._file):
+            remedy = "wait for it, or name another folder with --out"
+            raise UserError(f"{folder}: another sweep writes there", remedy, EX_TEMPFAIL)
         self.basis: SweepBasis | None = None
         self.known: dict[str, SettingResult] = {}
         self._read()
