@@ -118,11 +118,9 @@ def _verify(config: Config, job: BackfillJob, report: BackfillReport, as_json: b
     if as_json:
         common.write_json({**asdict(found), "equal": found.equal})
     if not found.equal:
-        raise UserError(
-            f"version {found.version} is not what its history gives: {found.hash}, not {found.recorded}",
-            "other packages or another processor round otherwise; else its state was altered",
-            EX_DATAERR,
-        )
+        message = f"version {found.version} is not what its history gives: {found.hash}, not {found.recorded}"
+        remedy = "other packages or another processor round otherwise; else its state was altered"
+        raise UserError(message, remedy, EX_DATAERR)
     if not as_json:
         common.say(f"version {found.version} is what {found.records:,} events make of version {found.base}")
     return EX_OK

@@ -72,11 +72,8 @@ def _take_over(folder: Path, plan: dict[str, Any], fresh: bool) -> None:
         former = None  # killed before anything was done
     if former not in (None, plan) and not fresh:
         changed = sorted(key for key in {*former, *plan} if former.get(key) != plan.get(key))
-        raise UserError(
-            f"{folder}: a run was begun here with other {', '.join(changed)}",
-            "give what it was begun with, or --fresh to throw away what it did",
-            EX_USAGE,
-        )
+        remedy = "give what it was begun with, or --fresh to throw away what it did"
+        raise UserError(f"{folder}: a run was begun here with other {', '.join(changed)}", remedy, EX_USAGE)
     for one in folder.iterdir():
         if one.name != _LOCK and (former is None or fresh or one.name.startswith(TEMPORARY)):
             one.unlink()

@@ -319,11 +319,8 @@ def write_off(ledger: Ledger, numbers: Iterable[int], by: str, reason: str) -> l
     for number in asked:
         if number not in lost:
             known = number_runs(list(lost)) or "none"
-            raise UserError(
-                f"entry {number} is not one that cannot be read",
-                f"those that cannot: {known}; see `tripletd models write-off`",
-                EX_USAGE,
-            )
+            remedy = f"those that cannot: {known}; see `tripletd models write-off`"
+            raise UserError(f"entry {number} is not one that cannot be read", remedy, EX_USAGE)
     for number in asked:
         ledger.write_off(number, by, reason)
     return [lost[number] for number in asked]

@@ -137,11 +137,8 @@ def _queries(
     asked: CompareOptions,
 ) -> Queries:
     if objects.map_id != pair[0].manifest.map.get("id"):
-        raise UserError(
-            f"version {pair[0].manifest.number} is of another map than the catalog was mapped with",
-            "compare versions of what is served now",
-            EX_DATAERR,
-        )
+        message = f"version {pair[0].manifest.number} is of another map than the catalog was mapped with"
+        raise UserError(message, "compare versions of what is served now", EX_DATAERR)
     items, rows = as_items(objects.mapped), sample(len(objects.ids), asked.queries, asked.seed)
     before, after = (
         nearest(_form(versions, version, serving, asked.key), objects.mapped, items, rows) for version in pair

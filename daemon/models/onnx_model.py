@@ -197,11 +197,8 @@ class _Graph:
             import onnx
             from onnx import helper, numpy_helper
         except ImportError as error:
-            raise UserError(
-                f"a file .onnx needs the package onnx, which cannot be imported: {error}",
-                "pip install 'tripletd[onnx]'",
-                EX_UNAVAILABLE,
-            ) from error
+            message = f"a file .onnx needs the package onnx, which cannot be imported: {error}"
+            raise UserError(message, "pip install 'tripletd[onnx]'", EX_UNAVAILABLE) from error
         nodes = [helper.make_node(kind, given, [name], **more) for kind, given, name, more in self.nodes]
         nodes.append(helper.make_node("Identity", [result], [OUTPUT]))
         kinds = onnx.TensorProto.FLOAT

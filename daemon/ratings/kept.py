@@ -164,11 +164,8 @@ class RatingsFile:
         """Write one line and see that it lasts; the end of a line that was cut off gives way to it."""
         line = _RECORD.dump_json(record) + b"\n"
         if self._read + len(line) > self._most:
-            raise UserError(
-                f"{self._path} holds {self._read:,} bytes; serve.ratings.size allows {self._most:,}",
-                "begin another file (serve.ratings.file), or raise it",
-                EX_CANTCREAT,
-            )
+            message = f"{self._path} holds {self._read:,} bytes; serve.ratings.size allows {self._most:,}"
+            raise UserError(message, "begin another file (serve.ratings.file), or raise it", EX_CANTCREAT)
         os.ftruncate(descriptor, self._read)
         write_whole(descriptor, line, self._read, os.fsync)
         self._read += len(line)

@@ -428,11 +428,8 @@ class Live:
         serve = self._config.serve
         installed = find_spec("faiss") is not None
         if serve.ann == "on" and not installed:
-            raise UserError(
-                "serve.ann is on, but faiss is not installed",
-                "pip install 'tripletd[ann]', or set serve.ann to auto or off: search is then exact",
-                EX_UNAVAILABLE,
-            )
+            remedy = "pip install 'tripletd[ann]', or set serve.ann to auto or off: search is then exact"
+            raise UserError("serve.ann is on, but faiss is not installed", remedy, EX_UNAVAILABLE)
         if serve.ann == "off" or sparse or not installed:
             return None
         roots = [folder / GRAPHS for folder in folders(self._config)]

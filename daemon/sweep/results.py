@@ -60,11 +60,8 @@ def refuse_other(known: SweepBasis, recipe: Recipe, units: Sequence[Unit], judge
     """Raise UserError, naming what differs, where a folder's results are of something else."""
     found = differences(known.recipe, known.units, recipe, units)
     if differ := [*(found[1] if found else ()), *changed(known.judged, judged)]:
-        raise UserError(
-            f"the results there are of another sweep: {some(differ)}",
-            "give the same files and options, or another folder with --out",
-            EX_DATAERR,
-        )
+        remedy = "give the same files and options, or another folder with --out"
+        raise UserError(f"the results there are of another sweep: {some(differ)}", remedy, EX_DATAERR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +137,7 @@ class ResultsFile:
                     continue
                 result = SettingResult.from_json(found)
             except (KeyError, TypeError, ValueError) as error:
-                raise UserError(
-                    f"{self._path}: line {number} cannot be read: {error!r}",
-                    "remove the line, or name another folder with --out",
-                    EX_DATAERR,
-                ) from error
+                message = f"{self._path}: line {number} cannot be read: {error!r}"
+                remedy = "remove the line, or name another folder with --out"
+                raise UserError(message, remedy, EX_DATAERR) from error
             self.known[result.scored] = result
