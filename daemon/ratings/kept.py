@@ -176,10 +176,8 @@ class RatingsFile:
 def ratings_path(config: Config) -> Path:
     """Where the ratings of this configuration are kept. Raises UserError where that is in no folder."""
     if not config.serve.ratings.file and is_object_address(config.checkpoints.path):
-        raise UserError(
-            "serve.ratings.file: ratings are kept in a local file, and checkpoints.path is no folder",
-            "set serve.ratings.file",
-        )
+        message = "serve.ratings.file: ratings are kept in a local file, and checkpoints.path is no folder"
+        raise UserError(message, "set serve.ratings.file")
     return Path(config.serve.ratings.file or Path(config.checkpoints.path, FILE))
 
 

@@ -152,11 +152,9 @@ class VectorMaker:
         if view.rescored or isinstance(view.form, KeyedForm):
             _refuse(view)
         if self._linear is None:
-            raise NoVectorsError(
-                "not_linear",
-                "the map of this space is not linear: no given vector stands for a folded query",
-                "ask for the mode embedded, and index exported vectors",
-            )
+            message = "the map of this space is not linear: no given vector stands for a folded query"
+            remedy = "ask for the mode embedded, and index exported vectors"
+            raise NoVectorsError("not_linear", message, remedy)
         folded = view.fold(mapped)
         if view.normalised:
             folded = folded * inverse_roots(view.self_scores(mapped))[:, None]
@@ -183,17 +181,13 @@ def _embedded(view: View, mapped: Block, root: Root | None, wanted: WantedVector
 def _refuse(view: View) -> None:
     """Raise NoVectorsError for a model of which nothing is exported."""
     if isinstance(view.form, KeyedForm):
-        raise NoVectorsError(
-            "one_model_per_key",
-            "one model per key is learned here: there is no one space of vectors",
-            "ask /v1/similar with a key, or export a key's model: tripletd models export --key",
-        )
+        message = "one model per key is learned here: there is no one space of vectors"
+        remedy = "ask /v1/similar with a key, or export a key's model: tripletd models export --key"
+        raise NoVectorsError("one_model_per_key", message, remedy)
     if view.rescored:
-        raise NoVectorsError(
-            "no_vectors",
-            "the similarity of this model is no inner product of finite vectors",
-            "ask /v1/similar; models of omks-maps and oasis have vectors",
-        )
+        message = "the similarity of this model is no inner product of finite vectors"
+        remedy = "ask /v1/similar; models of omks-maps and oasis have vectors"
+        raise NoVectorsError("no_vectors", message, remedy)
     if view.top is not None:
         first = f"the first {view.top}" if view.reordered_first else "lists"
         raise NoVectorsError(
@@ -203,11 +197,9 @@ def _refuse(view: View) -> None:
             "/v1/similar with filter.include, or /v1/rerank",
         )
     if view.model.behind or isinstance(learned_of(view.form), CarriedForm):
-        raise NoVectorsError(
-            "between_versions",
-            "this name follows the learner step by step, and vectors are exported of versions",
-            "ask a name that stands for versions, such as stable, or for the mode folded",
-        )
+        message = "this name follows the learner step by step, and vectors are exported of versions"
+        remedy = "ask a name that stands for versions, such as stable, or for the mode folded"
+        raise NoVectorsError("between_versions", message, remedy)
 
 
 def as_numbers(rows: Block) -> Iterator[list[float] | dict[str, list[Any]]]:

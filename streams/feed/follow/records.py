@@ -217,10 +217,8 @@ def _rows(
         return JoinedEvents(mapping, options, into)
     if mapping.rows == SHOWN:
         return ShownObjects(mapping, options, into)
-    raise FeedError(
-        f'{mapping.name} has rows = "{mapping.rows}"; what is followed comes apart',
-        f'write rows = "{EVENTS}" or "{SHOWN}"; whole lists in the format impressions need no mapping',
-    )
+    remedy = f'write rows = "{EVENTS}" or "{SHOWN}"; whole lists in the format impressions need no mapping'
+    raise FeedError(f'{mapping.name} has rows = "{mapping.rows}"; what is followed comes apart', remedy)
 
 
 def _document(record: RawRecord) -> dict[str, Any]:
