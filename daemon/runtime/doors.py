@@ -87,11 +87,8 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_REQUIRED
         context.options |= ssl.OP_NO_TICKET  # a certificate is looked at by every handshake
         context.num_tickets = 0
-    _read(
-        lambda: context.load_cert_chain(files.certificate, files.key or None, _no_password),
-        files.certificate,
-        files.key,
-    )
+    chain = files.certificate, files.key or None, _no_password
+    _read(lambda: context.load_cert_chain(*chain), files.certificate, files.key)
     if files.client_ca:
         _read(lambda: context.load_verify_locations(files.client_ca), files.client_ca)
     return context

@@ -56,12 +56,8 @@ class EventTimes:
 
     def joined(self, other: EventTimes, now_ms: int, horizon_s: float) -> EventTimes:
         """Both, as coarse as their ages allow at `now_ms`."""
-        made = EventTimes._made(
-            np.concatenate([self.ms, other.ms]),
-            np.concatenate([self.counts, other.counts]),
-            now_ms,
-            horizon_s,
-        )
+        ms, counts = (np.concatenate(pair) for pair in ((self.ms, other.ms), (self.counts, other.counts)))
+        made = EventTimes._made(ms, counts, now_ms, horizon_s)
         old_ms = made.old_ms + self.old_ms + other.old_ms
         return EventTimes(made.ms, made.counts, made.old + self.old + other.old, old_ms)
 

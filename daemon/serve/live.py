@@ -436,14 +436,8 @@ class Live:
         return retrieve.GraphKeeper(roots, lambda: catalog.current, serve.ann_from, self._items_changed)
 
     def _guarded(self, found: retrieve.GuardResult) -> None:
-        width = "exact" if found.width is None else found.width
-        log.info(
-            "approximate search was measured",
-            model=found.model,
-            items=found.items,
-            width=width,
-            recall=round(found.recall, 3),
-        )
+        said = {"width": "exact" if found.width is None else found.width, "recall": round(found.recall, 3)}
+        log.info("approximate search was measured", model=found.model, items=found.items, **said)
         self._show_guarded(found)
 
     def _items_changed(self) -> None:

@@ -234,11 +234,9 @@ class LearnMetrics:
         self.poison_share = gauge("tripletd_poison_share", "Dead letters among the newest records")
         self.keys = KeyMetrics(registry)
         self.folder = FolderMetrics(registry)
+        about = "From capture to durable"
         self._checkpoint_seconds = Histogram(
-            "tripletd_checkpoint_seconds",
-            "From capture to durable",
-            buckets=_CHECKPOINT_EDGES,
-            registry=registry,
+            "tripletd_checkpoint_seconds", about, buckets=_CHECKPOINT_EDGES, registry=registry
         )
         self._checkpoint_bytes = gauge("tripletd_checkpoint_bytes", "Size of the newest version")
         about = "Versions that could not be written"

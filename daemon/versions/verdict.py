@@ -36,10 +36,7 @@ NAMES: Mapping[str, str] = {
     "sparsity": "share of weights that are 0 (SOML)",
 }
 """What each measure is called, everywhere it is shown, in order of weight."""
-SHORT: Mapping[str, str] = {
-    HIGHER: "clicked higher",
-    "position_balanced": "order of shown lists",
-}
+SHORT: Mapping[str, str] = {HIGHER: "clicked higher", "position_balanced": "order of shown lists"}
 """For a line of a log, where a name has no room."""
 
 

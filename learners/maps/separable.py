@@ -307,13 +307,8 @@ class AddKpcaMap(base.ViewMap):
                 landmarks[column, : len(values)].astype(np.float64), chosen, float(rates[column])
             )
             projection[column, : len(found), : len(values)] = found
-        return cls(
-            landmarks,
-            projection.reshape(-1, chosen["landmarks"]),
-            rates,
-            isinstance(sample, SparseBlock),
-            chosen,
-        )
+        flat = projection.reshape(-1, chosen["landmarks"])
+        return cls(landmarks, flat, rates, isinstance(sample, SparseBlock), chosen)
 
     def transform(self, block: Block) -> Block:
         """Mapped rows in new arrays. The Gaussian's exponential is the machine's: bits repeat on one

@@ -23,13 +23,7 @@ from daemon.serve.http import schemas
 from daemon.serve.http.batching import Batcher
 from daemon.serve.http.embeddings import EmbeddingEndpoints, VectorEndpoints
 from daemon.serve.http.errors import JSON, Problem, from_failure, from_refusal
-from daemon.serve.http.guard import (
-    AllowedHosts,
-    AllowedOrigins,
-    CrossOrigin,
-    RequestGuard,
-    TokenGuard,
-)
+from daemon.serve.http.guard import AllowedHosts, AllowedOrigins, CrossOrigin, RequestGuard, TokenGuard
 from daemon.serve.http.indexed import Asking, IndexedAnswers
 from daemon.serve.http.limits import HttpMetrics, RequestBodies
 from daemon.serve.http.offload import BoundedThreads

@@ -176,15 +176,8 @@ class RecordReader:
             source = session
         if self._in_time(place, ts):
             options, clicked = self._options, clicked_ranks(get("clicked") or [], shown)
-            about = Said(
-                name,
-                name if session is None else (session, query),
-                place,
-                ts,
-                query,
-                source or options.source,
-                key or options.key,
-            )
+            join = name if session is None else (session, query)
+            about = Said(name, join, place, ts, query, source or options.source, key or options.key)
             self._join.shown_whole(about, shown, chances, [shown[rank] for rank in clicked])
 
     def _own_click(self, said: Mapping[str, Any], place: str) -> None:
