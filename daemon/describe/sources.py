@@ -82,8 +82,7 @@ def find_photos(source: Path, ids: IdRule = "stem") -> list[RawObject]:
     ending, or its whole path seen from the source. What is hidden (.name), no regular file, or of another
     ending is passed over, in a list refused. Raises UserError, also where two photos would have one id."""
     try:
-        kind = source.stat().st_mode
-        if stat.S_ISDIR(kind):
+        if stat.S_ISDIR(source.stat().st_mode):
             found = sorted(_in_folder(source, ids), key=lambda one: one.name)
         elif source.suffix.lower() == LIST:
             found = list(_in_list(source, ids))
