@@ -44,7 +44,8 @@ class StepInfo:
     outcome: uint8 [n], see Outcome. loss: float32 [n], the hinge loss before the step, 0 where rejected.
     tau: float32 [n], the step size as applied, 0 where W did not change. reason: uint8 [n], see Reason.
     projected: how many events came before each projection of W, ascending. first: how many events a
-    learner that numbers them had numbered before. evicted: how many keys lost their model."""
+    learner that numbers them had numbered before. evicted: how many keys lost their model.
+    """
 
     outcome: NDArray[np.uint8]
     loss: NDArray[np.float32]

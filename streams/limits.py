@@ -2,7 +2,8 @@
 
 Importing this imports nothing. The decoder's machine code is made with these numbers, so the name of its
 cache depends on this file too. `learners` has limits of its own for keys and magnitudes, because it knows no
-stream; a test holds them equal."""
+stream; a test holds them equal.
+"""
 
 from __future__ import annotations
 
