@@ -5,7 +5,8 @@ Which numbers are taken is read from the store: by a version (its manifest is th
 On one host a writer is held off before it begins, by a lock that ends with the process that holds it, however
 that ends (`WriterLock`). It is an advisory lock (flock) on the folder itself: it leaves no file behind that
 somebody must remove, and emptying the folder does not free it. It says who may start; what is written is
-guarded by claims, also against writers on other hosts, whom the lock does not see."""
+guarded by claims, also against writers on other hosts, whom the lock does not see.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ def read_manifest(store: BlobStore, number: int) -> Manifest:
 
 def read_manifests(store: BlobStore, numbers: Sequence[int]) -> list[Manifest | Damaged]:
     """The manifest of each, or why it cannot be read; several at once where each is a request. Raises
-    Unreachable."""
+    Unreachable.
+    """
 
     def read(number: int) -> Manifest | Damaged:
         try:
@@ -120,7 +122,8 @@ class Listing:
         to be altered; the same list as before where nothing has changed.
 
         What that question cannot tell (a version that was deleted, one after a gap) is found by a full look
-        every FULL_LOOK_S: until then a deleted version may still be named."""
+        every FULL_LOOK_S: until then a deleted version may still be named.
+        """
         now, known = time.monotonic(), self._polled
         if known is not None and now - known[0] < FULL_LOOK_S:
             following = manifest_key(known[2] + 1)
@@ -151,7 +154,8 @@ class Listing:
         """`candidates`, descending, each with its manifest, or why it cannot be read.
 
         One look, and then no manifest is read before it is asked for: however many versions there are, the
-        newest costs the same. Raises Unreachable."""
+        newest costs the same. Raises Unreachable.
+        """
         committed, in_the_way = _taken(self._store)
         for number in sorted(committed | in_the_way, reverse=True):
             if self._claims.get(number):
@@ -186,7 +190,8 @@ def new_line() -> str:
 @dataclass(slots=True)
 class Epoch:
     """A writer's right to publish: fencing number, its random token, the next number it may put, and the line
-    of history that it continues or begins."""
+    of history that it continues or begins.
+    """
 
     number: int
     writer: str
@@ -211,7 +216,8 @@ def claim(store: BlobStore, after: int = -1, line: str | None = None) -> Epoch:
 
     The claim's record says in `runtime` who holds it ({host, pid}): a superseded writer reports it.
 
-    On an empty store nothing is written: publishing version 0 is the claim. Raises WriteFailed."""
+    On an empty store nothing is written: publishing version 0 is the claim. Raises WriteFailed.
+    """
     store.sweep()
     writer, number = os.urandom(16).hex(), max(0, after)
     while True:
@@ -232,7 +238,8 @@ def claim(store: BlobStore, after: int = -1, line: str | None = None) -> Epoch:
 
 def _newest_line(store: BlobStore, taken: Sequence[int]) -> str:
     """The line of the newest version that can be read, "" where it has none. Raises Unreachable: the line of
-    an older one may be another."""
+    an older one may be another.
+    """
     for number in reversed(taken):
         try:
             record = read_manifest(store, number)
@@ -246,7 +253,8 @@ def _newest_line(store: BlobStore, taken: Sequence[int]) -> str:
 def next_state_key(store: BlobStore, epoch: Epoch) -> str:
     """A fresh name for the next state file, its number and all after it checked to be free.
 
-    Raises Superseded when another writer has taken one of them: its claim may be pruned long since."""
+    Raises Superseded when another writer has taken one of them: its claim may be pruned long since.
+    """
     while taken := [number for number in numbers(store) if number >= epoch.next_number]:
         if taken[0] > epoch.next_number or not _is_own(store, epoch.next_number, epoch):
             raise _superseded(store, taken[0])
@@ -259,7 +267,8 @@ def commit(store: BlobStore, epoch: Epoch, meta: VersionMeta, state: StateFile) 
     """Write the manifest of the durable `state` file: the version exists from here on.
 
     On any error the state file is removed again. Raises Superseded, WriteFailed, ValueError (a value in
-    `meta` that JSON cannot carry)."""
+    `meta` that JSON cannot carry).
+    """
     name = state.key.rpartition("/")[2]
     manifest = _manifest(
         meta,
@@ -291,7 +300,8 @@ def commit(store: BlobStore, epoch: Epoch, meta: VersionMeta, state: StateFile) 
 def check_writer(store: BlobStore, epoch: Epoch) -> None:
     """Raise Superseded when another writer has taken a number since: ask before what no put fences.
 
-    Deleting, or sending dead letters, does not fail by itself after a freeze of any length; a put does."""
+    Deleting, or sending dead letters, does not fail by itself after a freeze of any length; a put does.
+    """
     after = epoch.next_number
     for number in numbers(store):
         if number >= after and not _is_own(store, number, epoch):
@@ -301,7 +311,8 @@ def check_writer(store: BlobStore, epoch: Epoch) -> None:
 def check_next(store: BlobStore, epoch: Epoch) -> None:
     """Raise Superseded when another writer has taken the number that this one puts next.
 
-    As `check_writer`, but by one look instead of a listing: a claim that was pruned since is not found."""
+    As `check_writer`, but by one look instead of a listing: a claim that was pruned since is not found.
+    """
     number = epoch.next_number
     try:
         record = Manifest.from_json(store.get(manifest_key(number)), manifest_key(number))
@@ -358,7 +369,8 @@ def _sweep_orphans(store: BlobStore, claimed: int) -> None:
     """Remove state files up to `claimed` that no manifest names: their writers are dead or superseded.
 
     Where each look is a request, the one state of a folder with a manifest is not looked at: it is that of
-    the version, or what a writer that was fenced off left under the claim, and goes with it."""
+    the version, or what a writer that was fenced off left under the claim, and goes with it.
+    """
     keys = listed(store, VERSIONS, manifest_key, manifest_number)
     committed = {n for n in map(manifest_number, keys) if n is not None}
     states = [(folder_number(key), key) for key in keys if key.rpartition("/")[2].startswith("state-")]
@@ -386,7 +398,8 @@ class WriterLock:
     """The exclusive lock of a folder. One thread at a time.
 
     Who takes over from a process that still holds it is the next to hold it, which others respect: that is a
-    lock too, on the folder of the versions."""
+    lock too, on the folder of the versions.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -397,7 +410,8 @@ class WriterLock:
 
     def be_next(self) -> None:
         """From now on nobody else gets the folder before this process has held it, unless another one is next
-        already."""
+        already.
+        """
         self._is_next = True
         self._hold_turn()
 
@@ -405,7 +419,8 @@ class WriterLock:
         """Whether no other process holds the folder, or is the next to; it is held by this one then.
 
         May be repeated: where another folder has come to stand at the path, that one is taken.
-        A file system without such locks holds nobody off: True."""
+        A file system without such locks holds nobody off: True.
+        """
         if self._fd >= 0 and self._still_there():
             return True
         if not self._hold_turn():
@@ -421,7 +436,8 @@ class WriterLock:
 
     def holder(self) -> int | None:
         """The process that is to hold the folder next, else the one that does; None where nobody does or the
-        system does not tell."""
+        system does not tell.
+        """
         return _holder(self._versions) or _holder(self._root)
 
     def tell_refused(self) -> None:
@@ -482,7 +498,8 @@ class WriterLock:
 
 def _locked(place: Path, kind: int) -> int | None:
     """The descriptor of the folder, now locked; None where another process holds it; -1 where there is no
-    such folder, or its file system has no such locks."""
+    such folder, or its file system has no such locks.
+    """
     try:
         fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:

@@ -6,7 +6,8 @@ order.
 
 The sha256 of the file proves that a version is what was written. A digest per array (xxh3_128, about the
 speed of memory) is taken in the same pass: with it a replica can check one array in a fraction of the
-time, without the others. It guards against mistakes, not against forgery."""
+time, without the others. It guards against mistakes, not against forgery.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ class EncodedState:
 def encode(arrays: Mapping[str, np.ndarray]) -> EncodedState:
     """Lay out `arrays`. Only arrays that are not C-contiguous are copied.
 
-    ValueError for a dtype that safetensors cannot hold, or big-endian data."""
+    ValueError for a dtype that safetensors cannot hold, or big-endian data.
+    """
     for name, array in arrays.items():
         if array.dtype.str not in _NAMES:
             raise ValueError(f"array {name!r} has dtype {array.dtype}, which a checkpoint cannot hold")
@@ -105,7 +107,8 @@ def read_arrays(
 
     What `destination` gave is written before the hash is known: after an error it holds anything. Arrays it
     wants only verified are left out of the result. Raises Damaged or FutureFormat; ValueError when an array
-    from `destination` is not of the stored shape and dtype."""
+    from `destination` is not of the stored shape and dtype.
+    """
     digest = hashlib.sha256()
     length = int.from_bytes(_read(stream, 8, digest, place), "little")
     if not 2 <= length <= min(size - 8, MAX_HEADER):
@@ -131,7 +134,8 @@ def load_arrays(
 ) -> dict[str, np.ndarray]:
     """`read_arrays` of `key` in `store`; a missing or unreadable file is Damaged too.
 
-    A local copy of what lies elsewhere that turns out to be damaged is fetched again, once."""
+    A local copy of what lies elsewhere that turns out to be damaged is fetched again, once.
+    """
     try:
         if isinstance(store, VerifyingStore):
             try:

@@ -2,7 +2,8 @@
 
 Names: `latest` is the newest version listed; `best` is the validator's; `stable` is what people promoted, and
 until they do it is `best`, and without that version 0; `own` is version 0, the ranking that users had; any
-other name is one that people pinned or promoted. A number written out is that version."""
+other name is one that people pinned or promoted. A number written out is that version.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +102,8 @@ class Meaning:
     said: number of the newest entry that has a part in it, 0 for none: `entry`, or the one that took the
     name's own target away. It grows with each move that was meant, also of one back to an older version.
     doubts: numbers of unreadable ledger entries that may have moved it since: what they said does not count,
-    so the last readable intention stands, and where the name is shown it is marked as in doubt."""
+    so the last readable intention stands, and where the name is shown it is marked as in doubt.
+    """
 
     name: str
     version: int | None
@@ -114,13 +116,15 @@ class Meaning:
 def aliases(entries: Iterable[LedgerEntry]) -> dict[str, int]:
     """Every alias with the version it points at: the last PROMOTE or ROLLBACK that carries it.
 
-    An entry whose version is None takes the alias away."""
+    An entry whose version is None takes the alias away.
+    """
     return {name: move.version for name, move in moves(entries).items() if move.version is not None}
 
 
 def names(entries: Iterable[LedgerEntry]) -> dict[str, int]:
     """`aliases`, `stable` also where it means `best` or version 0, and `own`: what each name is answered
-    with."""
+    with.
+    """
     found = aliases(entries)
     return {STABLE: found.get(BEST, FIRST), OWN: FIRST, **found}
 
@@ -146,7 +150,8 @@ def meaning(
 
     A target that is not in `versions` is never replaced by another one: the version is None, and who serves
     keeps what it has. Falling back is for a `stable` that no readable entry has promoted, or one taken away.
-    unreadable: numbers of entries that are damaged or missing, see `Ledger.unreadable`."""
+    unreadable: numbers of entries that are damaged or missing, see `Ledger.unreadable`.
+    """
     if name == LATEST:
         return Meaning(name, max(versions, default=None), through=name)
     if name.isdecimal():
@@ -173,7 +178,8 @@ def before(name: str, entries: Iterable[LedgerEntry]) -> int | None:
     A promotion puts its version on top of a stack, a rollback takes off what is above its version, so that
     two rollbacks in a row go back by two; a name taken away goes back to what it pointed at. Below the
     first promotion of `stable` lies what it meant then: the best version of that time, or version 0. None
-    when there is nothing to go back to."""
+    when there is nothing to go back to.
+    """
     written = sorted(entries, key=lambda e: e.n)
     stack: list[int | None] = []
     for place, entry in enumerate(written):
@@ -187,7 +193,8 @@ def before(name: str, entries: Iterable[LedgerEntry]) -> int | None:
 
 def protected(entries: Iterable[LedgerEntry]) -> set[int]:
     """Versions that retention keeps: what aliases point at, one step back for those that people move, and the
-    one that the next is compared with."""
+    one that the next is compared with.
+    """
     written = list(entries)
     found = aliases(written)
     steps_back = (before(name, written) for name in moves(written) if name != BEST)
@@ -215,14 +222,16 @@ def is_pause(entry: LedgerEntry) -> bool:
 def stop_in_force(entries: Iterable[LedgerEntry], before: LedgerEntry | None = None) -> LedgerEntry | None:
     """The STOP that no later RESUME has lifted; None when there is none. Pauses do not count.
 
-    `before` is the one in force before `entries`, so that a reader of the ledger can fold what is new."""
+    `before` is the one in force before `entries`, so that a reader of the ledger can fold what is new.
+    """
     return _standing((entry for entry in entries if not is_pause(entry)), before)
 
 
 def pause_in_force(entries: Iterable[LedgerEntry], before: LedgerEntry | None = None) -> LedgerEntry | None:
     """The learner's own pause that was not lifted since; `before` as in `stop_in_force`.
 
-    Pauses and early stops are two latches: neither is lifted by what lifts the other."""
+    Pauses and early stops are two latches: neither is lifted by what lifts the other.
+    """
     return _standing((entry for entry in entries if is_pause(entry)), before)
 
 

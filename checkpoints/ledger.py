@@ -1,7 +1,8 @@
 """The ledger: one create-only numbered object per verdict, the only way back from judging to learning.
 
 Old entries live on, thinned, in sealed snapshots: every entry up to a number, in one create-only file;
-`checkpoints.retention` says what is kept and when. What the entries amount to is in `checkpoints.entries`."""
+`checkpoints.retention` says what is kept and when. What the entries amount to is in `checkpoints.entries`.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ def folded_bytes(through: int, entries: Iterable[dict[str, Any]]) -> bytes:
 def read_folded(store: BlobStore, through: int) -> list[dict[str, Any]]:
     """The entries of the snapshot up to number `through`, ascending, each as JSON fields.
 
-    Raises Damaged or FutureFormat; KeyMissing where there is none (now)."""
+    Raises Damaged or FutureFormat; KeyMissing where there is none (now).
+    """
     key = folded_key(through)
     with _remedied(REMEDY):
         _, at = open_sealed(store.get(key), key, (FORMAT,), "ledger snapshot format")
@@ -121,7 +123,8 @@ class Ledger:
     """Append and read verdicts in `store`; many processes may append at once, many threads use one object.
 
     What it has read it remembers, so that each entry is read once: the newest sealed snapshot and the entries
-    after it, whose number is bounded as long as somebody folds (see `checkpoints.retention`)."""
+    after it, whose number is bounded as long as somebody folds (see `checkpoints.retention`).
+    """
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
@@ -141,7 +144,8 @@ class Ledger:
         Durable when it returns; the loser of a race takes the next number, or, where `after` is given, writes
         nothing: the entry then comes right after number `after` (0: as the first) or KeyExists is raised, for
         decisions that hold only as long as nobody has said anything else. ValueError for an unknown kind or
-        field; WriteFailed from the disk."""
+        field; WriteFailed from the disk.
+        """
         if entry.get("kind") not in KINDS:
             raise ValueError(f"ledger kind {entry.get('kind')!r} is not one of {', '.join(KINDS)}")
         unknown = set(entry) - {"kind", "version", "alias", "by", "reason", "measures", "at"}
@@ -164,7 +168,8 @@ class Ledger:
         """Readable entries with `n > after`, ascending. Not to be altered.
 
         What is damaged, or missing before the last, is passed over as if it had never been said; `report` is
-        called with each once in the life of this object. Raises Damaged only when nothing can be listed."""
+        called with each once in the life of this object. Raises Damaged only when nothing can be listed.
+        """
         with self._lock:
             self._refresh(report, after)
             return self._after(after)
@@ -173,7 +178,8 @@ class Ledger:
         """`entries`, at the price of one question while nothing is new: whether there is a next entry.
 
         The same list as before where nothing has changed. What that question cannot tell (an entry after a
-        gap, a restored one) is found by a full look every FULL_LOOK_S."""
+        gap, a restored one) is found by a full look every FULL_LOOK_S.
+        """
         with self._lock:
             due = self._checked_at is None or time.monotonic() - self._checked_at >= FULL_LOOK_S
             if due or self._has_next():
@@ -202,7 +208,8 @@ class Ledger:
 
     def lost(self) -> dict[int, tuple[int, Damaged]]:
         """What `unreadable` names: first number -> the last one of the gap (itself where it is there and
-        damaged), and why."""
+        damaged), and why.
+        """
         found: dict[int, tuple[int, Damaged]] = {}
         open_gap: int | None = None
         for number, read in self._walked():
@@ -217,7 +224,8 @@ class Ledger:
         """Count entry `n`, which cannot be read (and those of the gap that begins there), as ones that said
         nothing: for good, and by everybody. The last number that it is of.
 
-        ValueError where no lost entry or gap begins; WriteFailed from the disk."""
+        ValueError where no lost entry or gap begins; WriteFailed from the disk.
+        """
         lost = self.lost()
         if n not in lost:
             raise ValueError(f"entry {n} of the ledger is not one that cannot be read")
@@ -228,7 +236,8 @@ class Ledger:
 
     def complete(self) -> tuple[list[LedgerEntry], int, int]:
         """Entries up to the first that cannot be read; the number up to which that is everything that was
-        ever said; and the number up to which a snapshot stands for it."""
+        ever said; and the number up to which a snapshot stands for it.
+        """
         with self._lock:
             walked = list(self._walk())
             end = next((number - 1 for number, read in walked if isinstance(read, Damaged)), self._last)
@@ -240,7 +249,8 @@ class Ledger:
 
         A writer that was suspended between choosing the number and writing may find it free again: others
         took it, and it was folded and deleted. A snapshot is there before the entries it stands for go, so a
-        look after writing tells."""
+        look after writing tells.
+        """
         key = ledger_key(wanted.n)
         self._store.put_new(key, [wanted.to_json()])
         _, folded, _ = self._listed()
@@ -311,7 +321,8 @@ class Ledger:
         """Take up the newest snapshot; numbers of the entries after it, all read that are there, and what is
         written off, as (first, last).
 
-        Entries vanish once two snapshots stand for them: a reader that misses one looks for these again."""
+        Entries vanish once two snapshots stand for them: a reader that misses one looks for these again.
+        """
         for _ in range(_TRIES):
             listed, folded, lost = self._listed_again()
             self._take_up(folded)

@@ -1,7 +1,8 @@
 """A local directory as a store: temporary file, fsync, link(2), fsync of the folders.
 
 Every filesystem call is a method of `Files` or `Folders`, so that tests can record, fail and replay each of
-them."""
+them.
+"""
 
 from __future__ import annotations
 
@@ -274,7 +275,8 @@ class LocalStaged:
     def warm(self, stop: Callable[[], bool]) -> None:
         """See `checkpoints.store.Staged`.
 
-        Reading reserved, unwritten bytes fills the page cache with clean pages and costs the disk nothing."""
+        Reading reserved, unwritten bytes fills the page cache with clean pages and costs the disk nothing.
+        """
         buffer = memoryview(bytearray(min(CHUNK, max(self._size, 1))))
         at = 0
         with _writing(self._temp, self.abort):
@@ -298,7 +300,8 @@ class LocalStaged:
     ) -> PutResult:
         """Hash unless `sha256` is known, fsync, link to `key`, fsync folders. KeyExists, WriteFailed.
 
-        `on_chunk` hears, in order, the bytes that are hashed."""
+        `on_chunk` hears, in order, the bytes that are hashed.
+        """
         target = self._root / key
         parents = [self._root / part for part in reversed(Path(key).parents)]
         try:
@@ -344,7 +347,8 @@ class LocalStaged:
 class LocalStore:
     """Objects as files under `root` (created when missing, mode 0700; files 0600).
 
-    Raises WriteFailed when the folder cannot be made."""
+    Raises WriteFailed when the folder cannot be made.
+    """
 
     def __init__(self, root: Path, fs: Fs | None = None) -> None:
         self.root = Path(root)

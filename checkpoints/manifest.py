@@ -3,7 +3,8 @@
 A sealed record is UTF-8 JSON, one object, whose last member is `"sha256"`. The file ends with the exact
 79 bytes `"sha256": "<64 hex digits>"\n}\n` and the digest is that of every byte before them. Its fields are
 read strictly: each by name and type, and none may be left over. A manifest is written last, create-only; its
-presence is the commit."""
+presence is the commit.
+"""
 
 from __future__ import annotations
 
@@ -158,7 +159,8 @@ def unseal(data: bytes, place: str) -> dict[str, Any]:
 def open_sealed(data: bytes, place: str, known: tuple[int, ...], what: str) -> tuple[int, RecordFields]:
     """The format of a sealed record, one of those `known`, and its other fields.
 
-    what: of what formats, for messages. Raises Damaged, or FutureFormat."""
+    what: of what formats, for messages. Raises Damaged, or FutureFormat.
+    """
     record = unseal(data, place)
     version = record.pop("format", None)
     if type(version) is not int or version not in known:
@@ -192,7 +194,8 @@ class FileEntry:
 class ArraySpec:
     """One array of the state: name, safetensors dtype (`F32`, `I64` ...), shape.
 
-    `digest`: xxh3_128 (hex) of its bytes, which a manifest always has; specs are equal without it."""
+    `digest`: xxh3_128 (hex) of its bytes, which a manifest always has; specs are equal without it.
+    """
 
     name: str
     dtype: str
@@ -216,7 +219,8 @@ class VersionMeta:
     partitions}; `schedule` [partition, from_offset, to_offset) runs and control entries {"control": ...}
     applied since `parent`; `counters` numbers by name; `watermark` newest event time applied, ms;
     `runtime` {packages, cpu_level}. `shard`: of a version that one of several learners wrote, which one it is
-    and the merged version that it began from or took over last; empty for all others."""
+    and the merged version that it began from or took over last; empty for all others.
+    """
 
     learner: dict[str, Any] = field(default_factory=dict)
     space: str = ""
@@ -247,7 +251,8 @@ class Manifest(VersionMeta):
 
     `state_hash` is the sha256 of the state file, which is a canonical encoding of the state arrays.
     `writer` is the random token of the process that wrote it, `epoch` its fencing number. `line` is the id of
-    its line of history, within which a number names one state; "" in manifests of format 1."""
+    its line of history, within which a number names one state; "" in manifests of format 1.
+    """
 
     kind: Literal["version", "claim"]
     number: int

@@ -4,7 +4,8 @@ A file is named by the sha256 of its content, so it is of use to every version, 
 same bytes. It comes into its place by a rename after its hash was checked, so a kill leaves a part behind
 and never a wrong file; whoever needs the same state next takes the part's lock, which dies with its holder,
 and begins it anew. Nothing is synced to disk: after a power loss a file may hold anything, and whoever reads
-it checks the hash all the same, and has it fetched again."""
+it checks the hash all the same, and has it fetched again.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ PART = ".part"
 class StateCache:
     """Files of one folder (made when missing, mode 0700), at most `most_bytes` of them, the newest always.
 
-    For many threads and processes at once. Raises OSError where the folder cannot be used."""
+    For many threads and processes at once. Raises OSError where the folder cannot be used.
+    """
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
         self._folder = folder
@@ -35,7 +37,8 @@ class StateCache:
         """The file of that hash and size, from `fetch` where there is none; one process of many fetches it.
 
         place: what is fetched, for messages. Raises Damaged where the bytes that come are others, and what
-        `fetch` raises."""
+        `fetch` raises.
+        """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._folder / sha256
         if (found := self._whole(path, size)) is not None:

@@ -26,7 +26,8 @@ def fetch_files(address: str, settings: ObjectSettings, folder: Path) -> Path:
     file whose size and ETag are the bucket's is not fetched again, nor touched. One process at a time.
 
     Raises KeyMissing where nothing is there, BadKey for a name that leads elsewhere, Unreachable; WriteFailed
-    where the local disk refuses, or the objects change all the while."""
+    where the local disk refuses, or the objects change all the while.
+    """
     parts = urlsplit(address)
     path = parts.path.strip("/")
     store = ObjectStore(f"{parts.scheme}://{parts.netloc}", "", settings)

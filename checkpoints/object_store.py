@@ -84,7 +84,8 @@ class ObjectSettings:
 
     endpoint: URL of a server that is not the cloud's own; "" leaves it to the environment, as with region.
     timeout_s: longest wait for one answer; tries are repeated for twice as long. cache: folder of fetched
-    states, None for none; cache_bytes: most bytes in it."""
+    states, None for none; cache_bytes: most bytes in it.
+    """
 
     endpoint: str = ""
     region: str = ""
@@ -97,7 +98,8 @@ def open_object_store(address: str, settings: ObjectSettings) -> ObjectStore:
     """The store at `s3://bucket/prefix`, `gs://...` or `az://container/...`; nothing is looked at yet.
 
     Raises Unreachable where obstore is not installed, or what the environment says of the cloud is not valid;
-    ValueError for an address that is none."""
+    ValueError for an address that is none.
+    """
     found = _ADDRESS.fullmatch(address)
     if found is None:
         raise ValueError(
@@ -113,7 +115,8 @@ class ObjectStore:
     """Objects under `prefix` of a bucket. Safe to share between threads.
 
     Reads raise Unreachable, puts WriteFailed, where the server does not answer or refuses: both name the
-    place and the remedy, and a later call may succeed."""
+    place and the remedy, and a later call may succeed.
+    """
 
     def __init__(self, bucket: str, prefix: str, settings: ObjectSettings) -> None:
         self._bucket, self._prefix, self._settings = bucket, prefix, settings
@@ -135,7 +138,8 @@ class ObjectStore:
     def put_new(self, key: str, chunks: Iterable[Buffer], durable: bool = True) -> PutResult:
         """See `checkpoints.store.BlobStore`.
 
-        What has a random name and is larger than a part is not held in memory: a few parts of it are."""
+        What has a random name and is larger than a part is not held in memory: a few parts of it are.
+        """
         path = self._path(key)
         meter = _Meter(chunks)
         if not _UNIQUE.search(key):
@@ -232,7 +236,8 @@ class ObjectStore:
 
     def below(self, path: str) -> dict[str, tuple[int, str]]:
         """Size and ETag of the object at a path of the bucket and of all in the folder of that name, by path;
-        `path` need not be a key. Raises Unreachable."""
+        `path` need not be a key. Raises Unreachable.
+        """
 
         def listed() -> dict[str, tuple[int, str]]:
             found = [meta for page in self._api.list(self._client, prefix=path or None) for meta in page]
@@ -355,7 +360,8 @@ class ObjectStore:
 
     def _read_again(self, path: str, call: Callable[[], Result]) -> Result:
         """`_asked`, once more where an answer broke off: the client asks again only where none came. For what
-        may be done twice."""
+        may be done twice.
+        """
         for pause in _pauses(TRIES - 1):
             try:
                 return self._asked(path, call)

@@ -1,7 +1,8 @@
 """Keys of the shared credentials file of AWS, for clients that read the environment and the instance alone.
 
 The file is what `aws configure` writes and what an agent renews: it is read again each time the client asks,
-so keys that expired are replaced by those that somebody puts there, without a restart."""
+so keys that expired are replaced by those that somebody puts there, without a restart.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _OTHER_WAYS = (
 
 def profile_keys(environ: Mapping[str, str] = os.environ) -> Callable[[], dict[str, Any]] | None:
     """What gives the keys of the profile, as obstore's S3CredentialProvider; None where the environment names
-    another way, or no file has the profile (then an instance's own role is left)."""
+    another way, or no file has the profile (then an instance's own role is left).
+    """
     if any(environ.get(name) for name in _OTHER_WAYS):
         return None
     given = environ.get("AWS_SHARED_CREDENTIALS_FILE")

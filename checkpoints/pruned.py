@@ -2,7 +2,8 @@
 
 A line that goes hands its schedule on to the version that continued from it, so that what is left still says
 all that led from one version to the next. Pruning and folding are the writer's; FORMAT.md has the rules on
-disk."""
+disk.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ def add_line(store: BlobStore, line: bytes) -> None:
 def lines_of(store: BlobStore) -> Iterator[Line]:
     """Every line there is, the oldest snapshot's first, one at a time; the first line of a number counts.
 
-    Torn lines are left out. Raises Damaged where a file cannot be read."""
+    Torn lines are left out. Raises Damaged where a file cannot be read.
+    """
     for k in sorted(_numbers(store, _folded_number), reverse=True):
         head = _whole(store, k)
         if head is not None:
@@ -90,7 +92,8 @@ def lines_of(store: BlobStore) -> Iterator[Line]:
 def history(store: BlobStore) -> list[Line]:
     """Manifests of pruned versions by rising number, as JSON objects; torn or repeated lines are left out.
 
-    Older ones are thinned by age and have `FIELDS` alone."""
+    Older ones are thinned by age and have `FIELDS` alone.
+    """
     found: dict[int, Line] = {}
     for line in lines_of(store):
         found.setdefault(line["number"], line)
@@ -110,7 +113,8 @@ def fold_history(
 
     parents: versions that kept ones continued from, or that something else refers to; lines stay. fence:
     called before anything is written or deleted. The snapshot is durable, and the one before found whole,
-    before the lines that both hold are deleted. Raises WriteFailed; Damaged, and what `fence` raises."""
+    before the lines that both hold are deleted. Raises WriteFailed; Damaged, and what `fence` raises.
+    """
     k = newest_fold(store)
     size = _size(store, tail_key(k))
     if size < least_bytes:

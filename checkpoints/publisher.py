@@ -15,7 +15,8 @@ Each state goes into a file that was made ready beforehand. The stall of a captu
 write(2): 0.06 s for 400 MB when the pages are there, 0.1-0.2 s when the kernel takes them from its free
 list, 0.8-1.0 s when a virtual machine's host must find them first. So, after each version, the next file
 is reserved on disk and its (clean) pages brought into the page cache, off the loop. It costs disk room
-for one more state, and page cache that may be dropped."""
+for one more state, and page cache that may be dropped.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +86,8 @@ class Capture:
     def pieces(self) -> Iterator[tuple[int, memoryview]]:
         """(offset, bytes) for the writer thread; the one in flight during `detach` comes twice.
 
-        A piece counts as written when the next one is asked for."""
+        A piece counts as written when the next one is asked for.
+        """
         while True:
             with self._lock:
                 if self._done == len(self._pieces):
@@ -103,7 +105,8 @@ class Capture:
 class StateWriter:
     """Writes one captured state at a time into `store`; used by one thread at a time.
 
-    `hurry` ends `prepare` early, since its caller has more urgent work."""
+    `hurry` ends `prepare` early, since its caller has more urgent work.
+    """
 
     def __init__(self, store: BlobStore, copy_below: int) -> None:
         self._store = store
@@ -205,7 +208,8 @@ class AsyncPublisher:
     def prepare(self, arrays: Arrays) -> None:
         """Make the file for the first version ready, as it is after each one; returns at once.
 
-        Without it the loop stands still 0.7 s for the first 400 MB, with it as long as for the others."""
+        Without it the loop stands still 0.7 s for the first 400 MB, with it as long as for the others.
+        """
         work = self._writer.prepare
         self._preparing = threading.Thread(target=work, args=(encode(arrays).size,), daemon=True)
         self._preparing.start()
@@ -214,7 +218,8 @@ class AsyncPublisher:
         """Capture `arrays` as they are now; they may change as soon as this returns.
 
         False (and nothing done) while the previous version is being written or its result was not taken.
-        A disk that refuses shows in `result`. ValueError for arrays or values that cannot be stored."""
+        A disk that refuses shows in `result`. ValueError for arrays or values that cannot be stored.
+        """
         if self._thread is not None and not (self._taken and self._outcome):
             return False
         self._started = time.perf_counter()

@@ -5,7 +5,8 @@ Pruning leaves a line of history behind each version that goes. Which go is deci
 Folding puts a sealed snapshot of the ledger's older entries, after which their files can go. Any process may
 do it at any time, also several at once: a snapshot says what all entries up to a number amount to, which
 never change, and is put create-only. It is durable before anything is deleted, and what is deleted is what
-an older snapshot, just found whole, stands for already: one damaged snapshot loses nothing."""
+an older snapshot, just found whole, stands for already: one damaged snapshot loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ def prune(
 
     `protected` is read again, and `fence` called, before each deletion, and `protected` once more after its
     manifest went: a verdict that came meanwhile counts, and a writer that was frozen here and succeeded
-    stops, by the error that `fence` raises, after at most the one deletion it was about to make."""
+    stops, by the error that `fence` raises, after at most the one deletion it was about to make.
+    """
     store = version_store.store
     gone = []
     versions, claims = version_store.listing.versions_and_claims()
@@ -95,7 +97,8 @@ def _delete_unnamed(store: BlobStore, number: int, protected: Callable[[], Itera
 
     A process that names a version writes the name and then looks for the manifest. Here the manifest is
     removed first, and then the names are read: so one of the two sees the other, and a version that was just
-    named gets its manifest back."""
+    named gets its manifest back.
+    """
     key, is_named = manifest_key(number), True
     try:
         manifest = [store.get(key)]
@@ -137,7 +140,8 @@ def fold(
     """Fold once `every` entries have come since the last time; the number folded through, or None.
 
     versions: those kept, asked after the entries were read, see `thinned`. An entry that cannot be read, and
-    is not written off, is never folded over. Raises WriteFailed, and Damaged when nothing can be listed."""
+    is not written off, is never folded over. Raises WriteFailed, and Damaged when nothing can be listed.
+    """
     entries, end, base = ledger.complete()
     through = end - leave
     if through - base < max(every, 2):
@@ -162,7 +166,8 @@ def _put(store: BlobStore, through: int, kept: Iterable[LedgerEntry]) -> None:
 
 def _clear(store: BlobStore, base: int) -> None:
     """Delete what the snapshot up to `base` stands for, older snapshots included. What a lost power brings
-    back counts for nothing, and goes the next time."""
+    back counts for nothing, and goes the next time.
+    """
     for key in store.list(LEDGER):
         entry, lost, folded = ledger_number(key), lost_number(key), folded_number(key)
         if lost is not None:

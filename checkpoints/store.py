@@ -24,7 +24,8 @@ from typing import BinaryIO, Protocol, TypeAlias, runtime_checkable
 class CheckpointError(Exception):
     """Base of all: `kind` (a short closed word), `place`, `problem` and `remedy`.
 
-    `retriable` says whether the same call may succeed later without anybody changing anything."""
+    `retriable` says whether the same call may succeed later without anybody changing anything.
+    """
 
     kind = "checkpoint"
     retriable = False
@@ -40,7 +41,8 @@ class Damaged(CheckpointError):
     """A stored file is truncated, altered, missing or contradicts its manifest. It is never loaded.
 
     `kind` is one of `missing`, `truncated`, `altered`, `malformed`, `mismatch`, `unreadable`,
-    `future_format`."""
+    `future_format`.
+    """
 
     def __init__(self, kind: str, place: str, problem: str, remedy: str = "") -> None:
         self.kind = kind
@@ -119,7 +121,8 @@ class BlobStore(Protocol):
         """Create `key` whole or not at all; durable when it returns.
 
         Raises KeyExists when the key is taken, WriteFailed on an I/O error. After WriteFailed the key may
-        or may not be there, but never in part."""
+        or may not be there, but never in part.
+        """
 
     def open(self, key: str) -> BinaryIO:
         """A binary stream of the object with `readinto`; KeyMissing when there is none."""
@@ -136,7 +139,8 @@ class BlobStore(Protocol):
     def append_line(self, key: str, line: bytes) -> None:
         """Add `line` and a newline to `key` (created when missing), durably. One writer at a time.
 
-        A torn last line of an earlier, failed call stays as a line of its own."""
+        A torn last line of an earlier, failed call stays as a line of its own.
+        """
 
     def sweep(self) -> int:
         """Remove what dead writers left half-written; returns how many files went."""
@@ -170,7 +174,8 @@ class VerifyingStore(Protocol):
     def open_verified(self, key: str, size: int, sha256: str) -> BinaryIO:
         """The object of that size and hash, from a local copy where there is one; raises as `BlobStore.open`.
 
-        The hash of a copy is not taken again: who reads it does, and calls `forget` where it is another."""
+        The hash of a copy is not taken again: who reads it does, and calls `forget` where it is another.
+        """
 
     def forget(self, sha256: str) -> None:
         """Drop the local copy of that hash."""
@@ -191,7 +196,8 @@ class Staged(Protocol):
     def commit(self, key: str, *, on_chunk: Callable[[Buffer], None]) -> PutResult:
         """Hash, make durable, call it `key`; `on_chunk` hears all bytes in order.
 
-        Raises as `BlobStore.put_new`."""
+        Raises as `BlobStore.put_new`.
+        """
 
     def abort(self) -> None:
         """Drop it. Safe at any time, any number of times."""
@@ -273,7 +279,8 @@ def listed(
     has gone again.
 
     key_of: the key of a number; number_of: the number that a key stands for, None for none; first: the least
-    number there is."""
+    number there is.
+    """
     keys = store.list(prefix)
     if not isinstance(store, LateListing):
         return keys

@@ -15,7 +15,8 @@ MOST_WHOLE = 10_000
 """Newest ones kept whole within the day: with more versions a day the older ones count as of yesterday."""
 NEWEST = 1000
 """Newest judgments, and moves of a name, that stay whatever their age: where versions are rare nothing is
-thinned, and patience (`validate.patience_events`) counts what it counted."""
+thinned, and patience (`validate.patience_events`) counts what it counted.
+"""
 NEWEST_TURNS = 64
 """Stops and resumptions that stay, and moves of `best`."""
 
@@ -33,7 +34,8 @@ def by_age(ascending: Sequence[T], at: Callable[[T], float | None], now: float) 
     """What stays: the last one of each bucket of its age, and all whose time is not known.
 
     Buckets are hours and days of the calendar, so that thinning what is thin already changes nothing. now: a
-    time; one that lies beyond the newest of them is cut back to it, so that no wrong clock ages them."""
+    time; one that lies beyond the newest of them is cut back to it, so that no wrong clock ages them.
+    """
     times = [at(one) for one in ascending]
     now = min([now, *([max(known)] if (known := [t for t in times if t is not None]) else [])])
     kept, taken, whole = [], set(), 0
@@ -60,7 +62,8 @@ def thinned(entries: Sequence[LedgerEntry], versions: Iterable[int], now: float)
     They amount to the same as all of them: every name with the way it came, the stop and the pause in force,
     the best version with every judgment that led to it since the last RESUME, the verdict on every key for
     each of `versions` (those kept, so that they can be named). The rest is kept by age.
-    now: Unix seconds, see `by_age`."""
+    now: Unix seconds, see `by_age`.
+    """
     keep = {entry.n for entry in entries[-NEWEST:]}
     for group in _groups(entries).values():
         keep |= {entry.n for entry in by_age(group, lambda entry: seconds(entry.at), now)}
@@ -121,7 +124,8 @@ def _of_best(entries: Sequence[LedgerEntry]) -> set[int]:
     then, and of what has been best since; their refusals at any time; the move of `best` before that RESUME.
 
     A judgment that names what the next ones are compared with stands for those before it: of these, only that
-    of the best version now."""
+    of the best version now.
+    """
     resumed = max((e.n for e in entries if e.kind == "RESUME" and not is_pause(e)), default=0)
     best_moves = [e for e in entries if e.kind in MOVES and e.alias == BEST]
     before = [e for e in best_moves if e.n < resumed]

@@ -3,7 +3,8 @@ still has the one that somebody works with. FORMAT.md has the rules on disk.
 
 A checkpoint folder may be gone, emptied or an older copy. Every role looks: the learner at what it wrote,
 all others, with `FolderWatch`, at the version they work with. Each continues with what it has, and says so
-until the folder has it again, or something newer."""
+until the folder has it again, or something newer.
+"""
 
 from __future__ import annotations
 
@@ -70,13 +71,15 @@ class VersionStore:
     def manifests(self, numbers: Sequence[int]) -> list[Manifest | Damaged]:
         """The manifest of each number, or why it cannot be read; several at once where each is a request.
 
-        Raises Unreachable."""
+        Raises Unreachable.
+        """
         return read_manifests(self.store, numbers)
 
     def newest_manifest(self) -> Manifest | None:
         """The newest manifest that can be read; None without one. The version itself may still not load.
 
-        Raises Unreachable: an older one is not the newest because a server does not answer."""
+        Raises Unreachable: an older one is not the newest because a server does not answer.
+        """
         found = (one for _, one in self.listing.newest_first())
         return next((one for one in found if isinstance(one, Manifest)), None)
 
@@ -85,7 +88,8 @@ class VersionStore:
 
         `destination` says where to read each array to, by default a new one; those it only wants verified
         are not in the result. It is asked for arrays that the manifest names alone; after an error, what it
-        gave holds anything. Raises Damaged, or FutureFormat by name; nothing unverified is ever returned."""
+        gave holds anything. Raises Damaged, or FutureFormat by name; nothing unverified is ever returned.
+        """
         return self._load(self.manifest(number), destination)
 
     def _load(self, manifest: Manifest, destination: Destination) -> Version:
@@ -114,7 +118,8 @@ class VersionStore:
     def newest_valid(self, report: OnDamage | None = None) -> Version | None:
         """The newest version that loads, None when there is none. Newer ones that do not load go to `report`.
 
-        A writer calls it after `claim`, so that no older writer can add a newer version meanwhile."""
+        A writer calls it after `claim`, so that no older writer can add a newer version meanwhile.
+        """
         for _, found in self.listing.newest_first():
             try:
                 if isinstance(found, Damaged):
@@ -130,14 +135,16 @@ class VersionStore:
 
         after, line: see `checkpoints.commit.claim`.
 
-        On an empty store nothing is written yet: publish version 0 next, that put is the claim."""
+        On an empty store nothing is written yet: publish version 0 next, that put is the claim.
+        """
         return claim(self.store, after, line)
 
     def publish(self, epoch: Epoch, arrays: Arrays, meta: VersionMeta) -> Manifest:
         """Write `arrays` and `meta` as the epoch's next number; durable when it returns.
 
         Raises Superseded (stop at once), WriteFailed (the previous version stands, try again later),
-        ValueError for arrays or values that cannot be stored."""
+        ValueError for arrays or values that cannot be stored.
+        """
         encoded = encode(arrays)
         key, digests = next_state_key(self.store, epoch), ArrayDigests(encoded)
         try:
@@ -150,7 +157,8 @@ class VersionStore:
     def attach(self, number: int, name: str, arrays: Arrays, meta: dict[str, Any]) -> None:
         """Add derived arrays to a version, create-only: the arrays, then `<name>.json`, which commits them.
 
-        KeyExists when attached, Damaged without the version."""
+        KeyExists when attached, Damaged without the version.
+        """
         self.manifest(number)
         record_key = _record_key(number, name)
         data_name = f"{name}-{os.urandom(4).hex()}.safetensors"
@@ -167,7 +175,8 @@ class VersionStore:
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """Derived (arrays, meta) of a version, verified; None when not attached. Raises Damaged.
 
-        destination: as in `load`."""
+        destination: as in `load`.
+        """
         record = self._attached_record(number, name)
         if record is None:
             return None
@@ -216,7 +225,8 @@ class FolderWatch:
 
     how: GONE or LACKS while the folder is lost, "" while it has the version or something newer. is_replaced:
     another version stands under its number. losses: times so far, by how; a version of another line that
-    comes after counts too, since a reader that looks every few seconds may see no more than that."""
+    comes after counts too, since a reader that looks every few seconds may see no more than that.
+    """
 
     def __init__(self, versions: VersionStore) -> None:
         self._versions = versions
@@ -237,7 +247,8 @@ class FolderWatch:
 
     def look(self, versions: Sequence[int], now: float) -> None:
         """Look, at most every LOOK_EVERY_S while `versions`, those listed, stay the same. now: monotonic, in
-        seconds."""
+        seconds.
+        """
         mine, listed, self._listed = self.mine, self._listed, versions
         if mine is None or (versions == listed and now < self._look_at):
             return

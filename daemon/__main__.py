@@ -1,6 +1,7 @@
 """`tripletd`, and `python -m daemon`.
 
-Signals come first: importing the command line takes a tenth of a second, and a stop in it is no failure."""
+Signals come first: importing the command line takes a tenth of a second, and a stop in it is no failure.
+"""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ def learner_catalog(config: Config, tell: Tell | None = None, *, whole: bool = F
     Where they live in a database or a topic, those that were first read for this checkpoint folder: learning
     and judging continue with the objects that the versions were learned with, and the source is not asked
     again. tell: receives the progress of reading; by default a log line. whole: as of `open_catalog`. Raises
-    CatalogError."""
+    CatalogError.
+    """
     if not config.catalog.path:
         return None
     places, pinned = folders(config), ""
@@ -59,7 +60,8 @@ def learner_catalog(config: Config, tell: Tell | None = None, *, whole: bool = F
 def serving_catalog(config: Config, tell: Tell | None = None, *, whole: bool = False) -> Catalog | None:
     """The objects of serve.catalog, else of catalog.path, as they are now; None where both are empty.
 
-    Raises CatalogError."""
+    Raises CatalogError.
+    """
     if not config.serve.catalog and not config.catalog.path:
         return None
     path, ids = (
@@ -112,7 +114,8 @@ def _live(config: Config, path: str) -> LivePlace | None:
 def folders(config: Config) -> list[Path]:
     """Folders for what was read: next to the versions, else in the user's cache.
 
-    A command without a configuration makes no checkpoint folder."""
+    A command without a configuration makes no checkpoint folder.
+    """
     found = []
     if "://" not in config.checkpoints.path and _keeps_versions(config):
         found.append(Path(config.checkpoints.path, FOLDER))
@@ -165,7 +168,8 @@ def map_catalog(catalog: Catalog, fitted: FittedSpaceMap, *, keep: bool = True) 
     """Every object of the catalog in the learner's space; row i is object i.
 
     keep: mapped objects that take long to make are kept next to the catalog's own binary, one copy for every
-    process that needs them; False leaves nothing behind."""
+    process that needs them; False leaves nothing behind.
+    """
     if not keep or len(catalog) * fitted.dim < LEAST_NUMBERS:
         return fitted.transform(as_blocks(catalog.views))
 

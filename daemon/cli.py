@@ -39,7 +39,8 @@ from tripletd import _names as names
 
 def check_ownership() -> None:
     """UserError when a package of another project stands where one of ours should; a note when one shares a
-    folder with ours, since programs that import it get ours."""
+    folder with ours, since programs that import it get ours.
+    """
     try:
         names.check_names()
     except names.ForeignPackage as foreign:
@@ -214,7 +215,8 @@ def _standard_streams() -> None:
     """Something to write to, whatever the caller closed, and no text that cannot be written.
 
     A closed descriptor is taken, too: the next file opened, perhaps the log, would get its number, and
-    whatever writes to standard error would write into that file."""
+    whatever writes to standard error would write into that file.
+    """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)

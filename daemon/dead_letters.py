@@ -2,7 +2,8 @@
 and the newest of them, read back.
 
 Bytes are shown escaped, never unpacked: those who feed a stream choose them. Which records become dead
-letters is decided where they are decoded (`streams`) and where they are learned (`daemon.learn.step`)."""
+letters is decided where they are decoded (`streams`) and where they are learned (`daemon.learn.step`).
+"""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def send_durably(sink: Sink, letters: Sequence[DeadLetter], wait: Callable[[floa
     """Write the letters in order; True once durable. After a restart some may be written twice.
 
     While the storage is unavailable `wait(seconds, error)` is called between attempts. When it returns True,
-    so that no further attempt is made, this returns False: the position must not pass the letters."""
+    so that no further attempt is made, this returns False: the position must not pass the letters.
+    """
     records = _records(letters, sink)
     try:
         if records:
@@ -85,7 +87,8 @@ class DeadLetterWriter(BackgroundThread):
     """Writes dead letters in a thread of its own, so that the waiting loop still handles signals. Owns its
     sink.
 
-    `fence` raises when another learner has taken over: nothing is sent then."""
+    `fence` raises when another learner has taken over: nothing is sent then.
+    """
 
     name = "letters"
 
@@ -105,7 +108,8 @@ class DeadLetterWriter(BackgroundThread):
 
         While they are not, `report` is called every `LOOK_SECONDS` with the reason, None while there is none.
         False when they are not durable `STOP_SECONDS` after `stopping` became true: some may have been
-        written, and the position must not pass any. Raises what makes writing them impossible."""
+        written, and the position must not pass any. Raises what makes writing them impossible.
+        """
         if not letters:
             return True
         self._fence()
@@ -162,7 +166,8 @@ class ItemDeadLetters:
     """Counts refused records by reason, and writes those that no earlier reader has written.
 
     Reading begins at the topic's start each time, so what lies before the position noted by an earlier
-    reader has its letter already."""
+    reader has its letter already.
+    """
 
     def __init__(self, opening: Callable[[], Sink]) -> None:
         self._opening = opening
@@ -176,7 +181,8 @@ class ItemDeadLetters:
     @property
     def unwritten(self) -> int:
         """Letters that their topic has not taken: those that wait for it, and those that found no room; a
-        later start writes the latter, since how far was read is not noted as long as there are any."""
+        later start writes the latter, since how far was read is not noted as long as there are any.
+        """
         return len(self._waiting) + self._left_out
 
     def add(self, letters: Iterable[DeadLetter], noted: Mapping[int, int]) -> None:
@@ -225,7 +231,8 @@ class ShownLetter:
     """One dead letter: the refused record's place, when it was refused, why, its size and first bytes.
 
     `partition` and `offset` are None, and `detail` says why, for a record that is no dead letter. `size` is
-    None for a record without a value."""
+    None for a record without a value.
+    """
 
     topic: str
     partition: int | None
@@ -240,7 +247,8 @@ class ShownLetter:
 def newest_letters(stream: Address, last: int) -> list[ShownLetter]:
     """The newest `last` dead letters of a stream, oldest first; [] where an embedded log has none yet.
 
-    Raises StreamError."""
+    Raises StreamError.
+    """
     try:
         source = open_source(stream.dead)
     except TopicMissing:

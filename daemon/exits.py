@@ -1,5 +1,6 @@
 """Exit codes (BSD sysexits), the one error a user is meant to read, how other exceptions become one, and what
-a check found."""
+a check found.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +80,8 @@ def as_user_error(error: Exception) -> UserError | None:
     """The readable form of an error of the islands, the memory or the file system; None for a bug.
 
     The error's class decides, by name, nearest ancestor first: importing the islands here would cost every
-    command their start-up."""
+    command their start-up.
+    """
     if isinstance(error, UserError):
         return error
     if isinstance(error, BlockingIOError) and getattr(error, "characters_written", None) is not None:

@@ -1,6 +1,7 @@
 """`tripletd feed`: reads click logs, decides, writes, and can be interrupted between two batches.
 
-On stderr it tells its progress, what was dropped and where, and the account at the end."""
+On stderr it tells its progress, what was dropped and where, and the account at the end.
+"""
 
 from __future__ import annotations
 
@@ -184,7 +185,8 @@ class Interrupted(BaseException):
 class Interrupts:
     """A context manager in the main thread; inside it SIGINT and SIGTERM raise Interrupted.
 
-    A second signal raises at once even in a shield."""
+    A second signal raises at once even in a shield.
+    """
 
     def __init__(self) -> None:
         self._shielded = False
@@ -239,7 +241,8 @@ class FeedJob:
 @dataclass(frozen=True, slots=True)
 class Fed:
     """What a run did: its account, the records that a failing stream may have been given twice, the exit code
-    (75 where it was interrupted)."""
+    (75 where it was interrupted).
+    """
 
     run: FeedRun
     sent_again: int
@@ -249,7 +252,8 @@ class Fed:
 def run_feed(config: Config, job: FeedJob, report: FeedReport) -> Fed:
     """Feed everything and report.
 
-    Raises UserError for what the user can put right, after reporting what is durable by then."""
+    Raises UserError for what the user can put right, after reporting what is durable by then.
+    """
     address = stream_address(config)
     if address.scheme == "memory":
         message = f"{address} lives inside one process: what is fed into it is gone when feed ends"

@@ -126,7 +126,8 @@ def decider_of(
     """Who decides by [feed]. Raises UserError.
 
     fed: how many events the stream holds already. Times past `now_ms` by more than stream.max_future are
-    refused; of an endless log its reader does that."""
+    refused; of an endless log its reader does that.
+    """
     space = config.space.id if config.space.views else None
     given = config.feed.model_dump(exclude={"follow"}) | {"prequential": is_prequential(config)}
     given |= {"rule": rule_of(config), "position_weights": position_weights(config)}

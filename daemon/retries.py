@@ -1,6 +1,7 @@
 """Waiting through a stream's short absences: what failed while it was unavailable is tried again.
 
-Written by hand, since every wait here can end early (decision 030)."""
+Written by hand, since every wait here can end early (decision 030).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ REMIND_SECONDS = 15.0
 def until_available(call: Callable[[], Result], give_up: Callable[[StreamUnavailable], bool]) -> Result:
     """What `call` returns, tried again as long as it raises StreamUnavailable.
 
-    `give_up(error)` waits between two attempts; when it returns True, the error is raised."""
+    `give_up(error)` waits between two attempts; when it returns True, the error is raised.
+    """
     while True:
         try:
             return call()

@@ -48,7 +48,8 @@ def sentence(error: ErrorDetails) -> str:
     """What was expected instead, without the value that was found: that may be a secret.
 
     Pydantic has a hundred kinds of errors and may get others. One that no schema here can give is said in
-    general words rather than in pydantic's."""
+    general words rather than in pydantic's.
+    """
     template = _SENTENCES.get(error["type"], "not of the kind expected here")
     context: dict[str, Any] = error.get("ctx", {})
     try:

@@ -26,7 +26,8 @@ def size(count: int) -> str:
 def moment(ms: int) -> str:
     """Milliseconds -> "2026-01-31T12:00:00+00:00"; "<ms> ms" where no calendar has such a time.
 
-    The time of a record is its writer's choice and may be anything."""
+    The time of a record is its writer's choice and may be anything.
+    """
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):

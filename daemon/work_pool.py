@@ -1,7 +1,8 @@
 """Work done in pieces side by side: in this process, by processes of this machine, or on Ray.
 
 A worker that is gone costs its pieces, which are done again: a piece has to be safe to be done twice. Workers
-end with the process that started them."""
+end with the process that started them.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def done_by(
 
     Pieces are drawn as workers become free. An error that the user can put right comes in its place, and any
     other ends everything. note: hears of workers that are lost. Raises UserError where that happens again and
-    again, and where there is no Ray."""
+    again, and where there is no Ray.
+    """
     coming = enumerate(pieces)
     if workers.address is not None:
         with ray_running(workers.address, workers.count):

@@ -1,7 +1,8 @@
 """Learners of similarity from triplets, as a plain numeric library.
 
 Every learner, form, map, setting and search can be imported from here; each is loaded when it is first
-asked for, so that `import learners` is quick. See docs/learners.md."""
+asked for, so that `import learners` is quick. See docs/learners.md.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ the step, and is exact for any cut (the trick of the averaged perceptron, Freund
 U takes the same sums as W, so the mean is as precise as W is. It forgets nothing: on a stream whose users
 change, W itself is ahead of it.
 
-Averaged rankers: one state of several learners that were trained in parallel on different triplets."""
+Averaged rankers: one state of several learners that were trained in parallel on different triplets.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class Averaged(BaseLearner[AveragedConfig]):
     """OASIS or Dissim-OASIS, scoring by the running average of its W. It learns exactly as that does; passive
     events count in the mean as well, so what is replayed are triplets.
 
-    learner: what learns. sums: U, float32 [dim, dim]."""
+    learner: what learns. sums: U, float32 [dim, dim].
+    """
 
     DEFAULT: ClassVar[AveragedConfig] = OasisConfig()
 
@@ -148,7 +150,8 @@ def average_states(
     The hinge loss is convex in W, so on any triplets the mean's loss is at most the mean of the losses
     (Chechik et al., JMLR 11 (2010), section 5.4). weights: >= 0, of which one is not 0; equal by default.
     Raises StateError where there is no state, or one is of another shape or has other arrays, and
-    ConfigError for other weights."""
+    ConfigError for other weights.
+    """
     if not states:
         raise StateError("there is no state to average: give at least one")
     shares = np.ones(len(states)) if weights is None else np.asarray(weights, np.float64)

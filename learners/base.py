@@ -2,7 +2,8 @@
 
 Those of one matrix W share more: its state, steps of rank one, projections at stated events, its form.
 
-A learner adds its settings, its arrays, its step and its scores: see `BaseLearner` and `MatrixLearner`."""
+A learner adds its settings, its arrays, its step and its scores: see `BaseLearner` and `MatrixLearner`.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ class KnownAnswer:
     """A step worked out on paper, in 2 dimensions: what the compiled kernels are checked by.
 
     triplet: query, clicked, skipped. loss: before the step. scores: after it, of the two unit vectors with
-    each other."""
+    each other.
+    """
 
     config: Any
     triplet: tuple[tuple[float, float], tuple[float, float], tuple[float, float]]
@@ -52,7 +54,8 @@ class BaseLearner(ABC, Generic[AnyConfig]):
     A subclass gives `dim`, `_start`, `_live`, `_restore`, `_learn`, `similarity`, `form` and a known
     answer; and where a step has a shorter form than its triplet, `taken` and `replay`. Scoring never
     changes a learner, and it keeps no reference to its input. Not safe for two threads at once: a step
-    writes the state in place, with the GIL released."""
+    writes the state in place, with the GIL released.
+    """
 
     DEFAULT: ClassVar[Any] = None
     """Settings where none are given; None where some must be."""
@@ -107,7 +110,8 @@ class BaseLearner(ABC, Generic[AnyConfig]):
         """Scores by the paper's formula, float32 [queries, items]; for numpy arrays, scipy CSR and blocks.
 
         Raises BlockError on another dimension or an index out of range. Where BLAS computes it, in blocks of
-        queries, its last bits may depend on how many are asked at once."""
+        queries, its last bits may depend on how many are asked at once.
+        """
 
     @abstractmethod
     def form(self, normalised: bool = True) -> ServedForm:
@@ -118,14 +122,16 @@ class BaseLearner(ABC, Generic[AnyConfig]):
         """A form with the scores of `similarity`, to search by them: what the papers score. copy: independent
         of what is learned later; False lets it read the state in place, for as long as that stands still.
 
-        Raises ConfigError for a learner without one."""
+        Raises ConfigError for a learner without one.
+        """
         raise errors.ConfigError(f"{type(self).__name__} has no form of its scores as they were learned")
 
     def learn_one(self, query: Any, clicked: Any, skipped: Any) -> StepInfo:
         """Apply one triplet of vectors (anything `as_block` reads, one row each); the info holds one entry.
 
         Raises BlockError when the vectors do not fit each other or the learner; a malformed row is no error
-        but an outcome."""
+        but an outcome.
+        """
         return self.learn_many(one_triplet(query, clicked, skipped))
 
     @overload
@@ -151,7 +157,8 @@ class BaseLearner(ABC, Generic[AnyConfig]):
         Either a `TripletBatch`, or three numpy arrays [n, dim] or scipy CSR matrices, row i of each triplet
         i. weights: [n] importance, scales the step of each event; 0 makes an event passive, negative or not
         finite rejects it. keys: whose model each triplet is for (`Keyed`). Raises BlockError on another
-        dimension or number of weights; a malformed row is no error but an outcome."""
+        dimension or number of weights; a malformed row is no error but an outcome.
+        """
         if len(triplets) in {2, 4}:  # the last is the weights
             *triplets, weights = triplets  # type: ignore[assignment]
         batch = as_triplets(*triplets, keys=keys)
@@ -167,14 +174,16 @@ class BaseLearner(ABC, Generic[AnyConfig]):
         `info`, left: the triplets that were accepted, with their weights. Copies.
 
         Pure: the state is neither read nor changed, so it may run later, and in another thread than the
-        steps. Raises BlockError when `info` is of another number of events."""
+        steps. Raises BlockError when `info` is of another number of events.
+        """
         return taken_triplets(batch, info, weights)
 
     def replay(self, steps: Steps) -> None:
         """Learn again what another copy took: its bits.
 
         Raises BlockError for steps of another kind or dimension, and naming the first that is malformed: the
-        others are applied then."""
+        others are applied then.
+        """
         if not isinstance(steps, TripletSteps):
             raise errors.BlockError(
                 f"{type(self).__name__} replays triplets, not steps of rank one: give its own `taken`"
@@ -189,7 +198,8 @@ class BaseLearner(ABC, Generic[AnyConfig]):
 
         Names, shapes and dtypes follow from the settings and the dimension alone (a budget is a capacity),
         so that another copy can have its memory ready; but for the length of what `GROWS`. No name holds a
-        dot."""
+        dot.
+        """
         return {name: errors.read_only(array) for name, array in self._live().items()}
 
     @property
@@ -204,7 +214,8 @@ class BaseLearner(ABC, Generic[AnyConfig]):
         """Continue from the arrays of `state`. copy=False takes the large ones over without a copy: they must
         be writable, and steps change them in place.
 
-        Raises StateError naming the array that is missing or has another shape, dtype or value."""
+        Raises StateError naming the array that is missing or has another shape, dtype or value.
+        """
         learner = cls.__new__(cls)
         learner.config = cls._settings(config)
         learner._restore(arrays, copy)
@@ -226,7 +237,8 @@ class BaseLearner(ABC, Generic[AnyConfig]):
     @classmethod
     def warm_up(cls, sparse_rows: bool | None = None) -> None:
         """Load the kernels and check them on a known answer before the first event. sparse_rows: whether rows
-        will be CSR or dense; None: either. Raises RuntimeError."""
+        will be CSR or dense; None: either. Raises RuntimeError.
+        """
         known = cls.KNOWN
         if known is None:
             return
@@ -282,7 +294,8 @@ class StepsFromIdentity:
 
     ||tau V||, V = q (c - s)^T or the V' of a distance, is about 2 tau r^2 for vectors of length r, and
     ROUNDING sqrt(n) for n entries beside a 1 is lost of it. It looks at the first triplets that update, and
-    again whenever twice as many have come, so that a long stream pays nothing for it; it tells once."""
+    again whenever twice as many have come, so that a long stream pays nothing for it; it tells once.
+    """
 
     def __init__(self) -> None:
         self._seen, self._next = 0, 1
@@ -365,7 +378,8 @@ class MatrixLearner(ScoredByMatrix[AnyConfig]):
 
     base: the matrix without its pending steps, float32 [dim, dim], C-contiguous (4 dim^2 bytes; numpy asks
     for huge pages by itself). pending: see `learners.pending`. events: how many events were accepted so far,
-    that is not rejected. The state's W is `base`: see `matrix_in`."""
+    that is not rejected. The state's W is `base`: see `matrix_in`.
+    """
 
     ROOM: ClassVar[int | None] = None
     """Steps on dense rows that may wait, a multiple of 4; None for what `room_of` says of the dimension."""
@@ -525,7 +539,8 @@ def replay_rank_one(W: Float32s, symmetric: bool, steps: Steps, pending: Pending
 
     pending: where steps on dense rows wait, as the step lets them; None adds them all. Raises BlockError on
     steps of another kind or dimension, and naming the first step that is malformed: those before it are
-    applied then."""
+    applied then.
+    """
     if not isinstance(steps, StepBatch):
         raise errors.BlockError("this learner replays steps of rank one, not triplets: give its own `taken`")
     dim = W.shape[0]

@@ -3,7 +3,8 @@
 A block checks its own layout (types, shapes, row pointers), once and cheaply. What is *in* a row (finite
 values, indices in range and increasing) is checked by the kernels event by event, so that one bad row never
 stops the others. Scipy's matrices, whose rows may be in any order and hold a column twice, are read as what
-they mean: `as_block` sorts and sums such rows into arrays of its own."""
+they mean: `as_block` sorts and sums such rows into arrays of its own.
+"""
 
 from __future__ import annotations
 
@@ -196,7 +197,8 @@ def as_block(x: Any, dim: int | None = None, name: str = "vectors") -> Block:
     rejected by the step). A scipy sparse array of any kind is read as what it means: unsorted rows are sorted
     and entries of one place added up (in float64), in a copy; x itself never changes. dim: the expected
     columns. name: what an error calls x. Raises BlockError, naming what came, when x is none of these or has
-    other columns than dim."""
+    other columns than dim.
+    """
     if isinstance(x, SparseBlock | DenseBlock):
         block: Block = x
     else:
@@ -212,7 +214,8 @@ def as_block(x: Any, dim: int | None = None, name: str = "vectors") -> Block:
 def concatenate(blocks: Sequence[Block]) -> Block:
     """All rows of the blocks, one block below the other, copied.
 
-    Raises BlockError without any block, or when kinds or dimensions differ."""
+    Raises BlockError without any block, or when kinds or dimensions differ.
+    """
     if not len(blocks):
         raise BlockError("there are no blocks to put together: give at least one")
     blocks = [as_block(block) for block in blocks]
@@ -324,7 +327,8 @@ class TripletBatch:
 
     keys: bytes of 64 [n], the UTF-8 of the key whose model an event is for, b"" without one; None where no
     event has one. Texts become that; see `as_keys`. Raises BlockError when lengths, dimensions or kinds
-    differ."""
+    differ.
+    """
 
     query: Block
     clicked: Block
@@ -443,7 +447,8 @@ def as_triplets(*triplets: Any, keys: Sequence[str] | None = None) -> TripletBat
     """Read a batch: a `TripletBatch` itself, or queries, clicked and skipped, each anything that `as_block`
     reads.
 
-    keys: of each triplet, at most MAX_KEY_BYTES bytes of UTF-8 without 0, "" for none. Raises BlockError."""
+    keys: of each triplet, at most MAX_KEY_BYTES bytes of UTF-8 without 0, "" for none. Raises BlockError.
+    """
     if len(triplets) == 1 and isinstance(triplets[0], TripletBatch) and keys is None:
         return triplets[0]
     if len(triplets) != 3:

@@ -2,7 +2,8 @@
 
 What the newest events did to the learner, by the names they carry.
 
-Learn a batch under caps: any learner that honours weights, whose step a weight bounds."""
+Learn a batch under caps: any learner that honours weights, whose step a weight bounds.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class CapsConfig:
 
     A full step is the largest one that an event of weight 1 can make (tau = C in OASIS). source, query, item:
     > 0, or 0 for no cap; an item is clicked or skipped. window: > 0 where any of them is.
-    Raises ConfigError."""
+    Raises ConfigError.
+    """
 
     window: int = 0
     source: float = 0.0
@@ -73,7 +75,8 @@ class StepWindow:
 
     Names are 64-bit numbers; names of different kinds never meet. 40 bytes of state per event of the window,
     which `salt` does not change: it only hides from who chooses names where they lie in the table. Costs O(1)
-    per event. Not safe for two threads at once."""
+    per event. Not safe for two threads at once.
+    """
 
     def __init__(self, config: CapsConfig, salt: int = 0) -> None:
         """Begin with no event. Raises ConfigError as CapsConfig does."""
@@ -100,7 +103,8 @@ class StepWindow:
         """(stop, fates, limits): what becomes of the events start..stop-1, at least one.
 
         names: uint64 [n, 4], weights: float64 [n]. fates uint8 and limits float64 [stop - start]: 0 and the
-        weight to learn with, or a key of REASONS and 0. `settle` those let in before planning again."""
+        weight to learn with, or a key of REASONS and 0. `settle` those let in before planning again.
+        """
         fates, limits = np.zeros(len(weights), np.uint8), np.zeros(len(weights))
         if not self.config.any:
             return len(weights), fates[start:], weights[start:]
@@ -120,7 +124,8 @@ class StepWindow:
         """What the window is restored from; empty without a cap. Views, which change with the next event.
 
         `names` uint64 [window, 4], `spent` int64 [window] in 1 / UNIT of a full step: of the events in the
-        window, the k-th let in at k mod window. `admitted` int64 []: how many were ever let in."""
+        window, the k-th let in at k mod window. `admitted` int64 []: how many were ever let in.
+        """
         if not self.config.any:
             return {}
         views = {"names": self._ring.view(), "spent": self._spent.view()}
@@ -153,7 +158,8 @@ def united_steps(
 
     news: how many events each let in since what the base holds of it; windows need not have continued from
     the base, so their own counts do not tell. Where one forgot some of them, as many as it knows count.
-    Raises StateError for what is no window of `config`."""
+    Raises StateError for what is no window of `config`.
+    """
     whole = StepWindow(config)
     if not config.any:
         return {}
@@ -208,7 +214,8 @@ class CappedInfo:
 
     info: of the events that were let in, in order. rows: int64, which those are. weights: float64, what each
     was learned with. limited: how many of them with less than their own. fates: uint8 [n], 0 or a key of
-    REASONS."""
+    REASONS.
+    """
 
     info: StepInfo
     rows: NDArray[np.int64]
@@ -234,7 +241,8 @@ def learn_capped(
     another shape.
 
     The learner is called for as many events at once as surely fit, that is with all that is held for those
-    before them; near a cap that is down to one."""
+    before them; near a cap that is down to one.
+    """
     n = len(batch)
     if names.shape != (n, NAMES) or weights.shape != (n,):
         raise errors.BlockError(

@@ -6,7 +6,8 @@ while what was clicked once leaves: the oldest pair makes room. What was skipped
 above 0, mean nothing. `learners.forms.click_memory` is what it scores by.
 
 Objects are the same where their rows have the same bits, so what is kept is a function of the events alone,
-however they are cut into batches."""
+however they are cut into batches.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ class ClickMemory:
     """The memory of `dim`-dimensional rows. Not safe for two threads at once.
 
     queries, clicked: float32 [config.queries, dim], a pair in each row. stamps: int64 [config.queries], the
-    event that a pair came with last, counted from 1; 0 for an empty row. events: how many pairs came."""
+    event that a pair came with last, counted from 1; 0 for an empty row. events: how many pairs came.
+    """
 
     def __init__(self, dim: int, config: ClickMemoryConfig) -> None:
         kept = config.queries
@@ -57,7 +59,8 @@ class ClickMemory:
     def learn_many(self, batch: TripletBatch, weights: NDArray[Any]) -> StepInfo:
         """Remember the pairs of a batch in order; weights [n], of which 0 remembers nothing.
 
-        `updated`: a new pair; `passive`: one that was known, or of weight 0; `degenerate`: a row of zeros."""
+        `updated`: a new pair; `passive`: one that was known, or of weight 0; `degenerate`: a row of zeros.
+        """
         info, scale = StepInfo.empty(len(batch)), np.asarray(weights, np.float64)
         info.reason[:] = faults_of(batch, scale)
         queries, clicked = dense_rows(batch.query), dense_rows(batch.clicked)

@@ -20,7 +20,8 @@ distances is the smaller. So the same step, exact gradient, LogDet divergence, s
 difference of the two distances, with the margin 1 of the hinge that all learners here share; the printed one,
 of pairs, is `learners.lego_pairs`, and the OASIS papers take a threshold on one side. Its condition is
 A'^-1 = A^-1 - g (v v^T - u u^T), g = eta l(A'), u = q - c, v = q - s: one equation in the step size g
-(`learners.kernels.distance`). A stays positive definite without a projection."""
+(`learners.kernels.distance`). A stays positive definite without a projection.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ class DissimConfig:
 
     C: aggressiveness, > 0, an upper bound of tau. psd_every: project W onto the PSD matrices after each so
     many accepted events; 0 never; refused above `MAX_FULL_DIM` dimensions. start: the diagonal of W_0,
-    float32 [dim], > 0; None for that of I. Raises ConfigError."""
+    float32 [dim], > 0; None for that of I. Raises ConfigError.
+    """
 
     C: float = 0.1
     psd_every: int = 0
@@ -73,7 +75,8 @@ class DissimConfig:
 class Pairs:
     """m and e of each triplet, in blocks of its kind, empty or zero where the triplet is refused.
 
-    batch: the triplets. norms: float64 [n, 3]: ||m||^2, ||e||^2, e^T m, all 0 where refused."""
+    batch: the triplets. norms: float64 [n, 3]: ||m||^2, ||e||^2, e^T m, all 0 where refused.
+    """
 
     batch: TripletBatch
     m: Block
@@ -114,7 +117,8 @@ class DistanceLearner(base.MatrixLearner[base.AnyConfig]):
         """S'(q, p) = -(q - p)^T W (q - p), float32 [queries, items], from float64 sums of its three terms.
 
         Near-equal vectors lose the digits that their norms and product share. Raises BlockError on another
-        dimension or an index out of range."""
+        dimension or an index out of range.
+        """
         left, right = as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items")
         crossed = 2 * bilinear(self.W, left, right).astype(np.float64)
         crossed -= self_products(self.W, left)[:, None]
@@ -176,7 +180,8 @@ class Dissim(RelativeLearner[DissimConfig]):
         """Take steps again that this learner's kernels took elsewhere: W gets their bits. `events` stays.
 
         Raises BlockError on steps of another kind or dimension, and naming the first step that is malformed:
-        those before it are applied then."""
+        those before it are applied then.
+        """
         base.replay_rank_one(self.base, True, steps, self.pending)
 
 
@@ -203,7 +208,8 @@ class Lego(RelativeLearner[LegoConfig]):
 
     An event is degenerate where c = s, where q lies midway between c and s, or where rounding has cost A
     its positive definiteness along them. Each step changes all of W: O(dim^2), refused above
-    `MAX_FULL_DIM`. So what is replayed are triplets: a step in two dense vectors would be longer."""
+    `MAX_FULL_DIM`. So what is replayed are triplets: a step in two dense vectors would be longer.
+    """
 
     ROOM: ClassVar[int | None] = 0
     DEFAULT: ClassVar[LegoConfig] = LegoConfig()

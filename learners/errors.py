@@ -1,6 +1,7 @@
 """What the learners refuse: their errors, and the checks of settings and saved arrays that raise them.
 
-Every message names the place and the remedy."""
+Every message names the place and the remedy.
+"""
 
 from __future__ import annotations
 

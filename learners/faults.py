@@ -36,7 +36,8 @@ def fault_weights(weights: NDArray[np.float64], reason: NDArray[np.uint8]) -> No
 def faults_of(batch: TripletBatch, weights: NDArray[np.float64]) -> NDArray[np.uint8]:
     """The `Reason` of each event, uint8 [n], NONE where it is sound; the same that a step gives.
 
-    weights: float64 [n], or empty where all are 1."""
+    weights: float64 [n], or empty where all are 1.
+    """
     reason = np.zeros(len(batch), np.uint8)
     for block in (batch.query, batch.clicked, batch.skipped):
         if isinstance(block, DenseBlock):

@@ -7,7 +7,8 @@ is never approximate, only which objects were looked at.
 
     near(f, p) = scale_p step_p unit (codes_p . codes_f) + offset_p
 
-Pure: arrays in, arrays out."""
+Pure: arrays in, arrays out.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class Graph:
 
     codes: int8 [N, p] and bounds: float64 [N, 3], as in `learners.search.DenseItems`. links: int32 [N, w],
     rows near each row, -1 behind the last one. hashes: uint64 [N], of the rows (`hashes_of`). starts: int32
-    [e], start_codes: int8 [e, p], where walks begin."""
+    [e], start_codes: int8 [e, p], where walks begin.
+    """
 
     codes: Codes
     bounds: NDArray[np.float64]

@@ -2,7 +2,8 @@
 
 Where objects crowd together, a library that keeps only links in different directions leaves most of a row's
 room free and many rows without a link that leads to them: no walk finds these, however wide its pool. Here
-every link gets its other way round, and rows to which few lead are linked with what is nearest to them."""
+every link gets its other way round, and rows to which few lead are linked with what is nearest to them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def complete(links: Int32s, codes: Codes, going_on: Callable[[], bool] = lambda:
     """Add links to int32 [N, w] (-1 behind the last of each row), in place, where a row has room: rows
     int8 [N, p] are near by their directions. False where `going_on` said that nobody waits any more.
 
-    Rows of which nothing near has room left keep fewer than WANTED."""
+    Rows of which nothing near has room left keep fewer than WANTED.
+    """
     counts, in_degree = np.empty(len(links), np.int32), np.empty(len(links), np.int32)
     link_back(links, counts, in_degree)
     few = np.flatnonzero(in_degree < WANTED)

@@ -3,7 +3,8 @@
 Hedge over kernels is from Xia, Hoi, Jin, Zhao: Online multiple kernel similarity learning for visual search,
 TPAMI 36 (2014), section 4.2; fixed share from Herbster and Warmuth: Tracking the best expert, Machine
 Learning 32 (1998); kernels that sleep from Freund, Schapire, Singer, Warmuth: Using and combining predictors
-that specialize, STOC 1997."""
+that specialize, STOC 1997.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class HedgeConfig:
     how many rounds there will be, where that is known: beta is `best_beta` of it then, and the other is not
     looked at; 0 where it is not.
     share: in [0, 1]. discount: in (0, 1]. C: > 0. weights: not negative, not all 0, one per kernel.
-    Raises ConfigError."""
+    Raises ConfigError.
+    """
 
     rule: Rule = "share"
     beta: float = 0.99
@@ -104,7 +106,8 @@ def first_standing(config: HedgeConfig, kernels: int) -> NDArray[np.float64]:
     """The standing of each kernel before any event, float64 [m]: theta itself under "margins", else ln theta.
 
     It is the state to keep: log weights never underflow however long the stream. Raises ConfigError when
-    another number of weights is given."""
+    another number of weights is given.
+    """
     if config.weights and len(config.weights) != kernels:
         raise ConfigError(f"{len(config.weights)} weights are given for {kernels} kernels: give one each")
     given = np.array(config.weights or (1.0,) * kernels, np.float64)

@@ -2,7 +2,8 @@
 
 The models share nothing, so learning a batch key by key is learning it in order, bit for bit (SOML's
 experiments learn one metric per landmark: Gao, Hoi, Zhang, Wan, Li, AAAI 2014, section 4). A directory says
-which key has which slot: who is let in, who goes, and whose events are refused. It sees no vectors."""
+which key has which slot: who is let in, who goes, and whose events are refused. It sees no vectors.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class KeyedConfig:
     them, taking over what it writes in place. slots: most models at once, > 0. when_full: what befalls a key
     that comes when all are taken: "refuse" its events, or "evict" the key whose last event is the longest
     ago, if that was at least evict_after events ago (and refuse otherwise). shared: names of arrays that no
-    step changes; all models have one copy of each. Raises ConfigError."""
+    step changes; all models have one copy of each. Raises ConfigError.
+    """
 
     make: Callable[[int], Learner]
     restore: Callable[[Mapping[str, NDArray[Any]]], Learner]
@@ -91,7 +93,8 @@ class Assigned:
 
     tenancies: in the order in which they begin; those of one slot follow each other. tenancy: int64 [n], the
     place of each event's among them, -1 where it has none. reason: uint8 [n], why it has none. evicted: how
-    many keys lost their slot."""
+    many keys lost their slot.
+    """
 
     tenancies: list[Tenancy]
     tenancy: Int64s
@@ -112,7 +115,8 @@ class Directory:
     [slots]: the number of its last event. events int64 [slots]: how many it had since it was let in. clock:
     how many sound events named a key, refused ones too: each of them has its number. Slots are taken in order
     and given away, never freed. A key is let in by a sound event alone: what a step refuses moves nobody.
-    What is decided depends on the events in their order, not on where batches end."""
+    What is decided depends on the events in their order, not on where batches end.
+    """
 
     def __init__(self, config: KeyedConfig) -> None:
         self._config = config
@@ -149,7 +153,8 @@ class Directory:
         """Give each event its key's slot, and let keys in.
 
         keys: of each event, b"" without one. reason: uint8 [n], 0 for each event that a step will take.
-        numbers: int64 [n], of each event that a step will take and that names a key: its own, ascending."""
+        numbers: int64 [n], of each event that a step will take and that names a key: its own, ascending.
+        """
         reasons, tenancy = reason.copy(), np.full(len(keys), -1, np.int64)
         tenancies: list[Tenancy] = []
         current: dict[int, int] = {}
@@ -233,7 +238,8 @@ Arrays = dict[str, NDArray[Any]]
 class Keyed(BaseLearner[KeyedConfig]):
     """Learners by key. Its arrays are those of one learner with an axis of slots in front, those that all
     share as they are, and the directory (`learners.keyed`); a free slot holds the untrained model.
-    Without a key it is the untrained model: `similarity` is that of version 0."""
+    Without a key it is the untrained model: `similarity` is that of version 0.
+    """
 
     directory: Directory
     untrained: Learner
@@ -272,7 +278,8 @@ class Keyed(BaseLearner[KeyedConfig]):
         """The model of a key, None where it has none (then `untrained` is what answers).
 
         It is the slot's own: read it only, while nobody learns; it changes with the next step, and the next
-        key that gets the slot changes it altogether. Raises BlockError for what can be no key."""
+        key that gets the slot changes it altogether. Raises BlockError for what can be no key.
+        """
         slot = self.directory.slot_of(key_bytes(key))
         return None if slot is None else self._learner_in(slot)
 
@@ -355,7 +362,8 @@ class Keyed(BaseLearner[KeyedConfig]):
         after.
 
         Raises BlockError for steps of another kind, without numbers or keys, of numbers that do not follow on
-        from here, and where one finds no room or is malformed: the others are applied then."""
+        from here, and where one finds no room or is malformed: the others are applied then.
+        """
         if not isinstance(steps, TripletSteps) or steps.numbers is None:
             raise BlockError("models by key take triplets with keys and numbers again: give those of `taken`")
         if not len(steps):

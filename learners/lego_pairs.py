@@ -11,7 +11,8 @@ targets. `pair_targets` gives the 5th and the 95th percentile of the distances i
 authors take for labels (Davis, Kulis, Jain, Sra, Dhillon: Information-theoretic metric learning, ICML 2007,
 section 5). Vectors of unit length have squared distances from 0 to 4, unrelated ones 2.
 
-Clicks give no such numbers: `learners.distance.Lego` learns from which distance is the smaller."""
+Clicks give no such numbers: `learners.distance.Lego` learns from which distance is the smaller.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ MOST_ROWS = 1_000
 class LegoPairsConfig:
     """Settings. eta: weight of the loss against the divergence, > 0. similar, dissimilar: targets of squared
     distances, 0 <= similar < dissimilar. start: the diagonal of A_1, float32 [dim], > 0; None for that of I.
-    Raises ConfigError."""
+    Raises ConfigError.
+    """
 
     eta: float = 0.01
     similar: float = 0.0
@@ -63,7 +65,8 @@ class LegoPairs(DistanceLearner[LegoPairsConfig]):
     Every accepted triplet of a weight above 0 moves A, also one without a hinge loss: a distance is brought
     to a number, not on one side of it. Degenerate is one whose three objects are alike. Sparse rows are
     spread out, since a step changes all of W: O(dim^2), refused above `MAX_FULL_DIM`. What is replayed are
-    triplets."""
+    triplets.
+    """
 
     ROOM: ClassVar[int | None] = 0
     SPREADS: ClassVar[bool] = True
@@ -92,7 +95,8 @@ class LegoPairs(DistanceLearner[LegoPairsConfig]):
 
         left, right: anything `as_block` reads, [n, dim]. targets: float [n], of squared distances. weights:
         [n], scale eta. A target that is negative or not finite rejects its pair, as a malformed row does.
-        Raises BlockError on other shapes."""
+        Raises BlockError on other shapes.
+        """
         blocks = as_block(left, self.dim, "left"), as_block(right, self.dim, "right")
         wanted = np.asarray(targets, np.float64)
         scale = np.ones(len(wanted)) if weights is None else np.asarray(weights, np.float64)

@@ -74,7 +74,8 @@ class Loreta(ScoredByMatrix[LoretaConfig]):
 
     start: W_0, float32 [dim, dim], never written; it is in the state, and models of one `Keyed` share it.
     U, V: float32 [r, dim], the columns of the factors as rows, 0 from `rank` on. gram: float64 [2, r, r], of
-    U and V. rank: columns in use. updates: how many events changed them."""
+    U and V. rank: columns in use. updates: how many events changed them.
+    """
 
     DEFAULT: ClassVar[LoretaConfig] = LoretaConfig()
     SPREADS: ClassVar[bool] = True

@@ -8,7 +8,8 @@ scores are equal, as most are 0 in sparse data, and the order of the rows may kn
 
 Average precision is the mean over relevant candidates of the precision at their rank, as in Chechik, Sharma,
 Shalit, Bengio, JMLR 11 (2010), section 5.1. Of the first k (Gong, Lazebnik, CVPR 2011, section 4.4: 100) it
-is the sum over relevant ones among them, divided by as many as could be: 1 where all k are relevant."""
+is the sum over relevant ones among them, divided by as many as could be: 1 where all k are relevant.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def ranks_of(scores: Scores, relevant: Ranks, exclude: int | None = None, ties: 
 
     scores [n]; relevant int64 [k], distinct; exclude: the query's own row, which is no candidate and not
     among them. By row, `rank(i) = 1 + #{j: s_j > s_i} + #{j < i: s_j = s_i}`. One sort, no argsort:
-    O(n log n), n extra floats; of a few rows n comparisons each. Raises ValueError for other `ties`."""
+    O(n log n), n extra floats; of a few rows n comparisons each. Raises ValueError for other `ties`.
+    """
     if ties not in TIES:
         raise ValueError(f"ties {ties!r} is not one of {', '.join(map(repr, TIES))}")
     wanted, last = scores[relevant], ties == RELEVANT_LAST
@@ -72,21 +74,24 @@ def _sorted_ranks(scores: Scores, relevant: Ranks, last: bool) -> Ranks:
 def precision_at_k(ranks: Ranks, k: int) -> float:
     """Share of the first `k` places that relevant candidates hold; of `k`, however few candidates there are.
 
-    ranks int64 [R] of the relevant ones, in any order."""
+    ranks int64 [R] of the relevant ones, in any order.
+    """
     return float(np.count_nonzero(ranks <= k) / k)
 
 
 def average_precision(ranks: Ranks) -> float:
     """`AP = (1/R) sum_j j / r_j` over the ascending ranks `r_1 < .. < r_R` of the relevant candidates.
 
-    ranks int64 [R], in any order; NaN where R = 0 (the query does not count)."""
+    ranks int64 [R], in any order; NaN where R = 0 (the query does not count).
+    """
     return average_precision_at(ranks, None)
 
 
 def average_precision_at(ranks: Ranks, k: int | None) -> float:
     """`AP@k = (1 / min(R, k)) sum_j j / r_j` over the ascending ranks r_j <= k; None for all of them.
 
-    ranks int64 [R] of **all** relevant candidates, in any order; NaN where R = 0."""
+    ranks int64 [R] of **all** relevant candidates, in any order; NaN where R = 0.
+    """
     if ranks.shape[0] == 0:
         return float("nan")
     ordered = np.sort(ranks)
@@ -99,7 +104,8 @@ def average_precision_at(ranks: Ranks, k: int | None) -> float:
 def mean_over(values: Doubles) -> float:
     """Mean over the entries that count (not NaN), such as mAP of average precisions; NaN where none does.
 
-    float64 [n] -> float."""
+    float64 [n] -> float.
+    """
     counted = values[~np.isnan(values)]
     return float(counted.mean()) if counted.shape[0] else float("nan")
 
@@ -107,7 +113,8 @@ def mean_over(values: Doubles) -> float:
 def macro_over(values: Doubles, labels: Sequence[Any]) -> float:
     """Mean over classes of the mean within a class: small classes count as much as large ones.
 
-    values float64 [n] (NaN does not count), labels: n hashable ones; NaN where nothing counts."""
+    values float64 [n] (NaN does not count), labels: n hashable ones; NaN where nothing counts.
+    """
     groups: dict[Any, list[float]] = {}
     for value, label in zip(values.tolist(), labels, strict=True):
         if not np.isnan(value):
@@ -120,7 +127,8 @@ def macro_over(values: Doubles, labels: Sequence[Any]) -> float:
 class RankingMeasures:
     """What labels say of one ranking, query by query.
 
-    ap, ap_at, precision: float64 [queries], NaN for a query with nothing relevant; labels: their classes."""
+    ap, ap_at, precision: float64 [queries], NaN for a query with nothing relevant; labels: their classes.
+    """
 
     ap: Doubles
     ap_at: Doubles
@@ -165,7 +173,8 @@ def judge_by_labels(
     """Each query ranks all objects but itself; an object of its class is relevant.
 
     scores_of: int64 [b] rows -> their scores with all objects, [b, n], at most 256 rows at a time; labels
-    [n]; queries: rows, int64 [m]; k of precision, depth of `ap_at`. Raises ValueError for other `ties`."""
+    [n]; queries: rows, int64 [m]; k of precision, depth of `ap_at`. Raises ValueError for other `ties`.
+    """
     found = np.full((len(queries), 3), np.nan)
     names = [labels[row] for row in queries.tolist()]
     members = {label: np.flatnonzero(labels == label) for label in dict.fromkeys(names)}

@@ -24,7 +24,8 @@ the base.
 Who has gone on from x_k to `current`, while the others' work became `merged`, continues with
 current + (merged - x_k): its own work since, on top of everybody's.
 
-Sums are taken in float64, learner by learner in the order given, and rounded once."""
+Sums are taken in float64, learner by learner in the order given, and rounded once.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ class StateMerge:
     settled: a saved state as arrays that may be added up, such as W with the steps that wait for it. rules:
     of each array; one that has no rule is an error, so that nothing is merged by accident. also: (base,
     states, shares, merged arrays) -> arrays that need more than their own kind. goes_on: likewise, (current,
-    counted, merged, arrays of who goes on)."""
+    counted, merged, arrays of who goes on).
+    """
 
     settled: Callable[[State], Arrays]
     rules: Mapping[str, MergeRule]

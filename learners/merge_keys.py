@@ -1,7 +1,8 @@
 """Models by key merged: key by key, with the model that a key is given where a learner does not have it.
 
 A key is known by who had an event of it last. Where there are more keys than slots, those stay whose last
-events are the newest; each learner counts its own events, so newest means: the fewest events ago."""
+events are the newest; each learner counts its own events, so newest means: the fewest events ago.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """How the states of each kind of learner are merged: the rules of its arrays (`learners.merge`), and what
-needs more than a rule."""
+needs more than a rule.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Merging states of which only touched entries are kept: as `learners.merge`, on S = W - W_0 entry by entry.
 
 Sums are taken in float64, learner by learner in the order given, and rounded once; an entry whose sum is 0 is
-none. Where the result has more entries than may be kept, the largest of these stay."""
+none. Where the result has more entries than may be kept, the largest of these stay.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 S_W(a, b) = a^T W b; for a triplet (q, c, s): V = q (c - s)^T, loss l = max(0, 1 - S_W(q, c) + S_W(q, s)),
 tau = min(C, l / ||V||_F^2), W <- W + tau V, starting from W = I (Chechik, Sharma, Shalit, Bengio: Large scale
-online learning of image similarity through ranking, JMLR 11 (2010), sections 2 and 6)."""
+online learning of image similarity through ranking, JMLR 11 (2010), sections 2 and 6).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class OasisConfig:
     above `MAX_FULL_DIM` dimensions, where one projection takes minutes. The projection calls LAPACK: its bits
     repeat on one machine and library, not across them.
     start: the diagonal of W_0, float32 [dim], > 0; None for that of I.
-    Raises ConfigError."""
+    Raises ConfigError.
+    """
 
     C: float = 0.1
     symmetric: Literal["off", "online"] = "off"
@@ -55,7 +57,8 @@ class Oasis(base.MatrixLearner[OasisConfig]):
     >>> learner.learn_one(query, clicked, skipped).tau.tolist()
     [0.5]
     >>> learner.similarity(query[None], np.stack([clicked, skipped])).tolist()
-    [[0.5, -0.5]]"""
+    [[0.5, -0.5]]
+    """
 
     DEFAULT: ClassVar[OasisConfig] = OasisConfig()
     KNOWN: ClassVar[base.KnownAnswer] = base.KnownAnswer(
@@ -88,7 +91,8 @@ class Oasis(base.MatrixLearner[OasisConfig]):
         """Take steps again that this learner's kernels took elsewhere: W gets their bits. `events` stays.
 
         Raises BlockError on steps of another kind or dimension, and naming the first step that is malformed:
-        those before it are applied then."""
+        those before it are applied then.
+        """
         base.replay_rank_one(self.base, self._symmetric, steps, self.pending)
 
 

@@ -4,7 +4,8 @@ S_w(a, b) = sum_j w_j a_j b_j; g = q (.) (c - s), loss l = max(0, 1 - w^T g). On
 tau g, tau = min(C, l / ||g||^2): the step of OASIS (Chechik, Sharma, Shalit, Bengio, JMLR 11 (2010), section
 2) with W = diag(w), where of V = q (c - s)^T only the diagonal g is left. w = 1 at first, the diagonal of
 W_0 = I. It is the rival "OASIS-diagonal" of SOML (Gao et al., AAAI 2014), dense where SOML is sparse: no w_j
-is ever brought to 0. As theirs, a step costs the non-zeros of its vectors."""
+is ever brought to 0. As theirs, a step costs the non-zeros of its vectors.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ from learners.soml import DiagonalLearner, checked_dim, saved_vector
 @dataclass(frozen=True, slots=True)
 class OasisDiagonalConfig:
     """Settings. C: aggressiveness, > 0, an upper bound of tau. start: w before any event, float32 [dim], > 0;
-    None for ones. Raises ConfigError."""
+    None for ones. Raises ConfigError.
+    """
 
     C: float = 0.1
     start: Float32s | None = field(default=None, compare=False, repr=False)

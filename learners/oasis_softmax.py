@@ -8,7 +8,8 @@ puts side by side, the second from what no list shows together. Scored is
     W = (W_o + (tr W_o / tr W_s) W_s) / 2.
 
 How much a query has in common with what was learned is read off W_o alone: the softmax compares directions,
-so its scores grow for no query."""
+so its scores grow for no query.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ AT_ONCE = 256
 @dataclass(frozen=True, slots=True)
 class OasisSoftmaxConfig:
     """Settings of both: C as in `OasisConfig`; temperature, rate, anneal, batch, every and memory as in
-    `SoftmaxConfig`; start: the diagonal that both begin at. Raises ConfigError."""
+    `SoftmaxConfig`; start: the diagonal that both begin at. Raises ConfigError.
+    """
 
     C: float = 0.1
     temperature: float = 0.7

@@ -11,7 +11,8 @@ if all it touches were new, is taken after the entries of smallest magnitude wer
 than half of `entries` is not taken: its event is degenerate.
 
 A saved state has the entries by row and column and nothing of where they lie: it is a function of the steps,
-whoever took them and wherever they went on from, and as long as what was touched."""
+whoever took them and wherever they went on from, and as long as what was touched.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ row that has any, the least table; and for each column, W_0 and where a row's ta
 class OasisSparseConfig:
     """Settings. C: aggressiveness, > 0, an upper bound of tau. entries: most entries of W - W_0 kept, 12 to
     20 bytes each, and as much again while tables grow. start: the diagonal of W_0, float32 [dim], > 0; None
-    for ones. Raises ConfigError."""
+    for ones. Raises ConfigError.
+    """
 
     C: float = 0.1
     entries: int = 16_000_000
@@ -68,7 +70,8 @@ class OasisSparse(BaseLearner[OasisSparseConfig]):
     tables: S as `learners.kernels.row_tables` keeps it; and, once a symmetric form was asked for, those of
     its transpose, which `replay` keeps up to date. diagonal: of W_0, float32 [dim]. events: accepted so far.
     drops, dropped: how often entries had to go, and how many. Dense rows are learned as the sparse rows that
-    they are."""
+    they are.
+    """
 
     DEFAULT: ClassVar[OasisSparseConfig] = OasisSparseConfig()
     GROWS: ClassVar[tuple[str, ...]] = ("rows", "starts", "columns", "values")
@@ -175,7 +178,8 @@ class OasisSparse(BaseLearner[OasisSparseConfig]):
         """Take steps again that this learner's kernels took elsewhere: W gets their bits. `events` stays.
 
         Raises BlockError on steps of another kind or dimension, and naming the first step that is malformed:
-        those before it are applied then."""
+        those before it are applied then.
+        """
         if not isinstance(steps, StepBatch) or steps.project:
             raise errors.BlockError("this learner replays steps of rank one: give its own `taken`")
         if steps.dim != self.dim:

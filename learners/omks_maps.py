@@ -5,7 +5,8 @@ phi_k(p), W_k = I at the start, one passive-aggressive step each and event, and 
 maps are the feature space's; here a kernel is a block of columns of the mapped vector.
 
 Source: Xia, Hoi, Jin, Zhao: Online multiple kernel similarity learning for visual search, TPAMI 36 (2014),
-section 4."""
+section 4.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class OmksMapsConfig:
 
     widths: columns of each kernel's block, in order; all of a vector's columns. C: aggressiveness of the
     step of every kernel, > 0. hedge: how the kernels are weighed. start: the diagonals of the first W_k, one
-    after another, float32 [sum(widths)], > 0; None for those of I. Raises ConfigError."""
+    after another, float32 [sum(widths)], > 0; None for those of I. Raises ConfigError.
+    """
 
     widths: tuple[int, ...]
     C: float = 0.1
@@ -62,7 +64,8 @@ class OmksMaps(BaseLearner[OmksMapsConfig]):
 
     loss of a step's info: the hinge loss of f before the step, theta of sum 1 over the blocks awake; tau:
     the largest of the blocks. Sparse rows are spread out a few at a time. A weight of 0 makes an event
-    passive; Hedge counts any other as one round."""
+    passive; Hedge counts any other as one round.
+    """
 
     KNOWN: ClassVar[KnownAnswer] = KnownAnswer(
         OmksMapsConfig((2,), C=0.25), ((1, 0), (0.5, 1), (1, 0.5)), 1.5, ((0.875, 0.125), (0, 1))
@@ -181,7 +184,8 @@ class OmksMaps(BaseLearner[OmksMapsConfig]):
         """f(q, p) = sum_k theta_k phi_k(q)^T W_k phi_k(p), float32 [queries, items]; theta of sum 1.
 
         Raises BlockError on another dimension or an index out of range. Its last bits may depend on how many
-        are asked at once."""
+        are asked at once.
+        """
         left, right = as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items")
         scores = np.zeros((len(left), len(right)), np.float32)
         for weight, columns, matrix in zip(self.theta, self._layout.columns, self.matrices, strict=True):

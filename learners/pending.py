@@ -5,7 +5,8 @@ many passes over W (`learners.kernels.delayed`). What W is at any moment is the 
 and nothing is rounded otherwise by when they are added: only the last bits of later margins depend on it. So
 the steps wait in the state, and are added when their room is full, or before what needs W as it is: a
 projection, a pull towards the start, a step on sparse rows. All of these come with events, never with the end
-of a batch."""
+of a batch.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ class PendingSteps:
     tau: float32 [room], 0 from the first free place on. pairs: float32 [2 room, width_of(dim)]: of step n row
     2 n is the query (m of a distance), row 2 n + 1 the error c - s; 0 beyond dim and in free places.
     kind: what the matrix is, see `learners.kernels.delayed`. kept: whether they are part of the state; where
-    they are not, there is room for one step, which never waits."""
+    they are not, there is room for one step, which never waits.
+    """
 
     tau: Float32s
     pairs: Float32s

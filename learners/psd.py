@@ -11,7 +11,8 @@ may depend on how many there are.
 The full decomposition leaves the interpreter free meanwhile. scipy.linalg.eigh keeps its lock while LAPACK
 works: 0.3 s at 2,000 dimensions and seconds at 4,096, in which no other thread of the process moves. numpy's
 lets go of it but computes float32 in float64, at twice the time and memory. So the same LAPACK routine is
-called here, through the address that scipy exports for compiled code."""
+called here, through the address that scipy exports for compiled code.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +71,8 @@ def symmetric_eigen(matrix: NDArray[np.float32]) -> tuple[NDArray[np.float32], N
 
     matrix: float32 [d, d], C-contiguous, symmetric; overwritten, and the vectors' memory after. LAPACK's
     ssyevd (divide and conquer), as scipy.linalg.eigh(driver="evd") to the bit. Raises LinAlgError where it
-    does not converge, ValueError for another layout and for numbers that are not finite."""
+    does not converge, ValueError for another layout and for numbers that are not finite.
+    """
     dim = matrix.shape[0]
     if matrix.shape != (dim, dim) or matrix.dtype != np.float32 or not matrix.flags.c_contiguous:
         raise ValueError(f"expected a square C-contiguous float32 matrix, not {matrix.dtype} {matrix.shape}")
@@ -122,7 +124,8 @@ def steps_for(pairs: int, dim: int) -> int:
 def krylov(product: Product, dim: int, steps: int, rounding: float) -> Krylov:
     """Orthonormal Krylov basis [m, d] of S and its tridiagonal form: diagonal [m], off-diagonal [m - 1].
 
-    m = steps, or fewer where what is left is below `rounding`."""
+    m = steps, or fewer where what is left is below `rounding`.
+    """
     basis, image = np.empty((steps, dim), np.float32), np.empty(dim, np.float32)
     diagonal, off = np.zeros(steps), np.zeros(steps)
     vector = np.random.default_rng(SEED).standard_normal((dim,))
@@ -144,7 +147,8 @@ def ends(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """At most `pairs` eigenpairs of each end: values ascending [m], vectors as columns [d, m].
 
-    Values that stand apart are found to rounding; crowded ones are bounds from inside."""
+    Values that stand apart are found to rounding; crowded ones are bounds from inside.
+    """
     with one_blas_thread():
         basis, diagonal, off = krylov(product, dim, steps_for(2 * pairs, dim), rounding)
         values, coordinates = eigh_tridiagonal(diagonal, off)
@@ -164,7 +168,8 @@ TILE = 512
 class RemovedPairs:
     """What a projection took away from sym(W): how many negative eigenvalues, and sum |negative| / sum |all|.
 
-    share: in [0, 1]; None where only part of the spectrum was computed."""
+    share: in [0, 1]; None where only part of the spectrum was computed.
+    """
 
     negatives: int
     share: float | None
@@ -187,7 +192,8 @@ def psd_part(W: Float32s, power: float = 1.0) -> tuple[Float32s, RemovedPairs]:
     float32, symmetric bit for bit, PSD up to float32 rounding: the smallest eigenvalue is above -1e-5 times
     the largest. Computed in float32, the precision of W: within 1e-5 of the result of float64, in the
     Frobenius norm relative to it. W is not changed. Raises ConfigError above MAX_FULL_DIM dimensions or for a
-    power that is not a finite number above 0."""
+    power that is not a finite number above 0.
+    """
     _require(W.shape[0], power)
     symmetric, scale = _in_range(W)
     rounding = _rounding(symmetric)
@@ -231,7 +237,8 @@ def lanczos_negative_pairs(W: Float32s, k: int) -> tuple[Float32s, Float32s]:
 
     Lanczos iteration over `lanczos.steps_for(k, d)` steps. Pairs that stand apart are found to rounding; ones
     crowded together come as their Ritz approximations, whose removal still takes their negative part away.
-    Needs W, read once per step, and that many vectors, no second matrix. Raises ConfigError on another k."""
+    Needs W, read once per step, and that many vectors, no second matrix. Raises ConfigError on another k.
+    """
     dim = W.shape[0]
     if not 1 <= k < dim:
         raise ConfigError(f"the number of eigenpairs must be in 1..{dim - 1}, not {k}")
@@ -246,7 +253,8 @@ def lanczos_negative_pairs(W: Float32s, k: int) -> tuple[Float32s, Float32s]:
 
 def _in_range(W: Float32s) -> tuple[Float32s, np.float32]:
     """(sym(W) / scale, new; scale): a power of two, so that nothing is rounded and an extreme W overflows
-    neither norm nor product."""
+    neither norm nor product.
+    """
     scale = np.float32(2.0 ** np.frexp(np.abs(W).max(initial=0))[1].clip(-120, 126))
     scaled: Float32s = W / scale
     return np.asarray((scaled + scaled.T) / 2, np.float32), scale
@@ -262,7 +270,8 @@ def factor(W: Float32s) -> Float32s:
     similarity.
 
     Its Euclidean distance is another measure, which ranks alike only where ||A x|| is constant.
-    Raises ConfigError above MAX_FULL_DIM dimensions."""
+    Raises ConfigError above MAX_FULL_DIM dimensions.
+    """
     _require_full(W.shape[0])
     rounding = _rounding(W)
     with one_blas_thread():

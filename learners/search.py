@@ -17,7 +17,8 @@ similarities that no inner product gives; the score itself, for given rows. Item
 scored, and what makes a scan quick and its bound rigorous. What a search refuses is refused before anything
 is indexed.
 
-Pure: arrays in, arrays out."""
+Pure: arrays in, arrays out.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +94,8 @@ class SparseItems:
     float32 [n], how far a float32 product of a row with f may be from the true one, per ||f||: gamma ||row||,
     with gamma = c u / (1 - c u) for c roundings, which holds for any order of summation (Higham, Accuracy and
     Stability of Numerical Algorithms, 2nd ed., section 3.1). longest: norm of the longest row. lost: most
-    that underflow may take from a product."""
+    that underflow may take from a product.
+    """
 
     dim: int
     pointers: Int64s
@@ -144,7 +146,8 @@ class DenseItems:
     four.
 
     values: float32 [n, d]; codes: int8 [n, p], d padded with zeros; bounds: float64 [n, 3]: the step of
-    each row's codes, its norm, and the norm of what its codes leave out."""
+    each row's codes, its norm, and the norm of what its codes leave out.
+    """
 
     values: Float32s
     codes: NDArray[np.int8]
@@ -287,7 +290,8 @@ def topk_sparse(
     >= 0, or None for 1. offset: float32 [n], finite, or None for 0. allowed: bool [n], False leaves a row
     out; None allows all. k >= 0, also above n. One thread, the GIL released, no allocation per item.
     Raises BlockError for other shapes or dtypes, for a query, scale or offset that is not finite, a negative
-    scale or k."""
+    scale or k.
+    """
     _require(items, SparseItems)
     queries = checked_queries(folded, items.dim)
     best = _empty(len(queries), len(items), k)
@@ -414,7 +418,8 @@ class EncodedQueries:
     """Folded queries as dense items are scanned with, and graphs walked.
 
     values: float32 [m, d]; codes: int16 [m, p], d padded with zeros; weights: float64 [m, 3]: what a code is
-    worth, and what the bounds of a scan need."""
+    worth, and what the bounds of a scan need.
+    """
 
     values: Float32s
     codes: NDArray[np.int16]
@@ -441,7 +446,8 @@ def merge_topk(parts: Sequence[TopK], k: int) -> tuple[Float32s, Int64s, Int64s]
     """(scores, parts, rows), each [m, at most k]: the k best of at least one part, ties by ascending (part,
     row).
 
-    What is absent has score -inf, part -1 and row -1, at the end. Raises BlockError without a part."""
+    What is absent has score -inf, part -1 and row -1, at the end. Raises BlockError without a part.
+    """
     k = checked_count(k)
     if not len(parts):
         raise BlockError("there is no part to merge: give at least one")
@@ -467,7 +473,8 @@ MOST = float(np.finfo(np.float32).max)
 def exact_scores(form: ServedForm, query: Block, items: Block, features: Float32s | None = None) -> Float32s:
     """Scores float32 [items] of one query, a block of one row, by the form itself; features: of the items,
     where the form keeps any and they are known, which changes no bit. A score is kept within +-3.4e38, and
-    one that is no number is the least."""
+    one that is no number is the least.
+    """
     if featured(form) and features is not None:
         scores = form.pair_scores(query, form.features(query), items, features)
     else:
@@ -477,7 +484,8 @@ def exact_scores(form: ServedForm, query: Block, items: Block, features: Float32
 
 def best_of(scores: Float32s, rows: Int64s, k: int) -> TopK:
     """The k best of rows with these scores, as `topk` gives them for one query: float32 [1, k] and int64
-    [1, k], descending, equal ones by ascending row, -inf and -1 for what is absent. rows: each once."""
+    [1, k], descending, equal ones by ascending row, -inf and -1 for what is absent. rows: each once.
+    """
     k = checked_count(k)
     order = np.lexsort((rows, -scores))[:k]
     best, where = np.full((1, k), -np.inf, np.float32), np.full((1, k), -1, np.int64)
@@ -500,7 +508,8 @@ def score_rows(
 ) -> Float32s:
     """Scores float32 [len(rows)] of one folded query float32 [d] for these rows, bit for bit those of `topk`.
 
-    Raises BlockError as `topk` does, and for a row outside the items."""
+    Raises BlockError as `topk` does, and for a row outside the items.
+    """
     if not isinstance(items, SparseItems | DenseItems):
         items = as_items(items)
     query = checked_queries(numbers("folded query", folded)[None], items.dim)[0]
@@ -520,7 +529,8 @@ class SearchIndex:
 
     items: numpy rows [n, dim], scipy CSR, or a block; referred to. A form that folds is searched by inner
     product; one that does not scores every pair. Raises BlockError, also naming the first row with a value
-    that is not finite."""
+    that is not finite.
+    """
 
     def __init__(self, form: ServedForm, items: Any) -> None:
         self._block: Block = as_block(items, form.dim, "items")

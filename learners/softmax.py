@@ -5,7 +5,8 @@ pairs (q_i, c_i) is the weighted mean of -log softmax_j(u(q_i)^T u(c_j) / temper
 object against those clicked for other queries (N-pair loss, Sohn, NIPS 2016; InfoNCE, van den Oord et al.,
 2018). A moves by Adam (Kingma, Ba, ICLR 2015) from I on; learned is W = A A^T. The newest pairs are kept, and
 each minibatch holds those that just came and others drawn from all that are kept (experience replay, Lin,
-1992): few pairs are learned many times, and the more there are, the less often, down to once."""
+1992): few pairs are learned many times, and the more there are, the less often, down to once.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class SoftmaxConfig:
     batch: pairs of a minibatch. every: new pairs between two steps at first, so that each is learned batch /
     every times; every <= batch. memory: newest pairs kept, >= batch, 8 dim bytes each. From half as many
     pairs on, and whenever there are twice as many, the interval doubles, up to batch: then each pair is
-    learned once. start: the diagonal of W_0, float32 [dim], > 0; None for that of I. Raises ConfigError."""
+    learned once. start: the diagonal of W_0, float32 [dim], > 0; None for that of I. Raises ConfigError.
+    """
 
     temperature: float = 0.7
     rate: float = 0.4
@@ -96,7 +98,8 @@ class Softmax(ScoredByMatrix[SoftmaxConfig]):
 
     The loss that an event reports is the hinge loss of its learned cosines; its tau is its weight where it is
     a new pair, which is learned from then on. A row of the memory holds vectors in the columns of `start`, at
-    unit length. Products of matrices are BLAS's: bits repeat on one machine and library, not across them."""
+    unit length. Products of matrices are BLAS's: bits repeat on one machine and library, not across them.
+    """
 
     DEFAULT: ClassVar[SoftmaxConfig] = SoftmaxConfig()
     SPREADS: ClassVar[bool] = True
@@ -277,7 +280,8 @@ def softmax_gradient(
     """The gradient by A of a minibatch's loss, float32 [dim, dim].
 
     sides: queries and clicked objects, [batch, dim] each. weights: [batch], > 0. marks: [batch, 2], of both
-    sides. A query is set against no object that is itself, or that it clicked in a pair of the minibatch."""
+    sides. A query is set against no object that is itself, or that it clicked in a pair of the minibatch.
+    """
     count, rows = len(weights), np.concatenate(sides)
     mapped = rows @ A
     lengths = np.maximum(np.linalg.norm(mapped, axis=1, keepdims=True), np.float32(SHORTEST))

@@ -10,7 +10,8 @@ TG, on a violating round: w <- T_1(w + eta g, eta lam) on all coordinates, T_1(v
 DA, with G the sum of subgradients, t the rounds and t* the last violating one: gbar = G / t*, lambda_t =
 lam + gamma rho / sqrt(t*), w_j = 0 if |gbar_j| <= lambda_t, else -(sqrt(t*) / gamma) (gbar_j - lambda_t
 sign(gbar_j)) (algorithm 2; its equation 15 prints the subgradient with the opposite sign, and averages it
-on every round)."""
+on every round).
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class SomlTgConfig:
 
     eta: learning rate, > 0. lam: lambda, the weight of the L1 norm, >= 0: every violating round shrinks each
     coordinate by eta lam. The defaults are the paper's. start: what is served before any event, float32
-    [dim], > 0, and w beside it later; None for the cosine. Raises ConfigError."""
+    [dim], > 0, and w beside it later; None for the cosine. Raises ConfigError.
+    """
 
     eta: float = 1.0
     lam: float = 1e-5
@@ -62,7 +64,8 @@ class SomlDaConfig:
     paper's; its gamma is 1e-4, for labels. Clicks are noisier and want a w that moves less: on texts (mAP /
     P@10 after 64,000 events) .281 / .578 with 1e-4, .331 / .645 with 1e-2; from 3e-3 to 3e-2 little changes.
     start: what is served before any event, float32 [dim], > 0, and w beside it later; None for the cosine.
-    Raises ConfigError."""
+    Raises ConfigError.
+    """
 
     gamma: float = 1e-2
     rho: float = 1.0
@@ -93,7 +96,8 @@ class DiagonalLearner(BaseLearner[AnyConfig]):
     """A learned diagonal metric. w is a function of the state, never kept and never looped over by a step:
     one event costs the non-zeros of its vectors, whatever the dimension.
 
-    Passive rounds count, so what is replayed are triplets. An event of weight 0 is no round."""
+    Passive rounds count, so what is replayed are triplets. An event of weight 0 is no round.
+    """
 
     RULE: ClassVar[int]
     """As the kernels know it, which also say what the three that follow hold."""

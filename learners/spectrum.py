@@ -3,7 +3,8 @@
 Up to `FULL_UP_TO` dimensions from all eigenvalues; beyond that from the two ends that Lanczos iteration
 finds, and what needs the whole spectrum is None.
 
-What changed between two matrices W: how much, in which coordinates, along which directions."""
+What changed between two matrices W: how much, in which coordinates, along which directions.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def spectrum(W: Float32s, ends: int = 8, full_up_to: int = FULL_UP_TO) -> Spectr
     """Spectrum of sym(W) with `ends` eigenvalues of each end. W float32 [d, d], not changed.
 
     Lanczos values are right to rounding where they stand apart, and bounds from inside where they are
-    crowded. Raises ConfigError where W is not square or not finite."""
+    crowded. Raises ConfigError where W is not square or not finite.
+    """
     dim = checked(W)
     norm = float(np.sqrt(symmetric_squares(W)))  # ||sym(W)||_F, without a second matrix
     if dim > full_up_to:
@@ -123,7 +125,8 @@ class EntryChange:
 class Direction:
     """An eigenpair of sym(B) - sym(A): similarity along it rose (value > 0) or fell by `value`.
 
-    coordinates: those of largest weight in its unit vector with their weights, the first one positive."""
+    coordinates: those of largest weight in its unit vector with their weights, the first one positive.
+    """
 
     value: float
     coordinates: tuple[tuple[int, float], ...]
@@ -132,7 +135,8 @@ class Direction:
 @dataclass(frozen=True, slots=True)
 class Change:
     """From A to B. relative: ||B - A||_F / ||A||_F; symmetric: the same of the symmetric parts, which is what
-    scores are made of; None where A is 0. entries and directions: largest change first, no zeros."""
+    scores are made of; None where A is 0. entries and directions: largest change first, no zeros.
+    """
 
     relative: float | None
     symmetric: float | None
@@ -146,7 +150,8 @@ def change(
     """What changed from A to B, both float32 [d, d] and left as they are.
 
     Above `full_up_to` dimensions no further matrix is made: directions come from Lanczos iteration. Raises
-    ConfigError for unequal shapes or numbers that are not finite."""
+    ConfigError for unequal shapes or numbers that are not finite.
+    """
     dim = checked(A)
     if checked(B) != dim:
         raise ConfigError(f"matrices of {dim} and {len(B)} dimensions have no difference")

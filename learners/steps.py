@@ -1,7 +1,8 @@
 """Steps already taken, as a learner made them, for another copy of it to take again.
 
 Two kinds: `StepBatch`, a change of rank one each, and `TripletSteps`, the triplets themselves, which any
-learner whose steps repeat bit for bit can take again."""
+learner whose steps repeat bit for bit can take again.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class StepBatch:
 
     tau: float32 [n], as the step applied it. query, error: blocks of n rows of one kind and dimension.
     project: after the last step, W is projected onto the symmetric PSD matrices. Raises BlockError when
-    lengths, dimensions or kinds differ."""
+    lengths, dimensions or kinds differ.
+    """
 
     tau: Float32s
     query: Block
@@ -62,7 +64,8 @@ class TripletSteps:
 
     weights: float64 [n], finite and not negative, or None where all are 1. numbers: int64 [n], ascending, of
     a learner that numbers all events, also those that it refuses; else None. Raises BlockError on another
-    number of either."""
+    number of either.
+    """
 
     batch: TripletBatch
     weights: NDArray[np.float64] | None = None
@@ -109,7 +112,8 @@ def taken_triplets(
     count too, and right for every learner. Copies; nothing where all were rejected.
 
     chosen: bool [n], those that matter, where they are fewer. Weights that are all 1 are left out. Raises
-    BlockError when `info` is of another number of events."""
+    BlockError when `info` is of another number of events.
+    """
     _check_same(batch, info)
     rows = np.flatnonzero(info.outcome != REJECTED if chosen is None else chosen)
     if not len(rows):
@@ -143,7 +147,8 @@ def taken_steps(
     """The steps that `info` tells of a batch: one `StepBatch`, or one up to each projection and the rest.
 
     sides: the two vectors that V of some rows is made of, with the bits that the step used. Copies; rows that
-    did not update are left out. Raises BlockError when `info` is of another number of events."""
+    did not update are left out. Raises BlockError when `info` is of another number of events.
+    """
     _check_same(batch, info)
     steps, start = [], 0
     for end in sorted({*info.projected, len(info)}):

@@ -17,7 +17,8 @@ the mean of w. OASIS with a diagonal is pulled towards the w that it began at. L
 need no tether: what leaves the budget is forgotten. A running average is one over all events by its
 definition.
 
-A matrix pulled towards W = I, see `learners.tether`."""
+A matrix pulled towards W = I, see `learners.tether`.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ class TetherConfig:
 
     learner: what learns. every: accepted events from one pull to the next, > 0. decay: in [0, 1), of a
     matrix 0 or at least LEAST_DECAY. radius: largest ||W - I||_F after a pull, of each block where there are
-    several, > 0; 0 for none, as it must be of a diagonal metric. Raises ConfigError."""
+    several, > 0; 0 for none, as it must be of a diagonal metric. Raises ConfigError.
+    """
 
     learner: Inner
     every: int
@@ -103,7 +105,8 @@ class Tethered(BaseLearner[TetherConfig]):
     """A learner pulled back towards its start; all else is as that learner has it. Passive events bring a
     pull nearer too, so what is replayed are triplets.
 
-    events: how many were accepted, which times the pulls."""
+    events: how many were accepted, which times the pulls.
+    """
 
     learner: Any
     events: int

@@ -52,7 +52,8 @@ class Catalog:
 
     `digest` is the SHA-256 over space, ids and arrays: two catalogs with the same digest give every
     object the same features. `shown`: packed display data by row, None where the source has none; no part of
-    the digest. Raises CatalogError when ids repeat or columns do not fit the space."""
+    the digest. Raises CatalogError when ids repeat or columns do not fit the space.
+    """
 
     def __init__(
         self, ids: Sequence[str], views: Mapping[str, Column], space: SpaceSpec, shown: Packed | None = None
@@ -169,7 +170,8 @@ def load_catalog(
     ids: the file of the ids of arrays. columns: what is what; by default, what the names say. each: called
     with how many objects there are so far. Without a space, a catalog in its own format states one; another's
     is taken from its first object, sparse views reaching to their largest index. Raises CatalogError naming
-    the file, the place in it, and the remedy."""
+    the file, the place in it, and the remedy.
+    """
     place = Path(path)
     try:
         reader = open_objects(place, None if ids is None else Path(ids), columns or ObjectColumns(), space)
@@ -237,7 +239,8 @@ def _opened(path: Path, ids: Path | None, columns: ObjectColumns, space: SpaceSp
 def source_files(path: Path, ids: Path | None) -> list[Path]:
     """The files that the objects are read from, in order: those of a folder, and the one of the ids.
 
-    Raises CatalogError where there is none."""
+    Raises CatalogError where there is none.
+    """
     try:
         path.stat()
     except OSError as error:
@@ -260,7 +263,8 @@ class RoleColumns:
 
     `rows` int32 [n]: the catalog row, or -1 where the object came with its features. `inline`: by
     view name, a column of n rows whose row i is all zero where `rows[i] >= 0`; None when every
-    object came from the catalog."""
+    object came from the catalog.
+    """
 
     rows: Int32Array
     inline: dict[str, Column] | None
@@ -326,7 +330,8 @@ class Resolver:
     ) -> tuple[int, RawParts | None]:
         """(catalog row, None), or (-1, vectors in the order of the space's views); raises Poison.
 
-        Inline features win over the catalog. Numbers inside the vectors are not looked at."""
+        Inline features win over the catalog. Numbers inside the vectors are not looked at.
+        """
         if features is not None:
             return -1, self.inline(features, where)
         if object_id is None:
@@ -364,7 +369,8 @@ def gather_objects(refs: Sequence[ObjectRef], space: SpaceSpec, catalog: Catalog
     """Where the features of these objects are, as columns; raises Poison naming the object's place.
 
     Only structure is checked: objects that came through `decode_impression` have checked numbers,
-    except that a sparse index may lie beyond the view's size, which is refused here."""
+    except that a sparse index may lie beyond the view's size, which is refused here.
+    """
     resolver = Resolver(space, catalog)
     rows: list[int] = []
     parts: list[RawParts | None] = []

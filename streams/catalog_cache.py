@@ -13,7 +13,8 @@ renamed. One process makes a binary under a lock, others wait for it; where ther
 same bytes. Where no folder can be written, the objects are kept in the memory of the process that reads them.
 
 What was computed of all objects (`derived_arrays`) is kept next to their binary in the same way and removed
-with it."""
+with it.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class CatalogSource:
 
     ids: the file of the ids of arrays, None where the source has them. columns: what is what. space: of what
     the objects have to be; None takes it from them. pinned: where objects live, those that were read first
-    under this name are taken ever after, whatever became of them since; "" takes them as they are now."""
+    under this name are taken ever after, whatever became of them since; "" takes them as they are now.
+    """
 
     path: Path | LivePlace
     ids: Path | None = None
@@ -94,7 +96,8 @@ def open_catalog(
     A pinned source whose binary exists is not opened at all. tell: called with the progress of reading every
     few seconds, and when no folder could be written. whole: look at every byte of the binary too, and make it
     again where one changed; what was computed of its objects and changed since is removed. Raises
-    CatalogError, and what else opening a `LivePlace` does."""
+    CatalogError, and what else opening a `LivePlace` does.
+    """
     looks = _looks(source)
     noted = (_noted(source, folder, looks, whole=whole) for folder in folders)
     catalog = next((one for one in noted if one is not None), None)
@@ -203,7 +206,8 @@ def derived_arrays(catalog: Catalog, name: str, make: Callable[[], Arrays], tell
     """Arrays that `make` computes of every object: mapped from a file next to the catalog's binary, which is
     written if it is missing. In memory where the catalog has no binary, or its folder has no room.
 
-    name: of all that they depend on besides the objects, such as a map's id: letters and digits."""
+    name: of all that they depend on besides the objects, such as a map's id: letters and digits.
+    """
     if catalog.binary is None:
         return make()
     path = catalog.binary.with_name(f"{catalog.binary.stem}-{name}.safetensors")
@@ -356,7 +360,8 @@ def _remove_old(folder: Path, keep: Path) -> None:
     """Remove all but the notes opened last, and every binary that no note names; under the lock.
 
     Those of pinned sources are counted separately: reading other sources never removes one of them. A process
-    that has one mapped keeps it until it closes it."""
+    that has one mapped keeps it until it closes it.
+    """
     notes: dict[bool, list[tuple[float, Path, str]]] = {True: [], False: []}
     for path in folder.glob("source-*.json"):
         with suppress(OSError):

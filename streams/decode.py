@@ -3,7 +3,8 @@
 `PlainDecoder` is the specification: it says which records are events, which are poison and why.
 `BatchDecoder` gives the same on every input. It reads the records once for what is where, then copies
 every vector to its place in its column (`streams.compiled`). A record that is not an ordinary event goes
-to the plain decoder, which decides about it."""
+to the plain decoder, which decides about it.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class DecodedBatch:
     `src`, 0 without one; `pairs` uint8 [n], where each skipped object stood, one of the `PAIR_` constants;
     `keys` bytes of 64 [n], the UTF-8 of each `key`, b"" without one, or None from a decoder that leaves them
     out. `poison` holds the refused records, in order; `next_offset` is one past the last record polled,
-    refused ones included; `last_digest` is the SHA-256 of that record's value (of nothing for null)."""
+    refused ones included; `last_digest` is the SHA-256 of that record's value (of nothing for null).
+    """
 
     partition: int
     offsets: Int64Array
@@ -68,7 +70,8 @@ class Arrivals:
     """When the records of a batch came to the log, as the log recorded it: never by a clock, so that a reader
     in a year decides as the first reader did.
 
-    A record without a time, or with one before the year 2011 or past 2100, says nothing of its arrival."""
+    A record without a time, or with one before the year 2011 or past 2100, says nothing of its arrival.
+    """
 
     def __init__(self, batch: RecordBatch) -> None:
         times = np.array(batch.timestamps, np.int64)
@@ -233,7 +236,8 @@ class BatchDecoder(PlainDecoder):
     Structure, sizes, space and ids are checked here and refused as poison; that the numbers inside
     vectors are finite and sparse indices ascend and lie within the view is left to the learner, which
     reads every number anyway. keyed: whether the events' keys are wanted. max_future_ms: how far an event's
-    time may lie past its record's arrival; None: as far as the format goes. Making one imports numba."""
+    time may lie past its record's arrival; None: as far as the format goes. Making one imports numba.
+    """
 
     def __init__(
         self,

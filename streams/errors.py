@@ -12,7 +12,8 @@ StreamError
 ├── StreamRefused       the broker does not let us in: password, certificate, host name, mechanism, permission
 ├── OffsetExpired       retention has removed records that were still to be read
 ├── OffsetAhead         the position lies past the end: the log lost records or is another one
-└── StreamUnavailable   busy, full, failing or unreachable: the same call may succeed later (retriable)"""
+└── StreamUnavailable   busy, full, failing or unreachable: the same call may succeed later (retriable)
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ class LogMismatch(StreamError):
 
 class PartitionsAdded(LogMismatch):
     """The topic has more partitions than when it was opened: what lies in them is not read before it is
-    opened again. `partitions`: how many it has now."""
+    opened again. `partitions`: how many it has now.
+    """
 
     def __init__(self, place: object, opened: int, partitions: int) -> None:
         super().__init__(

@@ -3,7 +3,8 @@
 What is bounded is the whole of an answer: the bytes of its header, the bytes of its body, the values of its
 JSON, and one deadline over everything from waiting for a connection to the last byte, other tries included.
 No redirect is followed, no proxy is asked, and no compressed answer is taken, since none was asked for.
-Connections are kept. `ForeignClient` is of an event loop; `BlockingClient` is the same for threads."""
+Connections are kept. `ForeignClient` is of an event loop; `BlockingClient` is the same for threads.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ def hash_ids(ids: Sequence[str]) -> UInt64Array:
 class Packed:
     """n byte strings: row i is `data[bounds[i]:bounds[i + 1]]`.
 
-    data: uint8 [bytes]; bounds: int64 [n + 1], ascending from 0 to len(data)."""
+    data: uint8 [bytes]; bounds: int64 [n + 1], ascending from 0 to len(data).
+    """
 
     data: npt.NDArray[np.uint8]
     bounds: npt.NDArray[np.int64]
@@ -136,7 +137,8 @@ class IdWindow:
     admitted after it. What is admitted depends on the ids and their order alone, not on where batches end.
     To admit only ids whose events were learned, call `look` first.
     Two different ids of one hash count as one: with 100,000 known ids that befalls one event in 10^14.
-    Costs 24 to 40 bytes per id of `capacity`, and about 50 ns per event. Not safe for two threads at once."""
+    Costs 24 to 40 bytes per id of `capacity`, and about 50 ns per event. Not safe for two threads at once.
+    """
 
     def __init__(self, capacity: int) -> None:
         if capacity < 0:
@@ -176,7 +178,8 @@ class IdWindow:
         """What the window is restored from; empty without a capacity.
 
         `ids` uint64 [len]: the known ids, the k-th admitted at k mod capacity; a read-only view, which
-        changes with the next `admit`. `admitted` int64 []: how many were ever admitted."""
+        changes with the next `admit`. `admitted` int64 []: how many were ever admitted.
+        """
         if not self.capacity:
             return {}
         ids = self._ring[: len(self)]
@@ -187,7 +190,8 @@ class IdWindow:
     def from_arrays(cls, capacity: int, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """A window that continues from `arrays`, copied; an empty one where there are none.
 
-        Raises StreamError when they are not those of a window of this capacity."""
+        Raises StreamError when they are not those of a window of this capacity.
+        """
         window = cls(capacity)
         if not arrays:
             return window
@@ -210,7 +214,8 @@ def united_ids(
 
     news: how many ids each admitted since what the base holds of it; windows need not have continued from
     the base, so their own counts do not tell. Where one forgot some of them, as many as it knows count.
-    Raises StreamError for what is no window."""
+    Raises StreamError for what is no window.
+    """
     whole = IdWindow.from_arrays(capacity, base)
     if not capacity:
         return {}

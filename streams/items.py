@@ -25,7 +25,8 @@ _PUT_FIELDS = _HEAD | {"x", "views", "sp", "tags", *_SHOWN}
 class Display:
     """What people see of an object; None or () for what it does not have.
 
-    `image` is a path or a URL: nothing here opens it."""
+    `image` is a path or a URL: nothing here opens it.
+    """
 
     title: str | None = None
     text: str | None = None
@@ -53,7 +54,8 @@ class ItemRemove:
 class RawItem:
     """An item record with its vectors still as bytes; `vectors` is None for a removal.
 
-    Structure and limits are checked; the numbers in the vectors, and whether they fit a space, are not."""
+    Structure and limits are checked; the numbers in the vectors, and whether they fit a space, are not.
+    """
 
     op: Literal["put", "remove"]
     id: str

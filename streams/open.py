@@ -1,7 +1,8 @@
 """Opening what an address names: the one place that knows every kind of log.
 
 A log in memory, for tests and trials, is an embedded log on a temporary file: known by a name to one process,
-and gone when that ends."""
+and gone when that ends.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def prepare_topic(address: Address, partitions: int, *needs: Literal["read", "wr
 
     An embedded log and its topic are made unless they exist (`ensure_topic`). A Kafka topic has to exist,
     with any number of partitions, and let us do what is needed: raises TopicMissing naming the command that
-    creates it, StreamRefused or StreamUnavailable."""
+    creates it, StreamRefused or StreamUnavailable.
+    """
     if address.scheme == "kafka":
         from streams.kafka import topics
         from streams.kafka.preflight import preflight
@@ -73,7 +75,8 @@ def create_topic(address: Address, partitions: int, limits: TopicLimits) -> Prep
 
     On Kafka it gets the safe settings of `streams.kafka.topics` and these limits; one that exists is left as
     it is, and raises LogMismatch when its number of partitions is another. An embedded log takes its limits
-    with each `retain` instead."""
+    with each `retain` instead.
+    """
     if address.scheme == "kafka":
         from streams.kafka import topics
 
@@ -125,7 +128,8 @@ def open_sink(address: Address, *, durable: bool = True) -> Sink:
     """Open a topic for writing; raises TopicMissing, LogFileError, StreamRefused or StreamUnavailable.
 
     An embedded log that is not `durable` leaves it to the system when records reach the disk: a power cut,
-    but no end of the process, may take the newest. Brokers acknowledge as they always do."""
+    but no end of the process, may take the newest. Brokers acknowledge as they always do.
+    """
     if address.scheme == "memory":
         return MemorySink(address.path, address.topic)
     if address.scheme == "kafka":
@@ -151,7 +155,8 @@ def retain(
     partition can go, and none of a partition it does not name. Offsets are never used again, even when all
     are gone.
 
-    A Kafka topic keeps records as its own settings say: nothing is removed, and nothing comes back."""
+    A Kafka topic keeps records as its own settings say: nothing is removed, and nothing comes back.
+    """
     if address.scheme == "kafka":
         return {}
     return log_topics.retain(_path(address), address.topic, max_age_s, max_bytes, now_ms, before=before)
@@ -161,7 +166,8 @@ def compact(address: Address) -> dict[int, int]:
     """Of the records with one key let only the last stay, where enough are new to make that worth its while.
 
     Comes back with how many records went, per partition. Readers see a gap in the offsets. A broker
-    compacts by itself where the topic's settings say so: nothing is done then, and nothing comes back."""
+    compacts by itself where the topic's settings say so: nothing is done then, and nothing comes back.
+    """
     return {} if address.scheme == "kafka" else log_topics.compact(_path(address), address.topic)
 
 

@@ -4,7 +4,8 @@ Which partition a query's records go to, whether a position lies within a partit
 records may go from its start, and how far it is to its end.
 
 Routing is stable: it hashes the key alone (BLAKE2b, with a seed), so every process, release and machine
-agrees, and a query's clicks always go the same way."""
+agrees, and a query's clicks always go the same way.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def route_key(query: ObjectRef) -> bytes:
     """The key of a query: its id in UTF-8, else `#` and the hash of its features.
 
     The hash is BLAKE2b-128, in hexadecimal, over each view in order of name: name, kind, number of
-    bytes, bytes. Raises ValueError for an object with neither id nor features."""
+    bytes, bytes. Raises ValueError for an object with neither id nor features.
+    """
     if query.id is not None:
         return query.id.encode()
     features = query.features()
@@ -44,7 +46,8 @@ def is_holdout(key: bytes, share: float, seed: int) -> bool:
     """Whether this query belongs to the holdout: a fraction `share` of all keys, chosen by `seed`.
 
     BLAKE2b-64 of the key, keyed with the seed, as a fraction of 2**64, is below `share`. With one
-    seed, a larger share only adds queries."""
+    seed, a larger share only adds queries.
+    """
     digest = blake2b(key, digest_size=8, key=seed.to_bytes(16, "little", signed=True), person=b"holdout")
     return int.from_bytes(digest.digest(), "little") < share * 2.0**64
 
@@ -103,7 +106,8 @@ def behind_transactions(topic: str, held: Mapping[int, HeldBack]) -> list[str]:
 class OpenTransactions:
     """What open transactions hold back, per partition where one is open, as it was last asked for.
 
-    since: when the same one was first seen there, in seconds of a monotonic clock."""
+    since: when the same one was first seen there, in seconds of a monotonic clock.
+    """
 
     held: Mapping[int, HeldBack] = field(default_factory=dict)
     since: Mapping[int, float] = field(default_factory=dict)
@@ -161,7 +165,8 @@ class TopicLimits:
     """What a broker is asked to keep of a topic that is created; None sets no limit. Age in seconds.
 
     `replicas`: copies on different brokers; None is three, or as many as there are brokers. `compacted`: the
-    newest record of every key is kept, whatever its age; the other limits are not used then."""
+    newest record of every key is kept, whatever its age; the other limits are not used then.
+    """
 
     max_age_s: float | None = None
     max_bytes: int | None = None
@@ -174,7 +179,8 @@ class RetentionLimits:
     """What may go: older than `oldest` (ms), beyond `share` bytes per partition, and only below `before`.
 
     None sets no limit; a partition that `before` does not name keeps all it has. `now_ms`: what ages are
-    counted from, None where there is no limit of age."""
+    counted from, None where there is no limit of age.
+    """
 
     oldest: int | None
     share: int | None
@@ -222,7 +228,8 @@ def past_gaps(source: Source, positions: Mapping[int, int], bounds: Bounds) -> d
 
     Transaction markers, aborted transactions and compaction leave offsets without a record, so that a reader
     that has read everything need not stand at the end. Assigns the source, which is nobody else's.
-    Raises StreamUnavailable."""
+    Raises StreamUnavailable.
+    """
     moved = {}
     for partition, (earliest, end) in bounds.items():
         position = max(earliest, positions.get(partition, earliest))

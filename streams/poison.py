@@ -50,7 +50,8 @@ class Poison(Exception):
     """A record that is refused for good: `reason` (a key of `REASONS`) and a short `detail`.
 
     The detail names the field and what was wrong with it; it never repeats a decoded value, so its
-    length is bounded whatever the record holds."""
+    length is bounded whatever the record holds.
+    """
 
     def __init__(self, reason: str, detail: str = "") -> None:
         if reason not in REASONS:
@@ -81,7 +82,8 @@ class DeadLetter:
 def dead_letter_record(letter: DeadLetter) -> OutRecord:
     """The record that keeps a dead letter: original bytes, the rest as headers.
 
-    The key is `topic/partition/offset`: a letter that is sent again after a restart has the same key."""
+    The key is `topic/partition/offset`: a letter that is sent again after a restart has the same key.
+    """
     headers = (
         ("reason", letter.reason.encode()),
         ("detail", letter.detail.encode()),

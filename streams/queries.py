@@ -2,7 +2,8 @@
 
 By name, a map takes such vectors to one view. A query says the name of the map where it else says that of a
 view; under the view's own name a dense vector of another size than the view's is taken by the one map that
-has it. Objects are never mapped: those that are clicked and skipped lie in the space."""
+has it. Objects are never mapped: those that are clicked and skipped lie in the space.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def map_for(name: str, dim: int, own: int | None, maps: VectorMaps) -> str | Non
     """The name of the map that a dense vector of a query comes through, None for a vector of the space.
 
     name: under which it was given; own: the dimension of the view of that name, None where there is none.
-    Raises Poison where several maps take it."""
+    Raises Poison where several maps take it.
+    """
     if own is None:
         return name if name in maps else None
     if dim == own:

@@ -1,7 +1,8 @@
 """A topic shared out among several learners: shard k of N takes the partitions p with p mod N = k.
 
 Where a record lies is decided by the hash of its query when it is written, so a query always belongs to one
-shard, as long as the numbers of partitions and of shards stay what they are."""
+shard, as long as the numbers of partitions and of shards stay what they are.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ class ShardSource(GrowingSource):
     """A growing source that knows the partitions of one shard alone; `identity` is that of the whole topic.
 
     Positions of a part of a topic are noted by nobody but the one that has them all: `commit` does nothing,
-    and there is no note."""
+    and there is no note.
+    """
 
     def __init__(self, opening: Callable[[], Source], shard: Shard) -> None:
         super().__init__(opening)

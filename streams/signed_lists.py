@@ -7,7 +7,8 @@ one the explored slot with how many objects could have stood there; then the fir
 That is taken over this list and what the id leaves out because the record brings it: the query, the objects
 in their order, and the key of the model. So an id fits its own list alone, and is short: 97 characters for
 ten objects under `stable` and `latest`, within the 100 that OpenSearch's schema indexes of a `query_id`. 12
-bytes are enough where each guess has to be fed to be tried (RFC 2104, section 5, wants 10 at least)."""
+bytes are enough where each guess has to be fed to be tried (RFC 2104, section 5, wants 10 at least).
+"""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ def sign_list(
     """The id of a list of object ids, made as `said` for this query and the model of this key.
 
     eligible: how many objects could have stood in the explored slot, where there is one. Raises ValueError
-    for an id that would be longer than `LONGEST_ID`: too many objects under too long names."""
+    for an id that would be longer than `LONGEST_ID`: too many objects under too long names.
+    """
     draft, teams = said.draft, said.draft.teams
     packed = sum(team << (2 * rank) for rank, team in enumerate(teams)).to_bytes(
         -(-len(teams) // 4), "little"

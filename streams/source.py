@@ -1,7 +1,8 @@
 """Where a stream lives, and the ports: a source of records, a sink for records, and what passes through them.
 
 `log:path#topic` is an embedded log, `memory:name#topic` a log in this process, and
-`kafka://host:port,host:port/topic` a topic of a cluster."""
+`kafka://host:port,host:port/topic` a topic of a cluster.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class KafkaSettings:
     """Everything about a cluster but its address.
 
     `timeout_s` bounds every call: a broker that has not answered by then is unavailable. Secrets are kept
-    out of `repr`. Paths name PEM files."""
+    out of `repr`. Paths name PEM files.
+    """
 
     client: Client = "kafka-python"
     security_protocol: SecurityProtocol = "PLAINTEXT"
@@ -59,7 +61,8 @@ class Address:
     """Where a stream lives: scheme (`log`, `memory` or `kafka`), file path, name or brokers, and topic.
 
     The path of a Kafka address is `host:port[,host:port]`; `kafka` says how to reach it, None means as
-    `KafkaSettings()` does."""
+    `KafkaSettings()` does.
+    """
 
     scheme: str
     path: str
@@ -152,7 +155,8 @@ class RecordBatch:
 
     `damaged` is None, but for a stretch of the log that stays unreadable however often it is fetched. It then
     names that stretch, and the batch has one entry: the stretch's last offset, with no value. `kept`: the
-    value of a single record that can be read and that nobody is to touch; `damaged` then says why."""
+    value of a single record that can be read and that nobody is to touch; `damaged` then says why.
+    """
 
     partition: int
     offsets: list[int]
@@ -184,7 +188,8 @@ class OutRecord:
 
     Its partition is `partition`, else the stable hash of `key`, else 0. `timestamp` is in ms since
     the epoch; None means the time of writing. The log has the last word: an embedded one takes no time that
-    is still to come, and a Kafka topic of `LogAppendTime` writes the broker's own."""
+    is still to come, and a Kafka topic of `LogAppendTime` writes the broker's own.
+    """
 
     value: bytes | None
     key: bytes | None = None
@@ -208,7 +213,8 @@ class TopicIdentity:
 
     def grew_from(self, before: TopicIdentity) -> bool:
         """Whether this is the same topic as before with partitions added since. False where its id is not
-        known: another topic of the same name would look the same."""
+        known: another topic of the same name would look the same.
+        """
         same = (self.log_id, self.topic, self.topic_id) == (before.log_id, before.topic, before.topic_id)
         return same and self.topic_id not in NO_TOPIC_IDS and self.partitions > before.partitions
 
@@ -218,7 +224,8 @@ class HeldBack:
     """Records of one partition that are written and cannot be read yet: a transaction is open.
 
     first: offset of the first record of the oldest open transaction; no reader is given any record from there
-    on, not even of other writers. end: one past the newest record."""
+    on, not even of other writers. end: one past the newest record.
+    """
 
     first: int
     end: int
@@ -228,7 +235,8 @@ class Source(Protocol):
     """Reads one topic. One thread at a time; may be used from another thread than its maker's.
 
     Calls that need the storage raise StreamUnavailable when it does not answer in time; calling again goes
-    on exactly where it stood."""
+    on exactly where it stood.
+    """
 
     def identity(self) -> TopicIdentity:
         """Which log and topic this is."""
@@ -246,13 +254,15 @@ class Source(Protocol):
         """Up to `max_records` next records of one partition, or None after `timeout_s` without any.
 
         Assigned partitions take turns, so that none starves. Raises OffsetExpired when retention
-        overtook the position, LogMismatch when the topic was removed or re-created meanwhile."""
+        overtook the position, LogMismatch when the topic was removed or re-created meanwhile.
+        """
 
     def reached(self) -> dict[int, int]:
         """Per assigned partition: the offset below which everything there is was handed out.
 
         It passes offsets that hold no record (transaction markers, compaction), so it is what to compare
-        with an end; one past the last record polled may never get there."""
+        with an end; one past the last record polled may never get there.
+        """
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """Per partition: the earliest offset still there, and the end, one past the newest to be read."""
@@ -292,7 +302,8 @@ class Sink(Protocol):
         Comes back with (partition, offset) per record. Raises RecordRefused, PartitionMissing,
         LogMismatch or StreamUnavailable; nothing was written then. One exception: StreamUnavailable from a
         broker means in doubt. Some records may have been written, and sending all again may repeat them:
-        learning drops a repeated event by its id, and a dead letter may be there twice."""
+        learning drops a repeated event by its id, and a dead letter may be there twice.
+        """
 
     def close(self) -> None:
         """Release everything; may be called twice."""
@@ -310,7 +321,8 @@ def next_before(
     """The next batch of an assigned source, None once nothing is left below the ends.
 
     Offsets without a record (ends of transactions, what was aborted or compacted) count as read. Raises
-    StreamUnavailable, naming the topic, where it falls silent before that."""
+    StreamUnavailable, naming the topic, where it falls silent before that.
+    """
     silent_at = time.monotonic() + WHOLE_SECONDS
     while any(source.reached()[partition] < end for partition, end in ends.items()):
         if time.monotonic() > silent_at:
@@ -333,7 +345,8 @@ class GrowingSource:
     """A source that is opened again when partitions are added to its topic, and continues where it stood.
 
     `identity` then has the new number of partitions. They are read once they are assigned: the caller that
-    assigned the others compares."""
+    assigned the others compares.
+    """
 
     def __init__(self, opening: Callable[[], Source]) -> None:
         self._opening = opening

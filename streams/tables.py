@@ -2,7 +2,8 @@
 such kind, read with pyarrow batch by batch, in the order of the files' names and of their rows.
 
 A column is named as it stands in the file; `a.b` is field `b` of a column `a` of structs, unless a column has
-just that name. pyarrow is imported with the first table."""
+just that name. pyarrow is imported with the first table.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class Batch:
     """Rows of one file that follow each other, by column.
 
     first: the number of the first among all rows of the table, from 1, headers not counted. file: what they
-    are of. before: how many rows of that file came before."""
+    are of. before: how many rows of that file came before.
+    """
 
     first: int
     columns: dict[str, pyarrow.Array[Any]]
@@ -82,7 +84,8 @@ class Table:
 
     `text` names columns that CSV must not take for numbers (`007` is an id), `numbers` those that have
     fractions further down; other kinds of file say what their columns are. In CSV an empty field is null, and
-    where `words_are_null` so are `NA`, `null`, `nan` and their like. Raises TableError."""
+    where `words_are_null` so are `NA`, `null`, `nan` and their like. Raises TableError.
+    """
 
     def __init__(
         self,
@@ -124,7 +127,8 @@ class Table:
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
         """The rows of `columns`, at most `rows` at a time; others are not read, where the file permits.
 
-        Raises TableError, for a column that is missing before the first batch."""
+        Raises TableError, for a column that is missing before the first batch.
+        """
         from pyarrow import compute
 
         return self._batches({column: compute.field(*self._path(column)) for column in columns}, rows)

@@ -43,7 +43,8 @@ def read_json(text: str | bytes) -> Any:
 def mark_length(start: bytes) -> int:
     """Bytes of the mark that text begins with, of which `start` are the first four bytes: 3 or 0.
 
-    Raises ValueError, with the remedy, for UTF-16 and UTF-32, as PowerShell and Excel write them."""
+    Raises ValueError, with the remedy, for UTF-16 and UTF-32, as PowerShell and Excel write them.
+    """
     encoding = json.detect_encoding(start)
     if not encoding.startswith("utf-8"):
         raise ValueError(f"{encoding[:6].upper()} text; save it as UTF-8")
@@ -66,7 +67,8 @@ def read_text(path: Path) -> str:
 def numbered_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     """The lines of text that are not blank, with their numbers from 1, without a mark.
 
-    Raises ValueError with the remedy: for another encoding, and for a line longer than MAX_LINE_BYTES."""
+    Raises ValueError with the remedy: for another encoding, and for a line longer than MAX_LINE_BYTES.
+    """
     number, start = 0, file.read(4)
     file.seek(mark_length(start) if start else 0)
     while line := file.readline(MAX_LINE_BYTES + 1):

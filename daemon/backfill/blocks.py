@@ -4,7 +4,8 @@ feed`.
 Where a block ends depends on the units and its wanted length alone. What `feed` remembers from list to list
 (ids, how often a query was kept) is remembered within a block; between blocks the learner's own window of
 event ids drops repetitions. So what comes after a place is the same, whether what comes before was just read
-or learned by a process that is gone."""
+or learned by a process that is gone.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 An actor that is gone, or the Ray that it ran on, is a `ShardsLost`: its memory held what no version holds, so
 all begin again from the newest version. Ray itself restarts nothing: who goes on from where is decided in one
-place."""
+place.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@ was learned.
 
 The lists are the newest held-out ones of the history, found by reading units once more from the newest on,
 until there are as many as `validate.window` says. They are judged as `tripletd validate` judges; no verdict
-is written to the ledger, for the live holdout has the say there."""
+is written to the ledger, for the live holdout has the say there.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ class Unit:
     stretch of a log.
 
     name: as it was given. paths: the files; none of a log. size: bytes, or records. digest: xxh3_128 (hex) of
-    the content; of a log the id of its topic. partition, start, stop: of a log, offsets [start, stop)."""
+    the content; of a log the id of its topic. partition, start, stop: of a log, offsets [start, stop).
+    """
 
     name: str
     paths: tuple[str, ...]
@@ -56,7 +57,8 @@ class Recipe:
     shards: learners side by side. merge_events: events that each learns between two merges. version_events:
     events of all between two versions, where known ids and caps are united as well. merge_by: as
     `shards.merge_by`. feed: the settings of [feed] that triplets are made by, as JSON. format, mapping: as
-    `tripletd feed`; mapping_digest: of the mapping's text. now_ms: the time of lists that carry none."""
+    `tripletd feed`; mapping_digest: of the mapping's text. now_ms: the time of lists that carry none.
+    """
 
     shards: int
     merge_events: int

@@ -3,7 +3,8 @@ is united to a version. Decides nothing by the clock, so the same units give the
 
 Between two versions a shard knows the ids of its own events alone. In a version what all know is united, and
 every shard goes on from it: a run that goes on from there after a kill stands where one stood that was not
-disturbed."""
+disturbed.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """`tripletd backfill`: opens, goes on from the newest version, runs the rounds, publishes, judges.
 
 What is durable is in the versions alone. Whatever ends a run (a worker, Ray, this process), the same command
-line goes on from the newest version and comes to the same bits."""
+line goes on from the newest version and comes to the same bits.
+"""
 
 from __future__ import annotations
 

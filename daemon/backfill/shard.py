@@ -1,7 +1,8 @@
 """One of the learners of a backfill: it reads its share, block by block, with the learner's own code.
 
 It learns like `tripletd learn` does from the same events: decoded, known ids dropped, caps held, the step.
-What is refused is counted, and written nowhere: history is not a stream that somebody watches."""
+What is refused is counted, and written nowhere: history is not a stream that somebody watches.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +95,8 @@ OpenReader = Callable[[UnitPlace], ReadsBlocks]
 class ShardLearner:
     """A learner with its reader. `begin` before `learn`; everything follows from what they are given.
 
-    open_reader: reads for several learners at once; None: this one reads for itself alone."""
+    open_reader: reads for several learners at once; None: this one reads for itself alone.
+    """
 
     def __init__(self, job: ShardJob, open_reader: OpenReader | None = None) -> None:
         self._job = job

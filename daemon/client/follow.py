@@ -24,7 +24,8 @@ def follow(place: str | Path, alias: str = "stable", *, wait_s: float = 30.0) ->
     place: the checkpoint folder, or the configuration file that its learner runs with. From the folder alone,
     the form of versions is the validator's, and they are followed one by one; a configuration says the form
     itself, and where the steps are that `latest` is followed by. wait_s: longest wait for a first answer.
-    Raises UserError where the place cannot be used, NotServing with the reason when the time is over."""
+    Raises UserError where the place cannot be used, NotServing with the reason when the time is over.
+    """
     from daemon.client.model import Model
     from daemon.replica.settings import VersionSource, read_space, step_log_of
     from daemon.replica.view import NotServing
@@ -57,7 +58,8 @@ def follow(place: str | Path, alias: str = "stable", *, wait_s: float = 30.0) ->
 def _log_as_libraries_do() -> None:
     """Messages go to `logging`, under names below "tripletd", as the program sets it up, not to its stdout.
 
-    A program that has configured structlog gets them its own way."""
+    A program that has configured structlog gets them its own way.
+    """
     import structlog
 
     if not structlog.is_configured():

@@ -40,7 +40,8 @@ class Similar:
     Norms are of the form at `formed` for `Items` that were there when it was made, and of the carried one
     for all others. Every item was looked at. by: "" without a key, `OWN` where the key's own model
     answered, else why version 0 did: "unknown_key" or "not_learned". Iterating gives (id, score), or (row,
-    score) without ids."""
+    score) without ids.
+    """
 
     rows: tuple[int, ...]
     ids: tuple[str, ...]
@@ -74,7 +75,8 @@ class Vectors:
     and a document is the served score, `inner_product` or `squared_euclidean`, minus the square of the
     distance; of folded ones up to what is each document's own. symmetric: whether an object has one vector as
     a query and as a document. model: what made them: vectors of different versions do not go together.
-    views: where each view lies in a folded vector."""
+    views: where each view lies in a folded vector.
+    """
 
     rows: Any
     similarity: str
@@ -96,7 +98,8 @@ class PreparedItems:
 class Items:
     """Objects mapped once, to be searched again and again: made by `Model.items`.
 
-    Their norms are computed for each model before it answers, off the path of callers."""
+    Their norms are computed for each model before it answers, off the path of callers.
+    """
 
     def __init__(self, mapped: Block, ids: Sequence[str]) -> None:
         if len(ids) not in (0, len(mapped)):
@@ -157,7 +160,8 @@ class Model:
     `with`.
 
     Vectors that do not fit the space raise learners.errors.LearnerError, and NotServing says why nothing can
-    be answered."""
+    be answered.
+    """
 
     def __init__(
         self, source: VersionSource, fitted: FittedSpaceMap, alias: str, steps: OpenStepLog | None = None
@@ -180,7 +184,8 @@ class Model:
 
         key: whose model answers, where one is learned per key; version 0 does where that has learned nothing
         yet, and without a key. Raises ValueError where one model answers everybody, and BlockError for a
-        query that holds a value that is not finite."""
+        query that holds a value that is not finite.
+        """
         require_whole("k", k, BlockError)
         own = self._items(items)
         with self._read(key) as (view, by):

@@ -42,7 +42,8 @@ class WriteClient:
     """Writes to one server over a connection that is kept; any thread, one after another.
 
     url: such as "https://tripletd.example.org:9103". token: that of writes, "" for none. cafile: PEM file of
-    the authorities to trust, "" for the system's. timeout_s: longest wait for an answer."""
+    the authorities to trust, "" for the system's. timeout_s: longest wait for an answer.
+    """
 
     def __init__(self, url: str, *, token: str = "", cafile: str = "", timeout_s: float = 5.0) -> None:
         self._client = client_of(url, token, cafile, timeout_s)
@@ -63,7 +64,8 @@ class WriteClient:
 
         query, shown: ids. impression: an id of your own. source: who clicks, a user or a session. propensity:
         for each place, the probability in (0, 1] that the user looked at it. ts: Unix milliseconds. Raises
-        NotKeptError."""
+        NotKeptError.
+        """
         name = secrets.token_urlsafe(_ID_BYTES) if impression is None else impression
         said: dict[str, Any] = {
             "impression": name,

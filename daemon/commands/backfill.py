@@ -54,7 +54,8 @@ def backfill(
 ) -> int:
     """Learn from months of click logs at once, into a version that `learn` then continues.
 
-    A run that was ended, whatever ended it, goes on with the same command."""
+    A run that was ended, whatever ended it, goes on with the same command.
+    """
     effective = load(config, set_)
     history.require_format(format_)
     if here and address is not None:

@@ -59,7 +59,8 @@ def bias(
     """How likely users examine each rank, relative to the first: out of lists and their clicks.
 
     By places that chance had filled (explored, interleaved or shuffled lists), else by objects that were
-    shown at several ranks for one query. Nothing is fed."""
+    shown at several ranks for one query. Nothing is fed.
+    """
     from daemon.look.position_bias import ListReader, as_document
     from streams.feed.formats import read_sources
     from streams.feed.items import FeedError

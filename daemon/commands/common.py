@@ -69,7 +69,8 @@ def load(
 ) -> Config:
     """The effective configuration of a command; `options` ("section.key" -> value, None where it was not
     given) win over `settings`. Keys under former names are noted on stderr, and that there is no file, unless
-    it is `of_role`, which does not run without one. UserError: it is not valid."""
+    it is `of_role`, which does not run without one. UserError: it is not valid.
+    """
     from daemon.config import load_config, parse_setting
 
     overrides = dict(parse_setting(text) for text in settings or ())

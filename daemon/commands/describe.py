@@ -83,7 +83,8 @@ def describe(
 ) -> int:
     """Turn photos and texts into a catalog of vectors, with a configuration to begin with.
 
-    A run that was ended goes on when it is started again. What cannot be used is left out and named."""
+    A run that was ended goes on when it is started again. What cannot be used is left out and named.
+    """
     from daemon.describe.describing import DescribeSettings, describe_to
     from daemon.describe.fit import DescriberFit
     from daemon.describe.tables import TableColumns, is_text_table, raw_source

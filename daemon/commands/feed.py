@@ -121,7 +121,8 @@ def feed(
 ) -> int:
     """Turn click logs into triplets and feed them into the stream.
 
-    A share of the queries goes to the holdout as whole impressions; everything dropped is accounted for."""
+    A share of the queries goes to the holdout as whole impressions; everything dropped is accounted for.
+    """
     if show_mapping is not None:
         return _show(show_mapping)
     if follow:

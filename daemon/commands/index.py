@@ -28,7 +28,8 @@ def judge(
 ) -> int:
     """Judge each mode of the store by held-out lists, as the store answers; serve takes what holds.
 
-    The verdict is kept with the version. It counts for later versions, too, until these have their own."""
+    The verdict is kept with the version. It counts for later versions, too, until these have their own.
+    """
     from daemon.index import open_index
     from daemon.index.verdicts import JudgedStore, choose_mode, keep_verdict
     from daemon.models.decide import number_of

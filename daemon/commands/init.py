@@ -35,7 +35,8 @@ def init(
     """Look at your files, and write a configuration for them.
 
     Parquet, Arrow, CSV, JSON lines, .npy, .npz and .safetensors are looked at by their first rows. For click
-    logs that need a mapping one is written for each kind of columns. What was not recognized is a comment."""
+    logs that need a mapping one is written for each kind of columns. What was not recognized is a comment.
+    """
     from daemon.setup.guess import guess
     from daemon.setup.seen import look_at
     from daemon.setup.written import mapping_text, next_commands, settings_text

@@ -37,7 +37,8 @@ def put(
 ) -> int:
     """Add the objects of a file, or replace those of the same ids, while serve keeps answering.
 
-    A line of .jsonl has id, and x or views as in a catalog; title, text, image and tags if there are any."""
+    A line of .jsonl has id, and x or views as in a catalog; title, text, image and tags if there are any.
+    """
     from daemon.serve.items.files import records_to_put, send_items
 
     effective = load(config, set_, {"stream.address": to})

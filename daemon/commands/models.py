@@ -250,7 +250,8 @@ def keys_of_version(
     store: VersionStore, number: int, entries: Sequence[LedgerEntry], key: str | None
 ) -> list[KeyRow] | None:
     """A version's keys with the verdicts in force for it, the one asked for alone; None where there is one
-    model for all. UserError for a key that it does not know."""
+    model for all. UserError for a key that it does not know.
+    """
     from daemon.look.overview import key_rows, read_events
     from daemon.versions.key_verdicts import KeyVerdicts
 

@@ -48,7 +48,8 @@ def promote(
 ) -> int:
     """Point stable, or another name, at a version, which is read and checked first.
 
-    Servers, replicas and clients of that name follow by themselves."""
+    Servers, replicas and clients of that name follow by themselves.
+    """
     return _move(("promote", alias, version), load(config, set_), reason=reason, dry_run=dry_run, json=json)
 
 
@@ -111,7 +112,8 @@ def gc(
 ) -> int:
     """Delete old versions now; what a name points at stays.
 
-    Running servers are not affected: what they have loaded is their own copy."""
+    Running servers are not affected: what they have loaded is their own copy.
+    """
     from daemon.models.actions import gc as act
     from daemon.versions.storage import open_for_reading
 
@@ -136,7 +138,8 @@ def write_off(
 ) -> int:
     """Count entries of the ledger that cannot be read as never said; without a number, list them.
 
-    Pruning, gc and folding then work again. It cannot be undone: if there is a copy, restore it instead."""
+    Pruning, gc and folding then work again. It cannot be undone: if there is a copy, restore it instead.
+    """
     from daemon.models.actions import lost_entries
     from daemon.models.actions import write_off as act
     from daemon.versions.storage import open_for_reading
@@ -190,7 +193,8 @@ def migrate(
 ) -> int:
     """Write a version that also takes queries of another embedding model; objects stay as they are.
 
-    Stop `learn` meanwhile. See docs/another-embedding-model.md."""
+    Stop `learn` meanwhile. See docs/another-embedding-model.md.
+    """
     from daemon.models.migrate import MigrationRequest
     from daemon.models.migrate import migrate as write
 
@@ -271,7 +275,8 @@ def average(
     """Average versions of learners that learned from different events into one, in a folder of its own.
 
     The folder then holds version 0 and the average as version 1: judge, serve or learn on with
-    `--set checkpoints.path=FOLDER`."""
+    `--set checkpoints.path=FOLDER`.
+    """
     from daemon.models.derive import average as act
 
     weights = weight or [1.0] * len(sources)

@@ -89,7 +89,8 @@ def export(
 ) -> int:
     """Write a version for an index that is not ours; see docs/your-own-index.md.
 
-    Beside each file lies FILE.json, which says what it is."""
+    Beside each file lies FILE.json, which says what it is.
+    """
     if (out is None) == (factor is None) or (embed is not None and factor is None):
         told = "say what to write with --out or --factor; --embed needs --factor"
         raise UserError(told, "tripletd models export best --out vectors.npy", EX_USAGE)

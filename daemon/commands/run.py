@@ -142,7 +142,8 @@ def serve(
 ) -> int:
     """Answer queries over HTTP with the newest and the best version.
 
-    Of several processes, SIGUSR1 starts one after another again, and questions are answered all the time."""
+    Of several processes, SIGUSR1 starts one after another again, and questions are answered all the time.
+    """
     if processes is not None:
         set_ = [*(set_ or ()), f"serve.processes={processes}"]
     name = f"serve-{shared.partition(',')[0]}" if shared else "serve"
@@ -175,7 +176,8 @@ def up(
 ) -> int:
     """Run learn, validate and serve together, and feed where something is followed; restart what crashes.
 
-    A role that cannot continue stays down alone."""
+    A role that cannot continue stays down alone.
+    """
     if shards is not None:
         set_ = [*(set_ or ()), f"shards.count={shards}"]
     with loading():
@@ -275,7 +277,8 @@ def resume(
 ) -> int:
     """Let a stopped or paused learner continue from its position.
 
-    After a pause for poison, records up to the place of the pause no longer count against the limit."""
+    After a pause for poison, records up to the place of the pause no longer count against the limit.
+    """
     from daemon.models.decide import resumptions
 
     _, ledger, entries = common.opened(load(config, set_))

@@ -58,7 +58,8 @@ def sweep(
 ) -> int:
     """Try many settings on the same click logs, and say which learns best.
 
-    A run that was ended, whatever ended it, goes on with the same command; finished settings are kept."""
+    A run that was ended, whatever ended it, goes on with the same command; finished settings are kept.
+    """
     from daemon.feed import stderr_console
     from daemon.judging.versions import COMPARED, default_measure
     from daemon.runtime.logs import configure

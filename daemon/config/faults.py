@@ -1,5 +1,6 @@
 """What is wrong with a configuration, in sentences: of an unknown key the one that was meant, of a value what
-is allowed. No password of an address is shown."""
+is allowed. No password of an address is shown.
+"""
 
 from __future__ import annotations
 
@@ -200,7 +201,8 @@ def syntax_error(text: str, problem: str) -> str:
     """What a reader of TOML said, and below it the line with a caret under the column.
 
     A line that may hold a secret is not shown: one whose key names one, and one within a text of several
-    lines."""
+    lines.
+    """
     place = re.search(r" \((?:at line (\d+), column (\d+)|at end of document)\)$", problem)
     lines = text.splitlines()
     if place is None or not lines:

@@ -2,7 +2,8 @@
 algorithm, [caps] and [keys].
 
 Two algorithms may have a key of one name; it then has one type, since environment and command line give a
-value as text before the algorithm is known. Whatever imports numba is imported inside functions."""
+value as text before the algorithm is known. Whatever imports numba is imported inside functions.
+"""
 
 from __future__ import annotations
 
@@ -283,7 +284,8 @@ class RaceKeys(Section):
 
 class LearnerConfig(Section):
     """[learner]: the algorithm and its constants; each algorithm narrows `algorithm` to its name and adds its
-    own keys."""
+    own keys.
+    """
 
     algorithm: str = Field(
         "oasis",

@@ -2,7 +2,8 @@
 
 Relative paths are taken against the file's folder, not wherever the process was started. Every fault is one
 readable line per key. A secret may come from a file that the environment names; files with secrets that
-everybody can read are reported."""
+everybody can read are reported.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +82,8 @@ def nest(flat: Flat) -> dict[str, Any]:
 def env_layer(environ: Mapping[str, str]) -> Flat:
     """TRIPLETD_SECTION__KEY variables as typed leaves; a variable without "__" is not ours to judge.
 
-    The secret of a key may also come from a file: TRIPLETD_SECTION__KEY_FILE holds its path."""
+    The secret of a key may also come from a file: TRIPLETD_SECTION__KEY_FILE holds its path.
+    """
     layer: Flat = {}
     for name, path, secret, text in _variables(environ):
         plain = name[: -len(FILE_SUFFIX)]
@@ -150,7 +152,8 @@ def read_secret(name: str, path: str) -> str:
 
 def coerce(path: tuple[str, ...], text: str) -> Any:
     """A value written as text (environment, --set) in its key's type; left as text when it does not fit, and
-    where the key has a reader of texts of its own (durations, sizes, lists)."""
+    where the key has a reader of texts of its own (durations, sizes, lists).
+    """
     field = field_of(path)
     if field is None or any(isinstance(one, BeforeValidator) for one in field.metadata):
         return text
@@ -179,7 +182,8 @@ def resolve_paths(config: Config) -> Config:
     """The configuration with every path absolute.
 
     A path from the file or a default is relative to the file's folder; one from the environment or
-    the command line to the working directory."""
+    the command line to the working directory.
+    """
     home = config.file.resolve().parent if config.file else Path.cwd()
 
     def resolved(table: Section, key: str) -> Section:
@@ -266,7 +270,8 @@ def _refuse_clashes(merged: Flat, origins: Mapping[str, ValueOrigin], path: Path
 def _refuse_unfit_kafka(config: Config, origins: Mapping[str, ValueOrigin], path: Path | None) -> None:
     """UserError where [stream.kafka] does not fit together, or stands beside addresses of no broker.
 
-    A file for a broker may be tried with another address from the command line or the environment."""
+    A file for a broker may be tried with another address from the command line or the environment.
+    """
     stream = config.stream
     others = config.catalog.path, config.serve.catalog, *config.feed.follow.sources
     if any(one.startswith("kafka:") for one in (stream.address, *others)):

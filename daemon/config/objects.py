@@ -3,7 +3,8 @@ address alone.
 
 An address (`s3://bucket/prefix`) names what is kept where and says nothing of the server, the cache or the
 time to wait. The configuration does, and whatever lies below its address, as the lines of shards, is reached
-the same way."""
+the same way.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def remember(section: CheckpointsConfig) -> None:
 
 def settings_of(address: str) -> CheckpointsConfig:
     """The section whose address is the longest that `address` begins with; else the last one that was
-    remembered, since a process has one as a rule; else the defaults."""
+    remembered, since a process has one as a rule; else the defaults.
+    """
     with _lock:
         fitting = [path for path in _known if f"{address}/".startswith(f"{path.rstrip('/')}/")]
         if fitting:

@@ -1,7 +1,8 @@
 """Values of the configuration (durations, sizes, lists, addresses), and the base class of every section.
 
 Durations ("30s", "1h30m") and sizes ("64MiB") are read once, here: a configuration holds seconds and bytes,
-and writes them as text again where it is shown."""
+and writes them as text again where it is shown.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """The photos of the demo: their descriptors, classes and thumbnails. They come with the source, in
-deploy/demo_pack, and not with the installed package: they are ten times as large."""
+deploy/demo_pack, and not with the installed package: they are ten times as large.
+"""
 
 from __future__ import annotations
 

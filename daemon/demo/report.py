@@ -53,7 +53,8 @@ class Neighbours:
 def draw_contact_sheet(rows: Sequence[Neighbours], title: str, after_name: str, path: Path) -> None:
     """Write the sheet as a PNG: query, `before` and `after` side by side, green where of the query's class.
 
-    `title` is the first line; `after_name` heads the right block ("version 11"). Overwrites `path`."""
+    `title` is the first line; `after_name` heads the right block ("version 11"). Overwrites `path`.
+    """
     shown = max(len(row.before) for row in rows)
     block = shown * (CELL + GAP) - GAP
     left = MARGIN + ROW_LABEL + CELL + BLOCK_GAP
@@ -116,7 +117,8 @@ def retrieval(
 ) -> Retrieval:
     """Judge a serving form: each query's candidates are the whole catalog without the query itself.
 
-    A candidate of the query's class is relevant. Memory: 256 rows of scores at a time."""
+    A candidate of the query's class is relevant. Memory: 256 rows of scores at a time.
+    """
     found = judge_by_labels(scores_of, labels, query_rows, k=TOP)
     return Retrieval(found.map, found.mean_precision, found.macro_map, found.macro_precision, len(query_rows))
 

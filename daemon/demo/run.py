@@ -1,7 +1,8 @@
 """A run of the demo: its configuration and its processes.
 
 The configuration is the defaults over the shipped photos, with versions cut often enough to watch. The
-processes are users | feed, learn, validate, over one embedded log, until learning stops itself."""
+processes are users | feed, learn, validate, over one embedded log, until learning stops itself.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +77,8 @@ JUDGE_SECONDS = 30.0
 @dataclass(frozen=True)
 class DemoProgress:
     """What the demo's stores say at one moment: the curves, how many `versions` were written, the `seconds`
-    since its processes were started."""
+    since its processes were started.
+    """
 
     curves: Curves
     versions: int
@@ -86,7 +88,8 @@ class DemoProgress:
 class DemoRun:
     """One run in `folder`, which holds tripletd.toml; everything it writes lands there.
 
-    The processes end with the `processes()` context, whatever happens inside it."""
+    The processes end with the `processes()` context, whatever happens inside it.
+    """
 
     def __init__(self, folder: Path, settings: Path, seed: int) -> None:
         stored = open_store(folder / "checkpoints")
@@ -117,7 +120,8 @@ class DemoRun:
 
         Users come once there is a version 0: clicks that wait for a learner to start would age all that
         follow. Raises UserError when a process fails, or when no page is served and there is no version
-        after `NOTHING_SECONDS`."""
+        after `NOTHING_SECONDS`.
+        """
         leaving, feed, idle, start = False, None, 0, 0.0
         while True:
             look = self.look()
@@ -220,7 +224,8 @@ comes first, and a newcomer has a minute. The defaults run for longer."""
 def write_settings(folder: Path, ports: DemoPorts, followed: bool = True) -> Path:
     """Write `folder`/tripletd.toml and return its path; every path in it but the pack's is relative to it.
 
-    `followed`: a server follows the learner's steps while it learns."""
+    `followed`: a server follows the learner's steps while it learns.
+    """
     steps = f'retention_bytes = "{LOG_BYTES}"' if followed else "enabled = false   # nobody follows"
     views = load_pack().catalog.space.views
     tables = "\n".join(f'[space.views.{v.name}]\nkind = "dense"\ndim = {v.dim}\n' for v in views)

@@ -2,7 +2,8 @@
 
 Each impression: a query photo drawn uniformly; a list of its 5 nearest photos (by the untrained similarity)
 and 5 drawn uniformly, shuffled; clicks by a position-biased model. The photos and their classes are real, the
-clicks are simulated."""
+clicks are simulated.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ ClickModel = Callable[[BoolArray, np.random.Generator], tuple[int, ...]]
 def position_biased(same: BoolArray, rng: np.random.Generator) -> tuple[int, ...]:
     """Clicked ranks, 0-based and ascending: rank r (from 1) is examined with probability 1/sqrt(r).
 
-    `same[r]` says whether the object at rank r is of the query's class."""
+    `same[r]` says whether the object at rank r is of the query's class.
+    """
     examine = 1.0 / np.sqrt(np.arange(1, len(same) + 1))
     return tuple(np.flatnonzero(rng.random(len(same)) < examine * np.where(same, SAME, OTHER)).tolist())
 
@@ -42,7 +44,8 @@ def explored_list(
 ) -> IntArray:
     """The rows to show: `nearest` and `n_uniform` further objects drawn uniformly, shuffled together.
 
-    Neither the query nor an object twice; `n_objects` is the size of the catalog."""
+    Neither the query nor an object twice; `n_objects` is the size of the catalog.
+    """
     taken = {query, *map(int, nearest)}
     if n_objects - len(taken) < n_uniform:
         what = f"{n_objects} objects are too few to draw {n_uniform} besides {len(taken)} taken ones"

@@ -21,7 +21,8 @@ LBP_BINS = 59
 def scales(width: int, height: int) -> list[tuple[int, int]]:
     """(width, height) of the picture at scales 1, 1/1.25, 1/1.25^2, ... as long as `LEAST_BLOCKS` blocks fit.
 
-    The first scale counts even where fewer fit, so that small pictures have some."""
+    The first scale counts even where fewer fit, so that small pictures have some.
+    """
     found: list[tuple[int, int]] = []
     while True:
         scale = FACTOR ** -len(found)
@@ -38,7 +39,8 @@ def describe_blocks(pixels: Pixels, palette: Floats) -> Floats:
 
     pixels: of at least 64 x 64. palette: float32 [20, 3], red, green and blue from 0 to 255. Blocks of 64 x
     64 pixels, 32 apart, by scales, rows and columns. What lies right or below of the last whole block counts
-    for nothing."""
+    for nothing.
+    """
     height, width = pixels.shape[:2]
     found = []
     for size in scales(width, height):
@@ -60,7 +62,8 @@ def uniform_patterns(brightness: Pixels, radius: int) -> npt.NDArray[np.int64]:
 def _histograms(labels: npt.NDArray[np.int64], bins: int) -> Floats:
     """Shares of each label in each block, float32 [blocks, bins].
 
-    A block is four cells of 32 x 32 pixels, which are counted once and added up."""
+    A block is four cells of 32 x 32 pixels, which are counted once and added up.
+    """
     down, across = labels.shape[0] // STRIDE, labels.shape[1] // STRIDE
     inside = labels[: down * STRIDE, : across * STRIDE]
     cells = np.arange(down)[:, None] * across + np.arange(across)

@@ -1,7 +1,8 @@
 """Pieces of work: what a process does with some objects, and leaves in a file of its own.
 
 A file appears as a whole or not at all, and what it holds depends on the objects and the settings alone:
-whoever continues a run that was killed makes only the files that are missing."""
+whoever continues a run that was killed makes only the files that are missing.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class RawChunk:
     work: sample takes pixels and local descriptors of each photo, by chance, for the first codebooks; blocks
     takes blocks for the visual terms'; words counts those of texts; describe makes all views. into: the file.
     fit: the file of what has been fitted so far. quota: most vectors of a kind that a photo gives to a
-    sample. model: folder of the text model, "" without one."""
+    sample. model: folder of the text model, "" without one.
+    """
 
     work: Work
     objects: Sequence[RawObject]
@@ -50,7 +52,8 @@ class RawChunk:
 def do_chunk(chunk: RawChunk) -> int:
     """Do it and write the file; how many objects were refused.
 
-    In one thread: processes are as many as cores, and sums of several threads are not the same bits."""
+    In one thread: processes are as many as cores, and sums of several threads are not the same bits.
+    """
     from threadpoolctl import threadpool_limits
 
     one_thread_for_opencv()

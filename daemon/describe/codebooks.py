@@ -30,7 +30,8 @@ def fit_codebook(vectors: npt.NDArray[np.generic], size: int, seed: int) -> Floa
     """Centres of k-means by mini-batches (Sculley, WWW 2010), float32 [size, d].
 
     vectors: [n, d], of any type of number. The same vectors and seed give the same centres on one machine,
-    since one thread computes. Raises TooFewVectors."""
+    since one thread computes. Raises TooFewVectors.
+    """
     from sklearn.cluster import MiniBatchKMeans
     from threadpoolctl import threadpool_limits
 
@@ -98,7 +99,8 @@ def inverse_frequencies(holding: Ints, objects: int) -> Floats:
     """d_i = -log(share of the objects holding word i), float32 [words].
 
     A word that none of them holds counts as held by one: it is rare, not infinitely rare, should a new object
-    hold it. One that all hold weighs nothing."""
+    hold it. One that all hold weighs nothing.
+    """
     shares = np.maximum(holding, 1) / max(objects, 1)
     return np.asarray(-np.log(np.minimum(shares, 1.0)), np.float32)
 

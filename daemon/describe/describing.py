@@ -1,5 +1,6 @@
 """Objects described from beginning to end: what has to be fitted is fitted, every object described, the
-catalog written."""
+catalog written.
+"""
 
 from __future__ import annotations
 
@@ -130,7 +131,8 @@ def describe_to(
 
     A run that was ended anyhow goes on where it was when it is started again, and writes the same bytes. An
     object that cannot be used is left out and named; strict runs end at it. Memory: of each process that of a
-    piece of work, the samples, and the ids. Raises UserError."""
+    piece of work, the samples, and the ids. Raises UserError.
+    """
     files = DescribedFiles.of(out)
     fit = settings.start()
     with run_folder(files, _plan(settings, fit, source), settings.fresh) as folder:

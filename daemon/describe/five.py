@@ -2,7 +2,8 @@
 
 Every view takes one photo squashed to `SIDE` x `SIDE` pixels (uint8 RGB) and its `foreground`. Vectors are
 raw (not standardised, not whitened): scaling belongs to the map that a learner fits and freezes. The bytes of
-the demo's pack are made with these functions, and do not change."""
+the demo's pack are made with these functions, and do not change.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def foreground(image: Pixels) -> Floats:
     """Foreground mask in {0, 1}, float32 [SIDE, SIDE], by GrabCut from a border-is-background start.
 
     Rother, Kolmogorov and Blake, SIGGRAPH 2004. A mask that covers less than 3 % of the photo is a failed cut
-    and is replaced by the central ellipse, where these photos hold their object."""
+    and is replaced by the central ellipse, where these photos hold their object.
+    """
     mask = np.full((SIDE, SIDE), cv2.GC_PR_BGD, dtype=np.uint8)
     ellipse = np.zeros((SIDE, SIDE), dtype=np.uint8)
     cv2.ellipse(ellipse, (SIDE // 2, SIDE // 2), (SIDE * 2 // 5, SIDE * 2 // 5), 0, 0, 360, 1, -1)
@@ -68,7 +70,8 @@ def colour(image: Pixels, mask: Floats) -> Floats:
 def texture(image: Pixels, mask: Floats) -> Floats:
     """Uniform LBP histograms, (8, 1) on a 2 x 2 grid and (8, 2) on the object; square roots, float32 [295].
 
-    Ojala, Pietikainen and Maenpaa, PAMI 24 (2002)."""
+    Ojala, Pietikainen and Maenpaa, PAMI 24 (2002).
+    """
     fine, coarse = (uniform_patterns(gray(image), radius) for radius in (1, 2))
     half = SIDE // 2
     corners = [(slice(y, y + half), slice(x, x + half)) for y in (0, half) for x in (0, half)]
@@ -80,7 +83,8 @@ def texture(image: Pixels, mask: Floats) -> Floats:
 def gist(image: Pixels, mask: Floats) -> Floats:
     """Mean Gabor energy per cell of a 4 x 4 grid, 3 wavelengths x 4 orientations, float32 [192].
 
-    Oliva and Torralba, IJCV 42 (2001), without their prefilter."""
+    Oliva and Torralba, IJCV 42 (2001), without their prefilter.
+    """
     del mask
     brightness = gray(image).astype(np.float32) / 255.0
     cells = []

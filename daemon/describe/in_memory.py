@@ -44,7 +44,8 @@ def described_photos(
 
     fitted: describe by this, whatever `views`, `terms` and `longest` say. sample: photos that codebooks are
     fitted on. workers: processes; the program that calls must then be guarded by `if __name__ == "__main__"`.
-    Raises UserError."""
+    Raises UserError.
+    """
     names = named_views(views) if fitted is None else fitted.views
     settings = DescribeSettings(
         names, terms, longest=longest, seed=seed, fitted=fitted, workers=workers, sample=sample

@@ -50,7 +50,8 @@ def decoded(encoded: bytes, longest: int = LONGEST) -> Pixels:
     `SHORTEST`.
 
     Proportions are kept but for a shorter side that would come below `SHORTEST`, which is then that long.
-    Transparency is white; of an animation the first frame counts. Raises UnusableObject."""
+    Transparency is white; of an animation the first frame counts. Raises UnusableObject.
+    """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:

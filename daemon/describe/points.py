@@ -3,7 +3,8 @@
 
 The paper takes both at regions of a Hessian-Affine detector. Here SIFT is OpenCV's, at its own maxima of
 differences of Gaussians. No library that is well kept has SURF: its detector, the determinant of the Hessian
-by box filters, is scikit-image's, and its descriptor is computed below, upright (U-SURF)."""
+by box filters, is scikit-image's, and its descriptor is computed below, upright (U-SURF).
+"""
 
 from __future__ import annotations
 

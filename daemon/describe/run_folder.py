@@ -50,7 +50,8 @@ def run_folder(files: DescribedFiles, plan: dict[str, Any], fresh: bool) -> Iter
     """The run's folder, made or found again, held for this process alone; it is left as it is.
 
     plan: all that decides what is written. fresh: what a former run did is thrown away. Raises UserError: a
-    run with another plan was begun here, another process is at it, or the catalog is there already."""
+    run with another plan was begun here, another process is at it, or the catalog is there already.
+    """
     folder = files.run
     if files.catalog.exists() and not folder.exists():
         remedy = "remove it, or name another with --out"
@@ -85,7 +86,8 @@ def _take_over(folder: Path, plan: dict[str, Any], fresh: bool) -> None:
 def settings_text(catalog: str, space: SpaceSpec, model: str) -> str:
     """TOML with the space and the catalog, by its name beside the configuration; all else has its default.
 
-    model: folder of the text model by which `serve` can embed queries in words, "" without one."""
+    model: folder of the text model by which `serve` can embed queries in words, "" without one.
+    """
     tables: dict[str, dict[str, Any]] = {"stream": {"address": "log:clicks.log"}}
     tables |= {f"space.views.{view.name}": {"kind": view.kind, "dim": view.dim} for view in space.views}
     tables["catalog"] = {"path": catalog}

@@ -80,7 +80,8 @@ def find_photos(source: Path, ids: IdRule = "stem") -> list[RawObject]:
 
     By name, in the order of code points; those of a list in its order. ids: the file's name without its
     ending, or its whole path seen from the source. What is hidden (.name), no regular file, or of another
-    ending is passed over, in a list refused. Raises UserError, also where two photos would have one id."""
+    ending is passed over, in a list refused. Raises UserError, also where two photos would have one id.
+    """
     try:
         if stat.S_ISDIR(source.stat().st_mode):
             found = sorted(_in_folder(source, ids), key=lambda one: one.name)

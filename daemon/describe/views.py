@@ -78,7 +78,8 @@ def describe_picture(
 ) -> dict[str, Floats | Bag]:
     """One picture by these views: float32 [dim], or the words that it holds, not weighed yet.
 
-    codebooks: by the name of a view, float32 [words, d]."""
+    codebooks: by the name of a view, float32 [words, d].
+    """
     local: dict[str, Floats] = {}
     for kind in {VIEWS[name].of for name in names} - {""}:
         local[kind] = blocks.describe_blocks(pixels, palette) if kind == "blocks" else POINTS[kind](pixels)

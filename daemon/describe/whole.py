@@ -1,5 +1,6 @@
 """Descriptors of a whole picture: the five global ones of OMKS (TPAMI 2014, section 6.1), which the paper
-names with their dimensions. How each fills them is said here where the paper does not say it."""
+names with their dimensions. How each fills them is said here where the paper does not say it.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def colour81(pixels: Pixels) -> Floats:
     three its mean, standard deviation and the cube root of its third central moment (Stricker and Orengo,
     1995).
 
-    float32 [81], from 0 to 1 but for the last."""
+    float32 [81], from 0 to 1 but for the last.
+    """
     import cv2
 
     hsv = cv2.cvtColor(pixels, cv2.COLOR_RGB2HSV)

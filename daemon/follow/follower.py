@@ -3,7 +3,8 @@
 The order makes the effect happen once. A checkpoint holds the state of the join, the places in the sources
 and the records that are to be written, together; only then are they written. A death before it changes
 nothing: the same lines are read again. A death after it finds the records in the checkpoint, and writes those
-that are not in the log yet."""
+that are not in the log yet.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ class FollowPlan:
 class SidePaths:
     """Calls metrics, estimates and messages: these may fail, and nothing else does.
 
-    What a call raises is counted under its name, and logged once for each."""
+    What a call raises is counted under its name, and logged once for each.
+    """
 
     def __init__(self, errors: Counter) -> None:
         self._errors = errors
@@ -90,7 +92,8 @@ class ClickFollower:
     """Continues from the newest checkpoint, or starts without one; each call gets the monotonic time.
 
     open_intake: the sources, from the places of a checkpoint. now_ms: the clock. in_hand: what the process
-    before died with. Raises UserError for a checkpoint of another stream."""
+    before died with. Raises UserError for a checkpoint of another stream.
+    """
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
 """Both topics that are fed, written so that a record that was written before a crash is not written again.
 
 Before records are sent they are in the checkpoint, with the ends of both topics at that time. After a crash
-the records behind these ends are read, and those already there are left out."""
+the records behind these ends are read, and those already there are left out.
+"""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ def run(
     """Follow until stopped; returns the exit code. Raises UserError and the errors of the islands.
 
     exit_when_caught_up: leave when all sources were read to their ends; lists under way wait in the
-    checkpoint. `load` reads the configuration again."""
+    checkpoint. `load` reads the configuration again.
+    """
     plan = plan_of(config)
     metrics = FollowMetrics()
     add_place(metrics.registry, config.checkpoints.path)

@@ -3,7 +3,8 @@
 The order is by the bare operator of the index that is there, since an index of pgvector serves no other
 expression; without one, by that of the ranking. What a question needs (how far to look, a limit of time, a
 plan that knows the numbers) is set for its transaction alone, so that a pooler between us and the database
-may share connections; all of it goes in one round trip."""
+may share connections; all of it goes in one round trip.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class Shape:
 class PgVectorIndex:
     """Asks one table. `index.width` is `hnsw.ef_search`, how far an approximate search looks at least.
 
-    Raises UserError where psycopg is not installed. The database need not be there yet."""
+    Raises UserError where psycopg is not installed. The database need not be there yet.
+    """
 
     def __init__(self, config: IndexConfig) -> None:
         pool, self._sql = load_psycopg()

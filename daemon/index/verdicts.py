@@ -6,7 +6,8 @@ leaves out the norms of objects, and an approximate search misses some. So each 
 owner's ranking by itself, and one that does not hold is not used, whatever the version is worth.
 
 A store of vectors that a version exported cannot be asked for the owner's ranking: that one mode is compared
-with the owner's ranking of the catalog, and the catalog is searched where it does not hold."""
+with the owner's ranking of the catalog, and the catalog is searched where it does not hold.
+"""
 
 from __future__ import annotations
 

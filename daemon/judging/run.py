@@ -1,7 +1,8 @@
 """`tripletd judge`: versions of a folder on the same held-out lists, by several processes; writes nothing.
 
 `validate` judges each version on the window of its time, and decides. Here all are judged on one window, so
-that their numbers are a learning curve, and any two can be compared list by list."""
+that their numbers are a learning curve, and any two can be compared list by list.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ makes a query hard for both cancels out.
 version is told from it only where its difference is more than the quantile of Student's t at
 1 - ALPHA / (S - 1), one-sided. Then all that are not told from it hold the truly best one with probability
 1 - ALPHA or more, whichever that is: it would be left out only where one of the S - 1 others surpassed it by
-that much (subset selection, Gupta 1965, with Bonferroni's bound for paired differences)."""
+that much (subset selection, Gupta 1965, with Bonferroni's bound for paired differences).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """One version of a folder scored on held-out lists, in whichever process: the same numbers to the bit.
 
 What `validate` measures is measured by its own code, with one difference: no form is chosen and none is kept
-beside a version. A version whose form `validate` chose is scored in that one."""
+beside a version. A version whose form `validate` chose is scored in that one.
+"""
 
 from __future__ import annotations
 

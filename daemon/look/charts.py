@@ -24,7 +24,8 @@ def csv_pieces(curves: Curves) -> Iterator[str]:
     One row per version: line, left, version, records, events, created, epoch, training_loss, measures.
 
     `line` 0 is the one that is learned on, `left` the version that a line left another one at; what version 0
-    reaches on the same window is NAME.version_0. An empty field: not known, or not measured."""
+    reaches on the same window is NAME.version_0. An empty field: not known, or not measured.
+    """
     names = sorted(
         {name for line in curves.lines for one in line.points for name in one.measures} - {"events"}
     )
@@ -68,7 +69,8 @@ _BEHIND = "#a9c6d1"
 
 def save_picture(curves: Curves, path: Path, kinds: Sequence[str] = ()) -> None:
     """One panel per measure and one for the loss: the current line, those left behind, version 0 and the
-    shown order as reference, the best version marked. `kinds`: only these of them. UserError."""
+    shown order as reference, the best version marked. `kinds`: only these of them. UserError.
+    """
     if path.suffix.lower() not in ENDINGS:
         raise UserError(f"{path}: cannot draw into this kind of file", f"use {', '.join(ENDINGS)}", EX_USAGE)
     try:
@@ -141,7 +143,8 @@ def _short(value: float, _place: int) -> str:
 
 def terminal_chart(series: CurveSeries, width: int, height: int) -> str:
     """One measure over the events learned as `width` x `height` characters, in colour: a line with
-    a dot at each version, where these are few enough, and version 0 dotted. At least one point."""
+    a dot at each version, where these are few enough, and version 0 dotted. At least one point.
+    """
     try:
         import plotext
     except ImportError as error:

@@ -6,7 +6,8 @@ remembers, so it is the same after a restart, a rollback or a replay.
 A version's parent says what it continued from, so versions form a tree. The current line is the newest
 version and all its ancestors. The others (versions after the point that a rollback or a branch went back to,
 or that were abandoned because a newer one could not be read) form lines of their own, each from the version
-where it left another line. Records learned again are drawn at the same positions, on the current line."""
+where it left another line. Records learned again are drawn at the same positions, on the current line.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def lines(parents: Mapping[int, int | None]) -> list[Branch]:
     """The current line first, then those left behind, the newest of them first.
 
     `parents`: version -> the version it continued from, None for the first. A parent that is not among the
-    versions (its manifest is lost) is taken for the newest known version before it."""
+    versions (its manifest is lost) is taken for the newest known version before it.
+    """
     known = sorted(parents)
     taken: set[int] = set()
     found = []
@@ -69,7 +71,8 @@ class VersionPlace:
     `records`: records passed since version 0, the position that every line shares; `events`: events stepped
     over, rejected ones left out; `loss_sum`: their hinge losses added up. `marks`: what else than learning
     the next records led here, in words ("continued from version 5", "gap"). `epoch`: of its writer, another
-    after a restart."""
+    after a restart.
+    """
 
     number: int
     parent: int | None
@@ -132,7 +135,8 @@ class Point:
     learned. `loss`: mean hinge loss of its newest events, each taken before its step: those since its parent,
     or since an older version where these are fewer than `LEAST_EVENTS`; None without any. `measures` and
     version 0's on the same window in `reference`, both empty for a version that was not judged; `verdict`:
-    what the newest judgment says."""
+    what the newest judgment says.
+    """
 
     version: int
     events: int
@@ -195,7 +199,8 @@ class CurveSeries:
 class Curves:
     """The current line first, then those left behind; the best version, the STOP in force, and the newest
     answer to "is it better for my users?". reference: what version 0 is called; lost: why it is not the
-    user's own ranking, a sentence, "" where it is."""
+    user's own ranking, a sentence, "" where it is.
+    """
 
     lines: tuple[CurveLine, ...]
     best: int | None
@@ -307,7 +312,8 @@ class CurveReader:
     """The history of one checkpoint folder. Not safe between threads.
 
     It holds some hundred bytes per version whose line is left, and reads the lines that pruning left only
-    when a version is missing that it has not seen, or when they were thinned."""
+    when a version is missing that it has not seen, or when they were thinned.
+    """
 
     def __init__(self, versions: VersionStore, ledger: Ledger) -> None:
         self._versions, self._ledger = versions, ledger

@@ -13,7 +13,8 @@
 | `feed.records`, `feed.open` | raw records/s; lists that wait for clicks | 10 s; now |
 | `serve.fresh_p50.ALIAS`, `serve.fresh_p99.ALIAS` | seconds, event to first answer that used it | 60 s |
 
-A number that nothing is known of is left out. Statuses are of one process, oldest first."""
+A number that nothing is known of is left out. Statuses are of one process, oldest first.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +77,8 @@ class Distribution(BaseModel):
 
 class _OfRole(BaseModel):
     """`began`: Unix seconds; `not_ready`: why not, null when it is ready. `folder`: how the checkpoint folder
-    is lost now (`checkpoints.versions`), "" while it is not; `folder_losses`: how often since it began."""
+    is lost now (`checkpoints.versions`), "" while it is not; `folder_losses`: how often since it began.
+    """
 
     version: str
     checkpoints: str | None
@@ -100,7 +102,8 @@ class _OfRole(BaseModel):
 class LearnStatus(_OfRole):
     """The status document of `learn`. Since it began: events by the outcome of their step, their hinge losses
     before it, dead letters by reason. `lag_events`: of all partitions, `lag_seconds`: of the last of them;
-    null while they are not known."""
+    null while they are not known.
+    """
 
     role: Literal["learn"] = "learn"
     parked: bool = False
@@ -179,7 +182,8 @@ class MergeStatus(_OfRole):
 
 class ValidateStatus(_OfRole):
     """The status document of `validate`. `judged` versions and `drifts`: since it began; `holdout_loss`: of
-    the best version, null before one was judged."""
+    the best version, null before one was judged.
+    """
 
     role: Literal["validate"] = "validate"
     judged: int = 0
@@ -202,7 +206,8 @@ class AliasStatus(BaseModel):
     `version` is null while it answers nothing; `watermark`: its newest event, Unix seconds; `behind`: for how
     many seconds something newer has been there; `refused`: versions by reason; `line_id`: the line of history
     of the version, "" where it is not known; `order`: in words how it orders and searches, "" where both are
-    by its serving form."""
+    by its serving form.
+    """
 
     version: int | None = None
     line_id: str = ""
@@ -215,7 +220,8 @@ class AliasStatus(BaseModel):
 
     def line(self, now_s: float, note: str = "") -> str:
         """What it answers with, how fresh that is and what was refused, for a terminal. note: about what it
-        answers with, put first."""
+        answers with, put first.
+        """
         parts = ["answers nothing yet"]
         if self.version is not None:
             named = f" ({note})" if note else ""
@@ -235,7 +241,8 @@ class ServeStatus(_OfRole):
     """The status document of `serve`; numbers count from when it began (Unix seconds).
 
     Objects, those of them in graphs, dead letters of items by reason, requests for neighbours, the latency of
-    those with one question."""
+    those with one question.
+    """
 
     role: Literal["serve"] = "serve"
     objects: int = 0
@@ -272,7 +279,8 @@ class FeedStatus(_OfRole):
     these that were seen and not read (`missing_bytes`), `watermark`: Unix seconds up to which all came;
     `bot_share`: of the clicks, those that look like a machine's; `examination`: of each rank of which the
     newest lists tell it, relative to the first; `chance_lists`: fed lists that say to be made by chance,
-    `explored`: those where chance had placed an object."""
+    `explored`: those where chance had placed an object.
+    """
 
     role: Literal["feed"] = "feed"
     records: int = 0
@@ -320,7 +328,8 @@ class FeedStatus(_OfRole):
 
 class SupervisedRole(BaseModel):
     """A role under `up`. state: starting, running, waiting (to be started again), down, finished; `exit`
-    and `reason`: of its last failure, until it holds."""
+    and `reason`: of its last failure, until it holds.
+    """
 
     name: str
     state: str
@@ -361,7 +370,8 @@ def role_status(
 ) -> RoleStatus | None:
     """What the role at host:port says; None when nobody answers there, or another program does.
 
-    context: of TLS, None where the port has none. token: to be shown, "" for none."""
+    context: of TLS, None where the port has none. token: to be shown, "" for none.
+    """
     answer = _answer(host, port, context, token)
     try:
         return None if answer is None else STATUS.validate_json(answer[1])

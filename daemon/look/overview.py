@@ -33,7 +33,8 @@ class VersionRow:
     `duplicates` are events that were sent again and changed nothing; `events` are the others. `dead_letters`:
     records that could not be learned from. `verdict`: what the newest judgment of it says. `damaged`: why its
     manifest cannot be read, empty when it can; then what it would say is 0, "" or None. `line`: of history,
-    "" where it is not known."""
+    "" where it is not known.
+    """
 
     number: int
     parent: int | None
@@ -58,7 +59,8 @@ class Summary:
     verdict: the newest answer to "is it better for my users?", None where none was given. stop: what a STOP
     waits for, where validate gave it. form: in which the best version is served and why, a sentence; None
     where it is as configured. unseen: how the newest version judged on them does on kinds of queries that are
-    never learned, None where there are none."""
+    never learned, None where there are none.
+    """
 
     best: int | None = None
     stopped_by: str | None = None
@@ -160,7 +162,8 @@ def _unseen(entry: LedgerEntry) -> str | None:
 @dataclass(frozen=True, slots=True)
 class Readable:
     """Manifests and ledger entries, ascending; `damaged`: version -> why its manifest cannot be read;
-    `notes`: everything that was passed over, one line each."""
+    `notes`: everything that was passed over, one line each.
+    """
 
     manifests: list[Manifest]
     entries: list[LedgerEntry]
@@ -176,7 +179,8 @@ class Readable:
 def read_all(versions: VersionStore, ledger: Ledger, known: dict[int, Manifest] | None = None) -> Readable:
     """Read every manifest and entry. Raises Damaged only when nothing can be listed.
 
-    known: manifests by number that are not read again, since they never change; brought up to date."""
+    known: manifests by number that are not read again, since they never change; brought up to date.
+    """
     entries, notes = read_entries(ledger)
     known = {} if known is None else known
     damaged, candidates = {}, versions.listing.candidates()
@@ -223,7 +227,8 @@ def key_rows(events: Mapping[str, int], verdicts: Mapping[str, KeyVerdict] | Non
 
 def read_events(versions: VersionStore, number: int) -> dict[str, int] | None:
     """How many events each key of a version had; None where there is one model for all. The whole version is
-    verified, and nothing of the models is kept. Raises Damaged."""
+    verified, and nothing of the models is kept. Raises Damaged.
+    """
     from daemon.versions.algorithms import keys_of  # brings numba in, which `status` does without
     from learners.keyed import KEY_ARRAYS
 

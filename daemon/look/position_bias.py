@@ -22,7 +22,8 @@ class ListReader:
 
     secret: checks signed ids, b"" where none is known. remembered: how many ids are known again. `dropped`:
     what did not count, by reason; `unchecked`: lists with a signed id that nothing could check, which count
-    as any others."""
+    as any others.
+    """
 
     secret: bytes
     remembered: int

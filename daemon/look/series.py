@@ -32,7 +32,8 @@ class RoleState:
     """Whether a role answered the last time, when it last did (Unix seconds), why it is not ready.
 
     down: why it does not run, as reported by `up`; None where it runs, or no `up` is known. folder: a message
-    about the checkpoint folder, None where there is none."""
+    about the checkpoint folder, None where there is none.
+    """
 
     role: str
     answers: bool
@@ -56,7 +57,8 @@ class Series(BackgroundThread):
     `trouble`: why roles do not run, for those that do not; asked only while one does not answer.
 
     Memory: `kept` x `MOST_NAMES` float64 (1.4 MB) and one minute of each role's readings. After `close` what
-    was sampled can still be read."""
+    was sampled can still be read.
+    """
 
     name = "series"
 

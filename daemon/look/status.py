@@ -26,7 +26,8 @@ class PartitionLag:
     """One partition: records the log holds as [earliest, end), and where the newest version stands.
 
     open_transaction: offset of the first record of a transaction that is open; from there on nobody is given
-    anything. None without one."""
+    anything. None without one.
+    """
 
     partition: int
     earliest: int
@@ -47,7 +48,8 @@ def lags(
 ) -> list[PartitionLag]:
     """Lag per partition of a version that stands at `positions`; None without one. Pure.
 
-    held: what open transactions hold back; it waits too."""
+    held: what open transactions hold back; it waits too.
+    """
     found = []
     for partition, (earliest, end) in sorted(bounds.items()):
         back = (held or {}).get(partition)
@@ -72,7 +74,8 @@ def collect(config: Config) -> dict[str, Any]:
 
     Plain data, but for the RoleStatus or None of each role in `live`. elsewhere: role -> checkpoint
     folder, where the port is held by a tripletd that works with another one. down: role -> why it does not
-    run, as `up` tells it. locked: roles that did not say how they are, since they want a token."""
+    run, as `up` tells it. locked: roles that did not say how they are, since they want a token.
+    """
     picture: dict[str, Any] = {"config": str(config.file) if config.file else None}
     _collect_stream(config, _collect_versions(config, picture), picture)
     http, count = config.http, config.shards.count

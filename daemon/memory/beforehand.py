@@ -2,7 +2,8 @@
 
 What learners need is known to the learners, whose import takes seconds and more than 100 MB, as much as `up`
 takes otherwise. So a rough bound by the configuration alone comes first; only where that is more than there
-is, a child of this process works it out, and ends."""
+is, a child of this process works it out, and ends.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """How many cores this process may use, and the pools of threads that libraries make by them.
 
 A container of one core on a machine of sixty-four sees all of them: a pool of a thread for each is throttled
-by the kernel as soon as it works, and costs memory and a start each."""
+by the kernel as soon as it works, and costs memory and a start each.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def usable_cores(root: Path = Path("/")) -> int:
 def limit_pools(environment: MutableMapping[str, str] = os.environ, root: Path = Path("/")) -> None:
     """Have libraries that are loaded from now on, here and in children, make no more threads than are of use.
 
-    What a user has set stays as it is."""
+    What a user has set stays as it is.
+    """
     sizes = dict.fromkeys(ONE_THREAD, 1) | {"ARROW_IO_THREADS": READ_THREADS}
     sizes["RAYON_NUM_THREADS"] = usable_cores(root)  # tokenizers
     for name, size in sizes.items():

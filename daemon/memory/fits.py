@@ -31,7 +31,8 @@ def require_role(
     in the first the program itself is running already.
 
     established: there is a version, so somebody may rely on the role. Then it is refused only if it cannot
-    even start, and what it will lack later is a warning. items: objects of its catalog."""
+    even start, and what it will lack later is a warning. items: objects of its catalog.
+    """
     needs, bounds = [need_of(config, role, items)] * processes, memory_bounds()
     found = refusal(needs, config, bounds, role, running=PROGRAM, items=items)
     if found is None:
@@ -77,7 +78,8 @@ def refusal(
     """Why processes with these needs cannot run beside each other, and what could; None where they can.
 
     bounds: the tightest first. what: is started, for people: a role, or `up`. running: bytes of the need that
-    this process has already. items: objects of the catalog, which the needs count."""
+    this process has already. items: objects of the catalog, which the needs count.
+    """
     for bound in bounds:
         if _needed(needs, bound) - running > bound.free:
             return UserError(

@@ -2,7 +2,8 @@
 
 Control groups nest, and any of those above a process may be the one that bounds it, so all are looked at. In
 a container the path in /proc/self/cgroup may be the host's, which is not mounted there; what is mounted then
-is the container's own group."""
+is the container's own group.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def own_groups(root: Path, controller: str) -> Iterator[ControlGroup]:
     """The group of this process and those above it, the innermost first, in each hierarchy that may bound
     what `controller` counts: of version 2 the only one, of version 1 its own.
 
-    root: the folder that holds `proc` and what is mounted; another one than `/` for copies of these files."""
+    root: the folder that holds `proc` and what is mounted; another one than `/` for copies of these files.
+    """
     own = {}
     for line in lines_of(root / "proc/self/cgroup"):
         number, _, rest = line.partition(":")

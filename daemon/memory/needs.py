@@ -1,7 +1,8 @@
 """What each role needs, by configuration alone, in parts that people know by name. Pure.
 
 Upper bounds of what a role comes to hold once every name has a version and every slot is used; what is read
-from files that are mapped (catalogs, states on their way to a disk) can be dropped and is not counted."""
+from files that are mapped (catalogs, states on their way to a disk) can be dropped and is not counted.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +130,8 @@ def order_bytes(config: Config) -> int:
 def serving_bytes(config: Config, items: int = 0) -> int:
     """Memory of the buffers of serve: two sides per alias, each the learner's state, its form and what that
     keeps of so many items; and for `latest`, followed by steps, one more state, and what carries a form on or
-    is made to take its place. Of single keys the models that are held, each with its form."""
+    is made to take its place. Of single keys the models that are held, each with its form.
+    """
     return sum(part.nbytes for part in _buffers(config, items))
 
 

@@ -2,7 +2,8 @@
 
 The nearest to what was asked for come first: the same learner with less of something that it can be given
 less of, then learners whose state does not grow with the square of the dimensions. Each is tried on the
-configuration as it stands, so nothing is offered that the views or [keys] refuse."""
+configuration as it stands, so nothing is offered that the views or [keys] refuse.
+"""
 
 from __future__ import annotations
 

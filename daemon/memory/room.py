@@ -1,7 +1,8 @@
 """How much memory a process can still get: of the machine, of its control groups, of its own limits.
 
 What the kernel can take back is not counted as used: the page cache of files (their pages on the lists of the
-active and the inactive), and of group v2 the slabs that can be reclaimed."""
+active and the inactive), and of group v2 the slabs that can be reclaimed.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class MemoryBound:
 def memory_bounds(root: Path = Path("/")) -> list[MemoryBound]:
     """Everything that bounds this process, the tightest first; none where the system does not tell.
 
-    root: the folder that holds `proc` and what is mounted; another one than `/` for copies of these files."""
+    root: the folder that holds `proc` and what is mounted; another one than `/` for copies of these files.
+    """
     return sorted([*_of_machine(root), *_of_groups(root), *_of_process(root)], key=lambda bound: bound.free)
 
 

@@ -2,7 +2,8 @@
 
 What grows while a role runs: models by key as keys come, a support set as it fills, the objects and graphs of
 a server, the window of a validator. The configuration's check counts all of these full, but objects that are
-put later, and other programs on the machine, nobody can count beforehand."""
+put later, and other programs on the machine, nobody can count beforehand.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ A version is fit to be pointed at when it is whole, finite, and of the space of 
 
 Deleting old versions gives an account of what goes, what stays and why. The learner does the same after each
 version, with `checkpoints.keep`; both may run at once, since each deletion is decided from what aliases point
-at then and from the newest versions, and deleting twice does nothing."""
+at then and from the newest versions, and deleting twice does nothing.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ from daemon.versions.contents import learner_specs
 def look(versions: VersionStore, ledger: Ledger) -> StoreSnapshot:
     """What is listed and said now; the ledger first, so that what an entry names is listed, too.
 
-    Raises CheckpointError when nothing can be listed."""
+    Raises CheckpointError when nothing can be listed.
+    """
     last = ledger.last()
     entries = [entry for entry in ledger.entries() if entry.n <= last]
     unreadable = [number for number in ledger.unreadable() if number <= last]
@@ -80,7 +82,8 @@ def verify(versions: VersionStore, number: int, served: int | None, field: str) 
 
 def _first_not_finite(versions: VersionStore, manifest: Manifest) -> str | None:
     """The first array with a NaN or infinite value, None when there is none; read in pieces, so that a server
-    that is asked holds no second W. For a version whose hash was verified."""
+    that is asked holds no second W. For a version whose hash was verified.
+    """
     (entry,) = manifest.files
     with versions.store.open(folder(manifest.number) + entry.name) as stream:
         data = io.BufferedReader(stream, PIECE)  # type: ignore[type-var]
@@ -144,7 +147,8 @@ class AliasMove:
 
     kind: PROMOTE or ROLLBACK. before: the version it meant until then, after: the one from now on, None:
     none of its own (the name is taken away; `stable` then means `best`). entry: what was written, None on a
-    dry run. notes: what else the caller should say, one line each."""
+    dry run. notes: what else the caller should say, one line each.
+    """
 
     kind: str
     alias: str
@@ -179,7 +183,8 @@ def move(
     Refused: no such version, one that does not load (damaged, altered, another format), NaN or infinite
     numbers in it, another map, space or shape than what the alias serves now, the version it already points
     at, the reserved names `latest` and `best`, a pinned name. CheckpointError when the folder cannot be
-    read or written."""
+    read or written.
+    """
     wish = MoveRequest(verb, alias, version)
     verified: set[tuple[int, int | None]] = set()
     for _ in range(ATTEMPTS):
@@ -222,7 +227,8 @@ RESUMED = 2
 @dataclass(frozen=True, slots=True)
 class GcResult:
     """What went, or would go (dry run): `gone`, ascending, and `size`, its bytes by the manifests; `kept`:
-    version -> why it stays."""
+    version -> why it stays.
+    """
 
     gone: tuple[int, ...]
     size: int
@@ -239,7 +245,8 @@ def gc(versions: VersionStore, ledger: Ledger, keep: int, *, dry_run: bool = Fal
     copy, and a new one loads what its alias means, which is never deleted.
 
     Refused (UserError) while one ledger entry cannot be read: it may point at any version. CheckpointError
-    when the folder cannot be read or written."""
+    when the folder cannot be read or written.
+    """
     entries = _whole(ledger)
     resumed = _newest_that_load(versions)
     listed = versions.versions()
@@ -304,7 +311,8 @@ def lost_entries(ledger: Ledger) -> list[LostEntries]:
 
 def write_off(ledger: Ledger, numbers: Iterable[int], by: str, reason: str) -> list[LostEntries]:
     """Count these entries, and the gaps that begin with them, as never said, for good. UserError, and nothing
-    is written, where one of them can be read or is no beginning of a gap."""
+    is written, where one of them can be read or is no beginning of a gap.
+    """
     lost = {one.first: one for one in lost_entries(ledger)}
     asked = sorted(set(numbers))
     for number in asked:

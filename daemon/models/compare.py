@@ -49,7 +49,8 @@ class MappedCatalog:
 def catalog_objects(config: Config, versions: VersionStore, number: int) -> MappedCatalog | None:
     """The objects of catalog.path by the map of version `number`; None where no catalog is configured.
 
-    Raises CatalogError, and Damaged for a version that does not load."""
+    Raises CatalogError, and Damaged for a version that does not load.
+    """
     if not config.catalog.path:
         return None
     _, fitted = read_map(versions, number)
@@ -61,7 +62,8 @@ def catalog_objects(config: Config, versions: VersionStore, number: int) -> Mapp
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
     """How much to tell. entries, directions, moved: longest lists; queries: size of the sample, 0 asks none;
-    seed: of the sample. key: whose model is compared, where there is one per key."""
+    seed: of the sample. key: whose model is compared, where there is one per key.
+    """
 
     entries: int = 20
     directions: int = 5
@@ -82,7 +84,8 @@ def compare(
 
     Memory: both W, and one serving form after the other (1.4 GB at 10,000 dimensions). Time: seconds up to
     2,000 dimensions; at 10,000 about 20 s, and with queries a minute, most of it for serving forms that the
-    validator has not kept. Raises UserError where one does not load, or where their spaces differ."""
+    validator has not kept. Raises UserError where one does not load, or where their spaces differ.
+    """
     old, new = (load_version(versions, number) for number in pair)
     _same_space(old, new)
     making = [partial(_form, versions, version, serving, asked.key) for version in (old, new)]
@@ -107,7 +110,8 @@ def diff_of(
 ) -> Diff:
     """The same of two W that are at hand, float32 [d, d] and left as they are, and of queries already asked.
 
-    fitted: the map of both. skipped: what else is left out, besides what the size of W leaves out."""
+    fitted: the map of both. skipped: what else is left out, besides what the size of W leaves out.
+    """
     old, new = matrices
     if old is None or new is None:
         return Diff(*pair, fitted.dim, None, None, (), (), (), queries, tuple(skipped))
@@ -152,7 +156,8 @@ def _form(versions: VersionStore, version: Version, serving: ServingConfig, key:
 
 def form_of_key(form: ServedForm, number: int, key: str | None) -> ServedForm:
     """The form of a version, or of the key's model in it: of a key without one, that of version 0. Raises
-    UserError for a key where there is one model, and for none where there are several."""
+    UserError for a key where there is one model, and for none where there are several.
+    """
     if not isinstance(form, KeyedForm):
         if key is None:
             return form
@@ -189,7 +194,8 @@ def matrix_of(
     arrays: Mapping[str, NDArray[Any]], form: Callable[[], ServedForm], number: int
 ) -> Float32s | None:
     """The W among a version's arrays; of a learner with another state the learned S of its form, float32
-    [d, d], up to `FULL_UP_TO` dimensions, and None where its form does not fold. Raises UserError beyond."""
+    [d, d], up to `FULL_UP_TO` dimensions, and None where its form does not fold. Raises UserError beyond.
+    """
     if has_matrix(arrays):
         return matrix_in(arrays)
     made = learned_of(form())  # mixed with the own ranking it is no matrix

@@ -29,7 +29,8 @@ RefusalReason = Literal[
 class MoveRefused(UserError):
     """A move that is not made; nothing was written.
 
-    reason: one word of a closed set. field: `version`, `alias` or `to`, the argument that is at fault."""
+    reason: one word of a closed set. field: `version`, `alias` or `to`, the argument that is at fault.
+    """
 
     def __init__(
         self, reason: RefusalReason, field: str, message: str, remedy: str, code: int = EX_USAGE
@@ -60,7 +61,8 @@ Verb = Literal["promote", "rollback", "pin", "unpin"]
 @dataclass(frozen=True, slots=True)
 class StoreSnapshot:
     """The store as seen at one moment. versions: numbers listed, ascending; entries: the ledger's readable
-    ones, ascending; unreadable: numbers of the others; last: the highest number taken."""
+    ones, ascending; unreadable: numbers of the others; last: the highest number taken.
+    """
 
     versions: Sequence[int]
     entries: Sequence[LedgerEntry]

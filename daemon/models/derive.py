@@ -6,7 +6,8 @@ disturbed: judged, served, followed and compared as any other, and a learner may
 
 The factor: a version's W, made PSD once, after learning, is A^T A: `A x` embeds a mapped object x, and the
 inner product of two embeddings is the learned similarity (Chechik et al., JMLR 11 (2010), section 6). For a
-learned distance the squared Euclidean distance of two embeddings is it."""
+learned distance the squared Euclidean distance of two embeddings is it.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ def average(sources: Sequence[AverageSource], weights: Sequence[float], into: Pa
     Version 1 has the first source's position in its stream, where a learner would continue; counters are
     added up, event ids and caps start empty. Memory: the W of every source and one more. Raises UserError for
     versions that do not load, whose learner, settings, space or map differ, or whose learner has more than a
-    matrix; and where the folder holds anything."""
+    matrix; and where the folder holds anything.
+    """
     loaded = [_load_source(one, one.number) for one in sources]
     for one, version in zip(sources[1:], loaded[1:], strict=True):
         _same(sources[0], loaded[0].manifest, one, version.manifest)
@@ -175,7 +177,8 @@ def made_of(manifest: Manifest) -> dict[str, Any]:
 class FactorDescription(ExportDescription):
     """Of the factor A of W, [rank, dim]. similarity: `inner_product` of two embeddings, or
     `squared_distance`, whose opposite it is. form: in which the version is served, where it was given one;
-    A is of W alone."""
+    A is of W alone.
+    """
 
     similarity: str
     dim: int
@@ -191,7 +194,8 @@ def export_factor(
     the order of W.
 
     Raises UserError for a version that does not load, a learner without a matrix, more dimensions than are
-    decomposed whole, and a file that is there already."""
+    decomposed whole, and a file that is there already.
+    """
     version = load_version(versions, number)
     name = str(version.manifest.learner.get("name"))
     A = _factor(version, name)

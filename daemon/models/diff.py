@@ -51,7 +51,8 @@ class Queries:
     """A sample of the catalog's objects, drawn with `seed`, each asked for its `k` nearest others.
 
     shared: mean share of the nearest that both versions name, 1 when nothing moved; unchanged: queries with
-    the same ones in the same order; moved: those that share fewest, the worst first."""
+    the same ones in the same order; moved: those that share fewest, the worst first.
+    """
 
     sampled: int
     seed: int
@@ -66,7 +67,8 @@ class Diff:
     """From version `before` to version `after`.
 
     relative and symmetric as in `learners.spectrum.Change`. spectra: of both, none where there is no matrix.
-    queries: None where they were not asked. skipped: what was left out and why, one line each."""
+    queries: None where they were not asked. skipped: what was left out and why, one line each.
+    """
 
     before: int
     after: int
@@ -106,7 +108,8 @@ def sample(count: int, size: int, seed: int) -> Int64s:
 
 def nearest(form: ServedForm, mapped: Block, items: SearchItems, rows: Int64s, k: int = K) -> Int64s:
     """The k objects nearest to each object named by `rows`, itself left out: int64 [len(rows), k], -1 where
-    there are fewer. mapped: all objects; items: the same, as the search reads them."""
+    there are fewer. mapped: all objects; items: the same, as the search reads them.
+    """
     found = np.full((len(rows), k), -1, np.int64)
     best = _searched(form, mapped, items, rows, k + 1) if folds(form) else _scored(form, mapped, rows, k + 1)
     for at, own in enumerate(rows):

@@ -4,7 +4,8 @@ LlamaIndex's `LinearLayer.load` reads them for its `AdapterEmbeddingModel`.
 The second is what `torch.save` writes of a state dict: a ZIP of stored entries, in which `data.pkl` says by a
 pickle which tensors there are and `data/N` holds the numbers of the N-th. It is written here opcode by
 opcode, with the three names that every file of tensors has and nothing else, so that
-`torch.load(weights_only=True)`, which runs no code, takes it. Nothing of tripletd reads such a file."""
+`torch.load(weights_only=True)`, which runs no code, takes it. Nothing of tripletd reads such a file.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 The matrix is fitted on pairs (`learners.maps.queries`) and belongs to the version, which continues the newest
 one: the same learner, positions and counters, one more array. It is judged, promoted, served and rolled back
-as any, and a learner carries the map on while it learns from clicks on new queries."""
+as any, and a learner carries the map on while it learns from clicks on new queries.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ class MigrationRequest:
 class MigrationResult:
     """version: which was written, None in a dry run; of: which it continues. way, pairs, left_out, cosine,
     explained: as in `learners.maps.queries.FittedPairs`. recall: of the left-out pairs, the share of the old
-    vector's ten nearest objects that are among those of the mapped new one; objects: among how many."""
+    vector's ten nearest objects that are among those of the mapped new one; objects: among how many.
+    """
 
     version: int | None
     of: int

@@ -2,7 +2,8 @@
 
 What runs in another program is all of it: the space's map (as far as it is linear up to lengths), the root of
 the form, its norms, and for queries how far the form gives way to the own ranking. Inputs are named after the
-views, float32 [n, dim]; the output is `vector`, float32 [n, dim]."""
+views, float32 [n, dim]; the output is `vector`, float32 [n, dim].
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@ matrix that folds a query for an index of the vectors as they were given.
 
 What is written is the form that was judged and is served, with its power, its share of the own ranking and
 its norms (`learners.forms.embedding`): brute force over the file gives the server's lists. `models export
---factor` writes another thing, the factor of the learned W alone (`daemon.models.derive`)."""
+--factor` writes another thing, the factor of the learned W alone (`daemon.models.derive`).
+"""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ class VectorsDescription(FormDescription):
     score: their `inner_product`, or minus the square of their distance (`squared_euclidean`). symmetric:
     whether an object has one vector for both sides. rows, dim: how many and how long. given_way: how many of
     the objects, as queries, have another vector than as documents, since the form gives way to the own
-    ranking for them. ids: of the rows, in their order."""
+    ranking for them. ids: of the rows, in their order.
+    """
 
     side: VectorSide
     similarity: str
@@ -78,7 +80,8 @@ class VectorsDescription(FormDescription):
 class AdapterDescription(FormDescription):
     """Of a matrix: a given vector q, or those of all views side by side, is folded as weight q, and where
     `bias` is true, which is where the map shifts, as weight q + bias. views: name -> [first column, columns,
-    whether at unit length]. exact: up to what, and for which queries."""
+    whether at unit length]. exact: up to what, and for which queries.
+    """
 
     dim: int
     bias: bool
@@ -149,7 +152,8 @@ def export_vectors(
 
     .npy: float32 [rows, dim]; .npz: scipy's CSR; .parquet: `id` and `vector`, a list of floats, or `indices`
     and `values` of sparse ones; .safetensors: `vectors`. Raises UserError without objects, for objects of
-    another map, a form without such vectors, an ending that is unknown, and a file that is there already."""
+    another map, a form without such vectors, an ending that is unknown, and a file that is there already.
+    """
     if path.suffix not in WRITERS:
         remedy = f"end it in {', '.join(WRITERS)}"
         raise UserError(f"{path.name}: no format has this ending", remedy, EX_USAGE)
@@ -195,7 +199,8 @@ def export_adapter(served: ExportSource, path: Path) -> AdapterDescription:
     """Write the matrix that folds a query for an index of given vectors: `.safetensors` with `linear.weight`
     and, where the map shifts, `linear.bias`, as PyTorch names those of a linear layer; `.npy`, the weight
     alone; without an ending, a folder that LlamaIndex's linear adapter is loaded from. Beside it the
-    description. Raises UserError where there is no such matrix."""
+    description. Raises UserError where there is no such matrix.
+    """
     F, bias, views = adapter_of(served)
     if path.suffix == ".npy" and bias is not None:
         what = "the map of this space shifts vectors: the matrix has a bias, for which npy has no room"

@@ -1,7 +1,8 @@
 """Where ratings are kept: one file of JSON lines that is only appended to, whoever writes.
 
 Several servers may write to it, and a command may read it meanwhile: whoever writes locks the file, reads
-what others added, and only then decides whether a record is new. A record is on the disk before it counts."""
+what others added, and only then decides whether a record is new. A record is on the disk before it counts.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +80,8 @@ class RatingsFile:
     """The file, for those who write. Any thread.
 
     most_bytes: how large it may become. Whatever it cannot do is a UserError or an OSError, and then what was
-    to be written does not count."""
+    to be written does not count.
+    """
 
     def __init__(self, path: Path, most_bytes: int) -> None:
         self._path, self._most = path, most_bytes

@@ -7,7 +7,8 @@ spread of average precision over queries is set beside that over raters.
 
 Queries are what was drawn, so errors come from drawing them again with replacement (scipy.stats.bootstrap);
 raters stay as they are. Each query counts with its mean over the raters who rated it: where everybody rated
-everything, that is the mean over queries and raters."""
+everything, that is the mean over queries and raters.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class SystemPrecision:
     """Of one system: precision at 1 to LIST, and the same by each rater (means over their queries).
 
     spread_queries: standard deviation of average precision over the queries of a rater, mean over raters;
-    spread_raters: the same over the raters of a query, mean over queries; None where nobody has two."""
+    spread_raters: the same over the raters of a query, mean over queries; None where nobody has two.
+    """
 
     system: RatedSystem
     precision: tuple[Estimate, ...]
@@ -64,7 +66,8 @@ class RaterAgreement:
 
     same: share of agreeing pairs of marks. cohen: mean of Cohen's kappa over `pairs` of raters (J. Cohen,
     Educational and Psychological Measurement 20, 1960). fleiss: Fleiss' kappa of all (J. L. Fleiss,
-    Psychological Bulletin 76, 1971), here over `objects` that two raters or more have rated."""
+    Psychological Bulletin 76, 1971), here over `objects` that two raters or more have rated.
+    """
 
     objects: int
     same: float | None
@@ -186,7 +189,8 @@ def fleiss_kappa(counts: Floats) -> float | None:
     """Fleiss' kappa, counts float64 [objects, categories]: how many raters chose each category.
 
     Objects may have different numbers of raters, two at least; with equal ones it is the formula of the
-    paper. None without objects, or where one category alone was chosen."""
+    paper. None without objects, or where one category alone was chosen.
+    """
     same = same_share(counts)
     if same is None:
         return None

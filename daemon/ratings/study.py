@@ -4,7 +4,8 @@ After the human evaluation of OASIS (Chechik et al., JMLR 11, 2010, section 5.2.
 one system are mixed with ten others, and people mark which of them are relevant to the query. There the
 others are random; here they may also be those of another version. Who rates is not told whose is whose.
 
-Pure: what is written and read, and the order in which it is shown."""
+Pure: what is written and read, and the order in which it is shown.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +113,8 @@ def blind_order(study: str, query: str, rater: str, ids: Iterable[str]) -> list[
 
     It is by a hash of the object's id with the rater and the query, so it looks like chance, is another one
     for each rater, and stays when the page is loaded again. Whose list an object is on and at which rank does
-    not go into it: the same objects come in the same order, whichever system found them."""
+    not go into it: the same objects come in the same order, whichever system found them.
+    """
 
     def place(one: str) -> bytes:
         words = json.dumps([study, query, same_rater(rater), one]).encode()

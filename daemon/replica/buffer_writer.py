@@ -1,5 +1,6 @@
 """The one writer of the two buffers: what the idle one owes to the active one, and the swap of a whole
-version (load, verify, form, prepare, warm, flip)."""
+version (load, verify, form, prepare, warm, flip).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class DoubleBufferWriter:
     """Works on the idle side, flips, and brings the other side up to the same state.
 
     One thread. After a flip the old side owes something: to be left by its readers (always), then to take the
-    same steps or to be copied. `settle` pays that; every piece of work begins with a settled writer."""
+    same steps or to be copied. `settle` pays that; every piece of work begins with a settled writer.
+    """
 
     def __init__(self, sides: LeftRight[ModelBuffer], algorithm: str, drain_s: float) -> None:
         self._sides, self._algorithm, self._drain_s = sides, algorithm, drain_s
@@ -109,7 +111,8 @@ class DoubleBufferWriter:
     def install(self, work: RefineResult) -> ModelId | None:
         """Give readers a refined form and what was prepared of it; the model that answers with it.
 
-        None where it was made of a version that is not served any more."""
+        None where it was made of a version that is not served any more.
+        """
         idle, active = self._sides.idle, self._sides.active
         if active.view is None or active.generation != work.generation:
             return None

@@ -4,7 +4,8 @@ them, the view that readers get.
 After Ramalhete and Correia, "Left-Right: a concurrency control technique with wait-free population
 oblivious reads" (2015): readers announce themselves on the active buffer; the writer changes the idle
 one, makes it the active one, and waits until the last reader of the old one has left before it touches
-that. Nothing is allocated, and a reader never waits for the writer's work."""
+that. Nothing is allocated, and a reader never waits for the writer's work.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class ModelBuffer:
 
     learner: steps in `buffers.state`; None where whole versions are served. remake: such a learner on other
     arrays. view: None until a version was loaded. generation: counts loaded versions, so that what was
-    computed of an earlier one is known."""
+    computed of an earlier one is known.
+    """
 
     buffers: BufferArrays
     carry: FormUpdater
@@ -67,7 +69,8 @@ class ModelBuffer:
 
     def carry_to(self, state: LoadedState, other: ModelBuffer) -> None:
         """Take a version whose state was loaded into this side's buffers, with the other side's form and what
-        was prepared of it: a form answers to any change of the state alike, by steps or by a load."""
+        was prepared of it: a form answers to any change of the state alike, by steps or by a load.
+        """
         assert other.view is not None
         self.carry.bring(other.view.form, self.buffers)
         self.learner, self.remake, self.generation = state.learner, state.remake, other.generation
@@ -123,7 +126,8 @@ def model_of(state: LoadedState) -> ModelId:
 
 def trained_number(model: ModelId) -> int:
     """The number by which the form of a state is made: version 0 is untrained, and its form may be the state
-    itself; behind it a state is trained like any other."""
+    itself; behind it a state is trained like any other.
+    """
     return max(1, model.version) if model.total else 0
 
 
@@ -131,7 +135,8 @@ def copied(
     learner: Learner, room: Arrays, remake: Callable[[Arrays], Learner], there: Learner | None = None
 ) -> Learner:
     """A copy of a learner in arrays that are there already; `there`: one of the same settings that may lie on
-    them, and is given back where it has become the copy by that. One that grows has memory of its own."""
+    them, and is given back where it has become the copy by that. One that grows has memory of its own.
+    """
     if learner.GROWS:
         return learner.clone()
     for name, array in learner.state().items():
@@ -149,7 +154,8 @@ def _lies_on(learner: Learner, room: Arrays) -> bool:
 
 def touched(batch: Steps, size: int, dense: bool = False) -> int:
     """What taking these steps costs, in numbers of a state of that size read in order: all of them for each
-    dense step, more than all for a projection. dense: the learner makes sparse rows dense."""
+    dense step, more than all for a projection. dense: the learner makes sparse rows dense.
+    """
     if not isinstance(batch, StepBatch):
         triplets = batch.batch
         rows = (triplets.query, triplets.clicked, triplets.skipped)
@@ -170,7 +176,8 @@ class LeftRight(Generic[T]):
     """Two preallocated values: `read` gives the active one, the single writer changes the idle one.
 
     A side is free for the writer from `drain() == True` on until the next `flip`. At the start both are
-    unread, so `idle` is free."""
+    unread, so `idle` is free.
+    """
 
     def __init__(self, left: T, right: T) -> None:
         self._sides = (left, right)
@@ -182,7 +189,8 @@ class LeftRight(Generic[T]):
     def read(self) -> Iterator[T]:
         """The active side, which does not change inside the block.
 
-        The lock is held for a few assignments only, never while the writer works or waits."""
+        The lock is held for a few assignments only, never while the writer works or waits.
+        """
         me = object()
         entry = (threading.current_thread().name, time.monotonic())
         with self._changed:
@@ -212,7 +220,8 @@ class LeftRight(Generic[T]):
         """Give the idle side to readers who come from now on; those inside stay where they are.
 
         RuntimeError when the idle side still has readers: one of them could then stay through two flips and
-        meet the writer."""
+        meet the writer.
+        """
         with self._changed:
             if self._readers[1 - self._active]:
                 raise RuntimeError("the idle side still has readers: drain it before flipping")

@@ -5,7 +5,8 @@ A replica follows one writer: it joins at the cut of the version it has loaded, 
 hangs on the one before, compares itself with each new base at that base's cut, and is lost as soon as
 something is missing or does not fit. Lost, it waits for a version to begin from. Writers are known by
 their random tokens: segments of a learner of another checkpoint folder are passed by, whatever their
-epochs and version numbers are."""
+epochs and version numbers are.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class ServedVersion:
 @dataclass(frozen=True, slots=True)
 class Keep:
     """Nothing is loaded. why: why nothing newer is served, "" when there is nothing newer. older: a version
-    that is refused because it is older. entry: the ledger entry behind what is served, 0 for none."""
+    that is refused because it is older. entry: the ledger entry behind what is served, 0 for none.
+    """
 
     why: str = ""
     older: int | None = None
@@ -59,7 +61,8 @@ def choose(name: str, seen: StoreListing, served: ServedVersion | None, awaited:
 
     What is barred is passed over: for `latest` the next older version is tried; another name keeps what it
     serves, and where it serves nothing yet, goes back through what it meant before. awaited: the step log is
-    about to bring what is newer, so that no newer version is loaded."""
+    about to bring what is newer, so that no newer version is loaded.
+    """
     why = ""
     for number, entry in _candidates(name, seen, served is None):
         if served is not None and number == served.number:
@@ -114,7 +117,8 @@ class Cut:
     """A place of the log where a version stands: the segment's place and chain value, the offset after it,
     and the version that its writer began from where it is the first of its epoch.
 
-    digest: of the replica's own W there, None where the replica only passed by."""
+    digest: of the replica's own W there, None where the replica only passed by.
+    """
 
     place: ChainPosition
     chain: bytes
@@ -127,7 +131,8 @@ class Cut:
 class Apply:
     """Take these steps. records: how many the replica has after them. whole: that state is one between two
     records, which may be shown. compares: at the end the line's `at_cut` is told the digest of W. again: the
-    records from the first of these steps on that were in answers before, these or more."""
+    records from the first of these steps on that were in answers before, these or more.
+    """
 
     steps: Taken
     records: int
@@ -147,7 +152,8 @@ class Relabel:
 @dataclass(frozen=True, slots=True)
 class Lost:
     """The log cannot be followed from here, for `reason`, a key of REASONS. reload: the version to load at
-    once though it is not newer than the one served; None: wait for a newer one."""
+    once though it is not newer than the one served; None: wait for a newer one.
+    """
 
     reason: str
     reload: int | None = None
@@ -173,7 +179,8 @@ class WriterLine:
     joined: segments are being taken. lost: only a version can help. Neither: the version's cut is looked for,
     and segments are passed by. records: the writer's that were taken. whole: what was taken ends between two
     records. compares: the replica's W is to be the writer's, to the bit; where others'
-    steps are taken as well it never is, and nothing is compared."""
+    steps are taken as well it never is, and nothing is compared.
+    """
 
     relabels = True
     """Whether a newer version may be what the replica has already."""
@@ -191,7 +198,8 @@ class WriterLine:
     def begin(self, version: int, records: int, writer: str) -> int | None:
         """Stand at a loaded version: its number, its records, the token of the writer that wrote it.
 
-        The offset to read on from where its cut was passed by already; None: look for it, by `hear`."""
+        The offset to read on from where its cut was passed by already; None: look for it, by `hear`.
+        """
         self._version, self._base_records, self.records, self._author = version, records, records, writer
         self.joined, self.lost, self.whole = False, False, True
         self._remember(writer)
@@ -227,7 +235,8 @@ class WriterLine:
 
     def mark_shown(self) -> None:
         """What was taken is in answers now: where the log is read again, or was written again by a writer
-        that began from an earlier state, those records are no news."""
+        that began from an earlier state, those records are no news.
+        """
         self._shown = max(self._shown, self.records)
 
     def _look_for_the_cut(self, segment: Segment, cut: tuple[int, Cut] | None) -> SegmentMeaning:
@@ -243,7 +252,8 @@ class WriterLine:
 
     def _another_writer(self, segment: Segment, cut: tuple[int, Cut] | None) -> SegmentMeaning:
         """A writer that has taken over says first which version it began from; all others are passed by:
-        those that were succeeded, and those of another folder."""
+        those that were succeeded, and those of another folder.
+        """
         body = segment.body
         if cut is None or not isinstance(body, Base) or cut[1].origin is None:
             return None

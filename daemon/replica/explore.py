@@ -30,7 +30,8 @@ class VersionCache:
     """Opens any version by number; at most `room` stay open, the one not asked for longest goes first.
 
     Memory: per open version its state and, where its form is a matrix, that; allocated when first needed and
-    kept."""
+    kept.
+    """
 
     def __init__(self, source: VersionSource, hooks: Hooks = HOOKS, room: int = 2) -> None:
         self._source, self._hooks, self._room = source, hooks, room
@@ -43,7 +44,8 @@ class VersionCache:
         """The version's model. Loads it when it is not open, in the caller's thread (seconds).
 
         Raises NotServing with the reason when there is no such version, it is refused, or all places are
-        being read."""
+        being read.
+        """
         with self._held(number) as slot:
             assert slot.side.view is not None
             yield slot.side.view

@@ -31,7 +31,8 @@ that recomputing all held models may take. Models that take long are held longer
 @dataclass(slots=True, eq=False)
 class HeldModel:
     """One key's form, of arrays of its own, and what was prepared of it: any thing of who searches, the same
-    in every version that leaves the model as it is. seconds: what making both took."""
+    in every version that leaves the model as it is. seconds: what making both took.
+    """
 
     form: ServedForm
     prepared: Any = None
@@ -60,7 +61,8 @@ class KeyModels:
 
     A model is known by the bytes of its arrays, so that one which a new version left as it was stays. Behind
     a version, where every step may change a model, it answers as it was for a while. Any thread; one at a
-    time makes a model. made: called with how many are held when one was made."""
+    time makes a model. made: called with how many are held when one was made.
+    """
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
 """Loading a version: read, verified and checked into buffers that are there already; and the versions that
-were rejected, each counted and logged once, tried again after a while."""
+were rejected, each counted and logged once, tried again after a while.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +127,8 @@ CHECKED = 1 << 20
 class BufferArrays:
     """Where a version is read to: the learner's arrays by name, but for those that grow; a matrix [d, d] for
     its form, None where the settings give none of this dimension a matrix; another one to carry the form on,
-    None where it is not."""
+    None where it is not.
+    """
 
     state: Arrays
     matrix: Float32s | None = None
@@ -197,7 +199,8 @@ def load_state(
     """Read version `number` into the buffers and verify every byte; nothing of its size is allocated, but
     for arrays that grow, and the arm by which the version is to order lists.
 
-    Raises VersionRejected; the buffers then hold anything."""
+    Raises VersionRejected; the buffers then hold anything.
+    """
     try:
         manifest = source.versions.manifest(number)
         check_manifest(manifest, source.space)
@@ -274,7 +277,8 @@ def load_form(source: VersionSource, state: LoadedState, buffers: BufferArrays) 
 
     Nothing of the size of a matrix is allocated where the form is attached to the version, made with the same
     settings; else it is computed. A version that does not reach is searched by the user's own ranking. Raises
-    VersionRejected; the second buffer then holds anything."""
+    VersionRejected; the second buffer then holds anything.
+    """
     number, kind = state.manifest.number, source.forms
     own = source.space.own
     if not state.answers.reach and own is not None:
@@ -304,7 +308,8 @@ def check_finite(array: NDArray[Any], what: str) -> None:
 
 def _kept_form(source: VersionSource, state: LoadedState, buffers: BufferArrays) -> ServedForm | None:
     """The form attached to the version; None without one made with these settings, and where it is damaged:
-    the version itself is whole, and its form can be computed."""
+    the version itself is whole, and its form can be computed.
+    """
     versions, number = source.versions, state.manifest.number
     try:
         meta = versions.attached_meta(number, DERIVED)

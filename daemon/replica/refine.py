@@ -34,7 +34,8 @@ class RefineResult:
     """What was computed: for which generation of the sides, and the records at which the form was made.
 
     form: None where only `prepared` is new: for items that came, and where forms are made with every step.
-    error: None where there was nothing to measure on."""
+    error: None where there was nothing to measure on.
+    """
 
     generation: int
     form: ServedForm | None
@@ -56,7 +57,8 @@ class Refiner(BackgroundThread):
     it, and measures what carrying the last form over had cost.
 
     `results` is called in this thread with each piece of work, to be handed to the writer. spare: the buffer
-    of the copy, None where whole versions are served: then only `ask` makes it work, for `prepare` alone."""
+    of the copy, None where whole versions are served: then only `ask` makes it work, for `prepare` alone.
+    """
 
     def __init__(
         self,
@@ -153,7 +155,8 @@ class CarryErrorMeter:
 
     def measure(self, exact: View, generation: int, sample: FoldedSample | None) -> CarriedError | None:
         """The error, None where the norms at the last form are not known: the first time, after a load, and
-        where the sampled items have changed. Remembers the norms of the new form."""
+        where the sampled items have changed. Remembers the norms of the new form.
+        """
         items = None if self._sample is None else self._sample(SAMPLE_ITEMS)
         if items is None:
             items = self._items if self._items is not None or sample is None else sample.queries

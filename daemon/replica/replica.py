@@ -1,6 +1,7 @@
 """A replica of one alias: follows it in threads of its own, and gives readers a consistent model.
 
-One thread changes what is served: it looks, loads, takes steps and flips. Another refines the form."""
+One thread changes what is served: it looks, loads, takes steps and flips. Another refines the form.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ from streams.source import Quiet
 
 class StatusTracker:
     """A `ReplicaStatus` that is replaced as a whole, so that a reader never sees half of a change. One thread
-    writes it."""
+    writes it.
+    """
 
     def __init__(self, alias: str) -> None:
         self._fallbacks: Counter[str] = Counter()
@@ -100,7 +102,8 @@ class StatusTracker:
 
 TURN_S, IDLE_TURN_S = 0.05, 0.2
 """How soon a turn comes: after something new was shown, and after long silence; steps come at once, as fast
-as their log tells of them."""
+as their log tells of them.
+"""
 RELABEL_WAIT_S = 5.0
 """How long a version that is listed may still come as a relabel from the step log, before it is loaded."""
 AFTER_BUG_S = 1.0
@@ -114,7 +117,8 @@ class Follower(BackgroundThread):
     """Decides by `choose` and `Line`, acts by `Swapper` and `Stepper`.
 
     `on_flip` is called with a model after the flip to it (see `settings.Flip`), `on_ledger` with the ledger
-    before it is acted on."""
+    before it is acted on.
+    """
 
     def __init__(
         self,
@@ -387,7 +391,8 @@ class Replica:
     With `steps`, which `latest` alone can have, the learner is followed event by event behind the newest
     version; else whole versions are. Memory: two sides of the learner's state (W: 4 d^2 bytes) each, where
     its form is a matrix of that too, and with `steps` of a third; with `steps` one more state to make forms
-    from. All of it is allocated here, none per swap, but for the matrix of each side that orders lists."""
+    from. All of it is allocated here, none per swap, but for the matrix of each side that orders lists.
+    """
 
     def __init__(
         self,

@@ -53,7 +53,8 @@ class VersionSource:
 class FollowSettings:
     """look_every_s: between two looks at versions and verdicts. refine_every_s: between two new forms of a
     followed state. refine_share: most of one core that making them may take. drain_s: how long a flip waits
-    for readers of the old side before they are reported."""
+    for readers of the old side before they are reported.
+    """
 
     look_every_s: float = 0.25
     refine_every_s: float = 1.0
@@ -67,7 +68,8 @@ class Flip:
 
     event_times: ms since the epoch of the events that it has and the model before it had not, as far as the
     step log carries them; empty for a swap of whole versions. result: "version", "steps", "relabel" or
-    "refine". events: of a whole version, all that were learned up to it; else None."""
+    "refine". events: of a whole version, all that were learned up to it; else None.
+    """
 
     alias: str
     model: ModelId
@@ -85,7 +87,8 @@ class Hooks:
     sample(n): at most n mapped items on which the error of a form is measured, the same ones in every call
     as far as they are still there; None for none. on_ledger(entries): called with the ledger as read at each
     look; must be quick. A `view` is valid only during the call. An exception out of
-    `prepare` or `warm` refuses the version."""
+    `prepare` or `warm` refuses the version.
+    """
 
     prepare: Callable[[View], Any] = lambda view: None
     warm: Callable[[View], None] = lambda view: None
@@ -101,7 +104,8 @@ OpenStepLog = Callable[[], Source]
 def step_log_of(config: Config, alias: str) -> OpenStepLog | None:
     """The steps by which `alias` is followed, None where it is followed version by version: `latest` alone
     moves with every step, and only where `steps.enabled` says that they are published, of learners whose
-    forms keep up with steps."""
+    forms keep up with steps.
+    """
     if alias != LATEST or not config.steps.enabled or not by_steps(config.learner.algorithm, config.keys):
         return None
     topic = config.stream.to_address().steps
@@ -114,7 +118,8 @@ def read_space(
     """Space and frozen map of the newest version that can be read, without its W; None without a version.
 
     All versions of a store share their map; a replica refuses those that do not. Versions that cannot be
-    read go to `report`."""
+    read go to `report`.
+    """
     for number, _ in versions.listing.newest_first():
         try:
             manifest, fitted = read_map(versions, number)

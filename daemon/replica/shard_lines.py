@@ -6,7 +6,8 @@ taken. The replica is then
     W + sum over the shards of their steps since,
 
 which is none of the shards' W, so nothing is compared. A shard whose steps cannot be followed is left out
-until the next merged version; the others go on. Pure."""
+until the next merged version; the others go on. Pure.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ class ShardLines:
     def begin(self, version: int, records: int, record: MergeRecord) -> int | None:
         """Stand at a merged version that was loaded: its number, its records, what it holds of the shards.
 
-        The offset to read on from where all their cuts were passed by already; None: look for them."""
+        The offset to read on from where all their cuts were passed by already; None: look for them.
+        """
         self._version, self._base_records, self.lost = version, records, False
         self._active, offsets = {}, []
         for part in record.parts:

@@ -1,6 +1,7 @@
 """Following one learner behind a version: its step log is read, and its steps applied to the idle buffer.
 
-The log is joined at the version's cut and left when lost; one flip shows all that came."""
+The log is joined at the version's cut and left when lost; one flip shows all that came.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class StepLogReader:
     """One reader of the step log, used by one thread.
 
     Call `begin` for every version that is loaded, and `poll` in between. `now` arguments are seconds of a
-    clock that only goes forward."""
+    clock that only goes forward.
+    """
 
     def __init__(self, alias: str, opened: OpenStepLog) -> None:
         self._alias, self._opened = alias, opened
@@ -240,7 +242,8 @@ class StepApplier:
         `shown` wants to be called.
 
         False where steps cannot be taken on from there: the idle side is spoilt then. After CATCH_UP_S the
-        version answers with what was taken by then."""
+        version answers with what was taken by then.
+        """
         before, until = self.listener.place, time.monotonic() + CATCH_UP_S
         self._stand(manifest)
         while before is not None and (self.listener.place is None or self.listener.place < before):
@@ -271,7 +274,8 @@ class StepApplier:
     def turn(self, timeout_s: float, now: float) -> Lost | None:
         """Take what comes within `timeout_s` and show it by one flip. The writer must be settled.
 
-        Lost when the log cannot be followed on from here: what was taken whole before is shown."""
+        Lost when the log cannot be followed on from here: what was taken whole before is shown.
+        """
         lost = self._take_what_comes(timeout_s, now)
         if lost is not None and not self._pending.whole:
             self._discard()
@@ -336,7 +340,8 @@ class StepApplier:
     def _new_times(self, given: Apply) -> NDArray[np.int64]:
         """Its event times but for those of events that were shown before: after a fall back the log is read
         again from a version on, and a learner that started over learns the same events again, or others
-        that are newer."""
+        that are newer.
+        """
         times, records = given.steps.timestamps, given.steps.last - given.steps.first
         if not given.again:
             return times

@@ -2,7 +2,8 @@
 
 `embedded`: in the space of the vectors that `models export --form served` writes of the same version.
 `folded`: queries alone, in the space of the vectors as they were given (`learners.maps.linear`). `own`: the
-same by the owner's ranking, whatever was learned."""
+same by the owner's ranking, whatever was learned.
+"""
 
 from __future__ import annotations
 

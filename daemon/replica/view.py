@@ -45,7 +45,8 @@ class ModelId:
     at it. watermark: newest event time in the state, ms since the epoch, None before any event.
     total: records applied since version 0, which orders the states of one line: "12+3400" and "13+200" may be
     the same one. `str` is "12" at a version and "12+3400" behind it. line: the line of history that these
-    numbers are of, "" where it is not known."""
+    numbers are of, "" where it is not known.
+    """
 
     version: int
     behind: int = 0
@@ -64,7 +65,8 @@ class ModelSpace:
 
     columns: of each view in the mapped vectors, for learners that look at them. keys: [keys], whether there
     is one model per key. later: those of the arrays that versions of earlier releases lack, as they are then.
-    own: the user's own ranking, None where the map loses something of it; a function of the map."""
+    own: the user's own ranking, None where the map loses something of it; a function of the map.
+    """
 
     space: str
     map_id: str
@@ -103,7 +105,8 @@ class CarryError:
 
     fold: relative error of folded queries, norms: the largest one of an item's norm, 0 is exact; overlap:
     mean share of the top 10 that stays, 1 is exact. records: applied between the two forms. seconds: of
-    processor time that the new form and what is prepared of it took."""
+    processor time that the new form and what is prepared of it took.
+    """
 
     fold: float
     norms: float
@@ -125,7 +128,8 @@ class ReplicaStatus:
     behind_since: since when something newer has been there than what answers, seconds since the epoch, None
     while it is the newest. folder: how the checkpoint folder is lost (`checkpoints.versions`), "" while it
     has what answers or something newer; folder_losses: how often it was, by how. answers: how the version
-    orders and searches."""
+    orders and searches.
+    """
 
     alias: str
     model: ModelId | None
@@ -155,7 +159,8 @@ class View:
 
     answers: how the ledger says that the version answers. order: what given lists are scored by, None where
     that is the form. Where the version does not reach, the form is the user's own ranking, and `reordered`
-    makes answers of it."""
+    makes answers of it.
+    """
 
     model: ModelId
     map_id: str
@@ -247,7 +252,8 @@ class View:
 
         query: of one row. first: the vectors of the first `reordered_first` objects, or of all. own: the
         scores of all, descending, float32 [n]. Behind `first` the own ranking stays; a score there is the
-        last one of `first`, less what the own score is lower by."""
+        last one of `first`, less what the own score is lower by.
+        """
         if not len(first):
             return np.arange(len(own)), own
         scores = kept_scores(self.given_scores(query, first)[0])

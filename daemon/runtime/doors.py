@@ -5,7 +5,8 @@ certificates admit, they do not tell who asks: that is said by tokens.
 
 A token is 256 random bits, so one SHA-256 of it is all that a file needs to hold. A slow hash (scrypt,
 argon2) protects secrets that people choose, by making each guess dear; nobody guesses 256 bits, and it would
-cost every request tens of milliseconds and megabytes."""
+cost every request tens of milliseconds and megabytes.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ from streams.durable import replacing
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
     """PEM files. certificate: ours, with those that lead to its authority. key: its private key, "" where it
-    is in the same file. client_ca: authorities of client certificates, which all then need; "" for none."""
+    is in the same file. client_ca: authorities of client certificates, which all then need; "" for none.
+    """
 
     certificate: str
     key: str = ""
@@ -50,7 +52,8 @@ class ReloadedTls:
     """`context` for each new connection of the process; `reload` reads the files again, into another one.
 
     To load new files into a context that is in use would give a handshake amid it the new certificate with
-    the old key. And a context remembers sessions: a client whose authority was taken out would resume one."""
+    the old key. And a context remembers sessions: a client whose authority was taken out would resume one.
+    """
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
@@ -158,7 +161,8 @@ class TokenFile:
     """The tokens of a file as they are now: it is looked at again at most every `LOOK_SECONDS`.
 
     A file that is gone opens nothing. One that cannot be read, or holds something else, changes nothing and
-    is logged: a slip of the hand shuts nobody out."""
+    is logged: a slip of the hand shuts nobody out.
+    """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._path, self._clock = path, clock
@@ -194,7 +198,8 @@ class TokenFile:
 
 class Gate:
     """Which token opens what. file: tokens of all kinds, None where there is none: then questions and metrics
-    need none. single: that of `http.token`, "" for none; writes: that of `serve.writes.token`."""
+    need none. single: that of `http.token`, "" for none; writes: that of `serve.writes.token`.
+    """
 
     def __init__(self, file: TokenFile | None = None, single: str = "", writes: str = "") -> None:
         self._file = file
@@ -254,7 +259,8 @@ def add_token(path: Path, name: str, scopes: Collection[str], keys: Collection[s
     once.
 
     Raises UserError: 64 for a name that is taken or unfit, scopes that there are not, or keys that do not go
-    with them; 73 where the file cannot be written."""
+    with them; 73 where the file cannot be written.
+    """
     if not _NAME.fullmatch(name):
         raise UserError(
             f"{name[:80]!r} is no name", "use letters, digits, dots, dashes, underscores", EX_USAGE

@@ -11,7 +11,8 @@ batch are processed one at a time at the next start, and one that was alone in h
 `suspect`. A death without a message (SIGKILL, by a person or by the system) is no record's fault: any number
 of these never leaves out a record. After two of them in the same batch the records are processed one at a
 time all the same, each under an alarm that works also while a call holds the interpreter: a hang then leaves
-its message."""
+its message.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +104,8 @@ class Known:
     def pieces(self, batch: RecordBatch) -> list[tuple[RecordBatch, bool]]:
         """The batch in pieces, and whether each is to be alone in hand; suspects are `left_out`.
 
-        A single one where nothing is known of its records, none of an empty batch."""
+        A single one where nothing is known of its records, none of an empty batch.
+        """
         if batch.damaged is not None:
             return [(batch, False)]
         pieces, begin = list[tuple[RecordBatch, bool]](), 0
@@ -125,7 +127,8 @@ class InHand(Guard):
     """The note of one role. alarm_s: after which a record that is alone in hand is a hang.
 
     Without a folder that can be written nothing is noted, and deaths count for nothing. `open` at the start
-    of a process, once it is known where it begins; `close` at its orderly end."""
+    of a process, once it is known where it begins; `close` at its orderly end.
+    """
 
     def __init__(self, folder: Path | None = None, role: str = "", alarm_s: float = 0.0) -> None:
         self._folder, self._role, self._alarm_s = folder, role, alarm_s
@@ -147,7 +150,8 @@ class InHand(Guard):
         """Read what the process before died with. positions: where this one begins.
 
         What that says is written before the note is emptied: where the disk is full it counts at a later
-        start. The number in both keeps a death between the two from counting twice."""
+        start. The number in both keeps a death between the two from counting twice.
+        """
         if self._folder is None:
             return
         try:

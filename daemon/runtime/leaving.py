@@ -5,7 +5,8 @@ Until a role installs its own handlers there is nothing to finish: a stop ends i
 request for a version does nothing, since the configuration has not been read yet. A process of ours imports
 this module first, so it imports only what the interpreter has loaded anyway, and the rest where it is
 needed. Before it, during the interpreter's own start of a few hundredths of a second, a stop ends the
-process by the signal itself."""
+process by the signal itself.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def leave_on_signals() -> None:
 def leave_at_once(number: int, frame: object) -> None:
     """End with 0 (SIGINT: 130).
 
-    Not by an exception: raised in a callback from native code (numba's compiler), one is printed and lost."""
+    Not by an exception: raised in a callback from native code (numba's compiler), one is printed and lost.
+    """
     os._exit(os.EX_OK if number == signal.SIGTERM else 128 + number)
 
 
@@ -45,14 +47,16 @@ def open_lifeline() -> tuple[int, int]:
     The parent never writes; the child blocks on the read end. When the parent dies, even by kill -9, the
     kernel closes the pipe and the child reads end-of-file. Unlike prctl(PR_SET_PDEATHSIG) this needs no code
     between fork and exec, does not fire when merely the thread that forked ends, has no race with a parent
-    that died first, and lets the child end gently."""
+    that died first, and lets the child end gently.
+    """
     return os.pipe()
 
 
 def follow_lifeline() -> Thread | None:
     """In the child: SIGTERM to itself when the parent is gone, a hard exit `_GRACE_S` later.
 
-    Returns None when this process was not started with a lifeline."""
+    Returns None when this process was not started with a lifeline.
+    """
     text = os.environ.pop(LIFELINE, "")
     if not text.isdigit():
         return None
@@ -80,7 +84,8 @@ def end(code: int) -> None:
     """End the process with `code`: a role at once, for it has closed and made durable all that matters.
 
     The interpreter's own way out takes apart what compiled the kernels (0.2 s of a core, seconds on a busy
-    host), and runs what libraries have registered, which may wait for a broker that is dead."""
+    host), and runs what libraries have registered, which may wait for a broker that is dead.
+    """
     import threading
     from contextlib import suppress
 

@@ -90,7 +90,8 @@ class Signals:
 
     def listen(self, listener: Callable[[], object]) -> None:
         """Have `listener` called whenever something arrives, also in the midst of a signal's handler: it may
-        take no lock."""
+        take no lock.
+        """
         self._listeners.append(listener)
 
     def finish_first(self) -> None:
@@ -244,7 +245,8 @@ def open_runtime(
 ) -> RoleRuntime:
     """Signals, watchdog, metrics and health of a role, until `stack` ends. UserError: the port is taken.
 
-    `load` reads the configuration again, for SIGHUP."""
+    `load` reads the configuration again, for SIGHUP.
+    """
     runtime = open_runtime_without_server(stack, config, load)
     doors = runtime.doors
     server = serve_http(
@@ -276,7 +278,8 @@ _COUNT = re.compile(r"\d+")
 class ReadinessReporter:
     """Reports a role's readiness to health checks, to systemd and, when it changes, to the log.
 
-    `working`: one word for what the role does while it is ready."""
+    `working`: one word for what the role does while it is ready.
+    """
 
     def __init__(self, health: Health, notifier: Notifier, log: FilteringBoundLogger, working: str) -> None:
         self._health, self._notifier, self._log, self._working = health, notifier, log, working
@@ -286,7 +289,8 @@ class ReadinessReporter:
         """Ready when `reason` is None, otherwise why not. Another count in the reason, or other words after
         its colon, make no new line in the log.
 
-        loading: the role is getting ready, which is no trouble; the log gets the result."""
+        loading: the role is getting ready, which is no trouble; the log gets the result.
+        """
         self._health.set_ready(reason)
         if loading:
             self._kind = ""

@@ -9,7 +9,8 @@ a process that was suspended (SIGSTOP, a closed laptop) is not silent. A thread 
 disk says so beforehand (`Pulse.patient`), for that takes as long as it takes.
 
 sd_notify is one datagram of KEY=VALUE lines over $NOTIFY_SOCKET (man 3 sd_notify); a library for it would be
-longer than this."""
+longer than this.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ def end_all(
     """Stop all threads, then wait for them; those that did not end in time.
 
     `limit_s` gives the longest wait in seconds since the stop, for the threads that are still running. It is
-    asked every `SLICE_SECONDS`, so it may shrink meanwhile."""
+    asked every `SLICE_SECONDS`, so it may shrink meanwhile.
+    """
     began, running = time.monotonic(), list(threads)
     for thread in running:
         thread.stop()

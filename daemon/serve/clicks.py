@@ -2,7 +2,8 @@
 
 The newest records of the training topic are read at the first request for an explanation, and followed while
 requests come: without any, there is no cost. What is counted is what the stream says; a served model may have
-learned all of it or less."""
+learned all of it or less.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 Of each event one thing is kept until it is answered, its time; of many events, how many fell into each
 millisecond. The account is exact to the millisecond for events younger than `FINE_S` and to half a second
 for older ones; those older than `horizon_s`, the last bound of the histogram, only need their number and
-sum. So the memory has a bound whatever happens: nobody asks for days, or a backfill brings years."""
+sum. So the memory has a bound whatever happens: nobody asks for days, or a backfill brings years.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class Ages:
 class EventTimes:
     """A multiset of event times: ms since the epoch, ascending int64 [n]; counts int64 [n].
 
-    old, old_ms: number and sum of the times of events that were past the horizon."""
+    old, old_ms: number and sum of the times of events that were past the horizon.
+    """
 
     ms: NDArray[np.int64]
     counts: NDArray[np.int64]
@@ -91,7 +93,8 @@ class Freshness:
     A state is known by its number of records applied since version 0. Call `begin` when the alias can
     answer for the first time, `learned` for every piece of the step log in its order, `cut` where a version
     stands, and `answered` for every answer. Events from before `since_ms` waited for the server and not for
-    learning: they are left out, until that is past the horizon, where no time is known."""
+    learning: they are left out, until that is past the horizon, where no time is known.
+    """
 
     def __init__(self, horizon_s: float, since_ms: int = 0) -> None:
         self._horizon_s, self._since_ms = horizon_s, since_ms
@@ -109,7 +112,8 @@ class Freshness:
         """The state at `total` records is the first that holds the events of these times (ms).
 
         A total that is not above the last one begins another line of states (a branch): what only the
-        abandoned one holds is forgotten. What the alias began with is left out."""
+        abandoned one holds is forgotten. What the alias began with is left out.
+        """
         if len(times):
             self._add(total, EventTimes.of(times, now_ms, self._horizon_s), now_ms)
 
@@ -146,7 +150,8 @@ class Freshness:
     def answered(self, total: int, now_ms: int) -> Ages | None:
         """An answer of the state at `total` records; the ages of the events that no answer had used before.
 
-        None where there are none."""
+        None where there are none.
+        """
         if not self.groups or self.groups[0][0] > total:
             return None
         held = [times for at, times in self.groups if at <= total]

@@ -1,7 +1,8 @@
 """`python -m daemon.serve.graph_build FOLDER`: links between the objects of a folder, by faiss.
 
 A process of its own, of the lowest priority: it answers nobody, takes no lock of the one that does, and can
-be ended at any moment. It reads codes.npy and writes links.npy, under another name until it is whole."""
+be ended at any moment. It reads codes.npy and writes links.npy, under another name until it is whole.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def build(codes: NDArray[np.int8], going_on: Any = lambda: True) -> NDArray[np.i
     completed (`learners.graph_links`); None where `going_on` says that nobody waits any more.
 
     Objects come in a random order: in the order of a catalog, where neighbours stand together, the graph
-    would be worse. faiss holds them as 8-bit codes of its own while it builds."""
+    would be worse. faiss holds them as 8-bit codes of its own while it builds.
+    """
     import faiss as library
 
     faiss: Any = library

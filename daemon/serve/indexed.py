@@ -8,7 +8,8 @@ megabyte of them per question. What the store has beyond the catalog is not answ
 
 The store's recall is measured, too: what it finds against what its own exact search finds. Learned queries
 lie elsewhere than the vectors that its graph was built for, and move further away as learning continues. An
-approximate search then misses more, and nothing else would show it."""
+approximate search then misses more, and nothing else would show it.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ class AskedCatalog(Protocol):
 class IndexSearch:
     """Asks the store. Any thread; every call is bounded by the store's own limits.
 
-    mode_of: which mode is used where the configuration leaves it to verdicts."""
+    mode_of: which mode is used where the configuration leaves it to verdicts.
+    """
 
     def __init__(
         self,

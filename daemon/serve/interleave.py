@@ -8,7 +8,8 @@ the two stands first, and each place belongs to the ranking that put it there. S
 holds the same objects however the coin fell, and each team stands in either place of a round with
 probability 1/2: a user who clicks by place alone, in whatever way, credits both teams alike on average.
 In a last round with one place left, the coin decides whose object is shown. Two rankings that agree make a
-list without teams: a tie."""
+list without teams: a tie.
+"""
 
 from __future__ import annotations
 

@@ -70,7 +70,8 @@ class _CountedState:
     """The state up to which the accounts have counted all events: its records, events and newest event time
     (ms).
 
-    whole: it is a version of an alias other than `latest`, whose events may still come from the step log."""
+    whole: it is a version of an alias other than `latest`, whose events may still come from the step log.
+    """
 
     version: int
     total: int
@@ -85,7 +86,8 @@ class FreshnessWatcher:
     those known, at times spaced evenly from the newest known one to its own newest.
 
     Called by the replicas' threads and by the server's; `now_ms` is the wall clock, as event times are.
-    since_ms: see `Freshness`."""
+    since_ms: see `Freshness`.
+    """
 
     def __init__(
         self,
@@ -307,7 +309,8 @@ class Live:
         """Queries by their given vectors, folded, float32 [dim] each, and by which model; None where that is
         not one small product by a form that is there: then `vectors` does it, or says why not.
 
-        For the event loop itself: it waits for nobody, and handing this to a thread would take as long."""
+        For the event loop itself: it waits for nobody, and handing this to a thread would take as long.
+        """
         opened = self.opened
         if opened is None:
             return None
@@ -339,7 +342,8 @@ class Live:
     def scores(self, alias: str, query: Query, documents: Sequence[Query]) -> ScoreAnswers:
         """The scores of these documents alone, by one model of the alias: by its order where it has one, else
         by the form in which it answers. Raises QueryError for the query, where there is one model per key,
-        and 503 without a model."""
+        and 503 without a model.
+        """
         opened = self._there()
         (asked,) = self._looked_up(opened, alias, [query])
         if isinstance(asked, QueryError):

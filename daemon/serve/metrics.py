@@ -63,7 +63,8 @@ class ServeMetrics:
         """Ask these whenever the metrics are read.
 
         replicas: how each alias stands. items: the serving catalog, None while it is not there. waiting: by
-        alias, events that no answer has used yet."""
+        alias, events that no answer has used yet.
+        """
         makers: tuple[Callable[[], Iterator[Metric]], ...] = (
             lambda: _served(list(replicas())),
             lambda: _folder(list(replicas())),

@@ -41,7 +41,8 @@ class Query:
     `exclude` never are, `tags` must all be carried; None and empty ask for nothing, except that an empty
     `include` allows no object at all. `found`: whether `include` is what a search found, and is answered like
     one; otherwise it is a list to be put in order. `key`: whose model is asked, where one is learned per key;
-    None asks the untrained one there. `explain`: whether each hit is to be an `ExplainedId`."""
+    None asks the untrained one there. `explain`: whether each hit is to be an `ExplainedId`.
+    """
 
     id: str | None = None
     x: Any = None
@@ -111,7 +112,8 @@ class HitClicks:
 class ExplainedId(ScoredId):
     """A hit with its reasons. shares: they sum to the score up to rounding; None where the score is no such
     sum. zero_score, zero_rank: what version 0 gives this object for the same query, its rank from 1. clicks:
-    None where they are not known (yet)."""
+    None where they are not known (yet).
+    """
 
     shares: tuple[ViewShare, ...] | None
     zero_score: float
@@ -164,7 +166,8 @@ class Answered:
     approximate search took part, which finds most of the k best. The score of a hit is the same either way.
     recall: where a graph found the hits, the share of the exact ones that is estimated to be among them. by:
     which model answered, None where the query names no key. index: how a store took part, None where it did
-    not. ordered_by: None of a version that has no order of its own."""
+    not. ordered_by: None of a version that has no order of its own.
+    """
 
     result: Sequence[ScoredId] | QueryError
     exact: bool = True
@@ -184,7 +187,8 @@ class Answers:
     of the form of W_b carried over to W_t (`learners.forms.carried` says how), divided by the object's norm
     under the form of W_b: with b, t and the step log it can be computed again. (When the learner has just
     restarted from an older version, b is a state of the line it has left until the next form is made; it may
-    then exceed t.)"""
+    then exceed t.)
+    """
 
     model: AnsweringModel
     formed: int
@@ -228,7 +232,8 @@ class VectorAnswers:
 
     results[i]: its numbers, or the `QueryError` of object i alone. similarity, symmetric, dim: of all, see
     `daemon.replica.vectors`. views: of folded vectors, () of others. top: how many of the user's own
-    ranking the version re-ranks, which it folds by then; None where it searches."""
+    ranking the version re-ranks, which it folds by then; None where it searches.
+    """
 
     model: AnsweringModel
     formed: int

@@ -1,7 +1,8 @@
 """One of several processes of `serve` on one port: which listening sockets it takes connections from.
 
 The sockets belong to the parent and stay open as long as it lives (`daemon.up.servers`). It says which of
-them this process takes from now, and hears whether this process answers."""
+them this process takes from now, and hears whether this process answers.
+"""
 
 from __future__ import annotations
 

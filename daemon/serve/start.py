@@ -1,7 +1,8 @@
 """The `serve` role: opens and joins its parts, lists made by chance among them, and looks after them until it
 is stopped.
 
-Versions, steps and items come in, answers go out; all of it is done in threads of the parts."""
+Versions, steps and items come in, answers go out; all of it is done in threads of the parts.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ def run(
     """Answer until a signal stops it; the exit code. Raises UserError and the errors of the islands.
 
     `load` reads the configuration again, for SIGHUP. sockets: of the port that is shared with other
-    processes, besides that of its own."""
+    processes, besides that of its own.
+    """
     metrics = ServeMetrics(config.serve.aliases)
     add_place(metrics.registry, config.checkpoints.path)
     with ExitStack() as stack:
@@ -146,7 +148,8 @@ class ServeParts:
 
 def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: ServeMetrics) -> ServeParts:
     """Everything, listening; it answers 503 until there is a version. `stack` ends it: first the server, so
-    that open requests are answered, then what answers them. UserError: the port, the folder or a file."""
+    that open requests are answered, then what answers them. UserError: the port, the folder or a file.
+    """
     stored = open_store(config.checkpoints.path)
     versions, ledger = stored.versions, stored.ledger
     began_ms = time.time_ns() // 1_000_000  # what was clicked before waited for this start
@@ -272,7 +275,8 @@ class SignedLists:
 
     secret: what ids are signed with. snapshot: gives the catalog now, None before there is one. explore:
     random objects per list where a request does not say, 0 or 1. below: where chance comes from, the
-    system's own source, so that nobody who sees lists can foresee the next one. now_ms: the wall clock."""
+    system's own source, so that nobody who sees lists can foresee the next one. now_ms: the wall clock.
+    """
 
     def __init__(
         self,

@@ -20,7 +20,8 @@ class StoreActions:
     """Says what is served and kept, moves aliases and deletes versions; each call writes at most one entry of
     the ledger. Values are plain data, those of `http.schemas`; UserError says what may not be done.
 
-    statuses: how each alias stands. keep: how many versions `gc` keeps besides those that a rule keeps."""
+    statuses: how each alias stands. keep: how many versions `gc` keeps besides those that a rule keeps.
+    """
 
     def __init__(
         self,
@@ -45,7 +46,8 @@ class StoreActions:
     ) -> Mapping[str, Any]:
         """Point `alias` at `version` (rollback to None: the one before), or pin it (None: unpin).
 
-        by: who asks, in the ledger's words."""
+        by: who asks, in the ledger's words.
+        """
         verb = "unpin" if verb == "pin" and version is None else verb
         how = {"by": by, "reason": reason}
         moved = move(self._versions, self._ledger, verb, alias, version, **how, dry_run=dry_run)

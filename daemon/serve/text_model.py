@@ -8,7 +8,8 @@ texts to vectors in this process.
     config.json, tokenizer_config.json    the same where that is missing; the id that fills rows up
     config_sentence_transformers.json     what is put before queries and before documents
 
-Whatever of these would give other vectors than sentence-transformers does is refused."""
+Whatever of these would give other vectors than sentence-transformers does is refused.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Which file is the catalog, which are click logs, and what their columns mean: guessed from what was seen.
 
 What the values say goes before what a name says: clicked ids are those that are in the list that was shown,
-and a query is a column whose values are objects of the catalog."""
+and a query is a column whose values are objects of the catalog.
+"""
 
 from __future__ import annotations
 

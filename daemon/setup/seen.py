@@ -47,7 +47,8 @@ class ColumnSeen:
     """A column of the first rows: `cells`, None where a row holds nothing, and what they are.
 
     dim: numbers of a vector, the same in every row. unit: of times that are plain numbers. separator: what
-    cuts the texts that lists are written as."""
+    cuts the texts that lists are written as.
+    """
 
     name: str
     form: Form
@@ -84,7 +85,8 @@ class FileSeen:
     """A file: its columns, the format of click logs that it is in ("" for none known), the mappings that fit.
 
     lines: fields of the first ones, where it is text. ids: by column, each value that an id may be, of all
-    rows up to `MOST_IDS`; only of files with vectors."""
+    rows up to `MOST_IDS`; only of files with vectors.
+    """
 
     path: str
     columns: Mapping[str, ColumnSeen]

@@ -1,7 +1,8 @@
 """Which settings a sweep tries: values of configuration keys, their product, or a sample of it. Pure.
 
 A grid is a mapping from a key to its values. Several grids are tried one after the other, such as one per
-learner; a setting that is in two of them is tried once."""
+learner; a setting that is in two of them is tried once.
+"""
 
 from __future__ import annotations
 

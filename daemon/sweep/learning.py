@@ -4,7 +4,8 @@ once, and learned by all; then each is judged.
 Each setting is a backfill of one learner into a folder of its own, so its version is, bit for bit, what
 `tripletd feed` and `tripletd learn` make of the same lists. The group goes from version to version: whoever
 is behind learns first, so that after a kill all are level again, and what was read for one is there for the
-next. One learner is in memory at a time, and the blocks between two versions."""
+next. One learner is in memory at a time, and the blocks between two versions.
+"""
 
 from __future__ import annotations
 

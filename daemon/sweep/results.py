@@ -1,7 +1,8 @@
 """The results of a sweep: a file of JSON lines that only grows, durable line by line.
 
 The first line says what is learned from and judged on; all that follow are of that. A line that a kill cut
-off is taken away by the next run."""
+off is taken away by the next run.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """`tripletd sweep`: opens, finds the held-out lists, has every setting learned and judged, and keeps results.
 
 What is durable: the held-out lists and what is read (once, before anything runs), each setting's versions,
-and a line for each setting that is judged. The same command goes on from there, whatever ended it."""
+and a line for each setting that is judged. The same command goes on from there, whatever ended it.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The settings of a sweep as configurations: each checked before anything runs, what is learned told from how
 it is scored, and those that read the same told from others.
 
-Settings that differ in [serving] alone have one learner: it learns once, and is scored in each form."""
+Settings that differ in [serving] alone have one learner: it learns once, and is scored in each form.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The metrics of learn, merge and validate, and what every role's metrics are made of.
 
-Histograms are fed by whole arrays: one binning per batch, not one call per event."""
+Histograms are fed by whole arrays: one binning per batch, not one call per event.
+"""
 
 from __future__ import annotations
 
@@ -409,7 +410,8 @@ class ValidateMetrics:
         """Set the measures of the "newest", "best" or "zero" version, or of the "shown_order".
 
         The label is not `role`: Prometheus attaches that one to the whole process. Values that are None
-        are left out."""
+        are left out.
+        """
         if version is not None:
             self._versions.labels(which).set(version)
         for kind, value in measures.items():

@@ -3,7 +3,8 @@
 The standard library's server: it imports in milliseconds, needs no event loop next to the learner's
 own, and these few pages are read a few times a minute. Each connection has a thread, so there are few: when
 all are taken, one that only waits for its client gives way. Which one, `ConnectionTable` says, for this
-server and for that of `serve`."""
+server and for that of `serve`.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ _NETWORK_BITS = 64  # of an IPv6 address: the owner of the network chooses the r
 
 def client_of(host: str) -> str:
     """Whose connection it is, by the other end's address: of IPv4 all of it, of IPv6 the network of 64 bits.
-    What is no address stands for itself."""
+    What is no address stands for itself.
+    """
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
@@ -58,7 +60,8 @@ class ConnectionTable(Generic[AnyConnection]):
     """Open connections by client. Not locked: callers with several threads hold a lock of their own.
 
     A connection is idle (a request, or the rest of its header, is to come), stalled (a body is to come, or an
-    answer to be taken) or at work. Those at work are never chosen."""
+    answer to be taken) or at work. Those at work are never chosen.
+    """
 
     def __init__(self) -> None:
         self._client: dict[AnyConnection, str] = {}
@@ -114,7 +117,8 @@ class ConnectionTable(Generic[AnyConnection]):
     def take_waiting(self, has_news: Callable[[AnyConnection], bool]) -> AnyConnection | None:
         """Remove the one that gives way, idle or else stalled, and return it; None where all are at work.
 
-        has_news: whether its client has said something that was not read yet: it is then passed over."""
+        has_news: whether its client has said something that was not read yet: it is then passed over.
+        """
         taken = self._take(self._idle, has_news)
         return self.take_stalled(has_news) if taken is None else taken
 

@@ -14,7 +14,8 @@ class SettingDifference:
     """One setting: found, wanted, and why.
 
     `unsafe`: records can be lost or fill the memory, or it is not what was asked for. `can_alter`:
-    kafka-configs can change it while the topic is in use."""
+    kafka-configs can change it while the topic is in use.
+    """
 
     setting: str
     found: str
@@ -29,7 +30,8 @@ def setting_differences(
 ) -> list[SettingDifference]:
     """Each wanted setting that is another one; settings that the broker does not know are passed over.
 
-    client: what reads the topic, as stream.kafka.client names it."""
+    client: what reads the topic, as stream.kafka.client names it.
+    """
     return [
         SettingDifference(setting, found[setting], value, *_cost(setting, found[setting], value, client))
         for setting, value in wanted.items()

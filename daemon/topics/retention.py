@@ -1,6 +1,7 @@
 """Retention of the embedded log: what is too old or too large goes, but never what is still to be learned.
 
-On Kafka the broker removes records, as its topics are set."""
+On Kafka the broker removes records, as its topics are set.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def retain_topics(
 
     `learned`: next offset per partition, see `learned_twice`. No training record from there on is removed,
     whatever the limits say. `retention_bytes` is for each topic. Never raises for a stream that
-    cannot be reached: `warn` is called, and the next call makes up for it."""
+    cannot be reached: `warn` is called, and the next call makes up for it.
+    """
     topics = (address, address.holdout, address.dead)
     removed = {one.topic: _retain(one, limits, learned if one == address else None, warn) for one in topics}
     return {topic: count for topic, count in removed.items() if count is not None}
@@ -35,7 +37,8 @@ def retain_topics(
 def retain_steps(address: Address, limits: StepsConfig, floor: int, warn: Warn) -> int:
     """Apply `steps.retention` and `steps.retention_bytes` to the step log of `address`; segments removed.
 
-    None from offset `floor` on goes, whatever the limits say. Never raises, as `retain_topics`."""
+    None from offset `floor` on goes, whatever the limits say. Never raises, as `retain_topics`.
+    """
     return _retain(address.steps, limits, {0: floor}, warn) or 0
 
 
@@ -62,7 +65,8 @@ def learned_twice(versions: VersionStore, newest: Manifest) -> dict[int, int]:
     """Next offset per partition that the newest version and its parent (pruned: the newest older one) have
     both passed. Empty where there is none: every record stays.
 
-    Should the newest be damaged later, learning continues from the parent, and finds its records."""
+    Should the newest be damaged later, learning continues from the parent, and finds its records.
+    """
     before = _before(versions, newest)
     if before is None:
         return {}
@@ -85,7 +89,8 @@ def _before(versions: VersionStore, newest: Manifest) -> Manifest | None:
 def retain_after_feed(config: Config, address: Address, warn: Warn) -> dict[str, int]:
     """`retain_topics` for a process that does not learn: the checkpoint folder says what is learned.
 
-    Without a version of this topic there, all training records stay, and `warn` is called."""
+    Without a version of this topic there, all training records stay, and `warn` is called.
+    """
     if _keeps_all(address, config.stream):
         return {}
     learned = _learned(config, address)

@@ -41,7 +41,8 @@ class TopicLook:
     `cluster`: id of the log or cluster. `bounds`: [earliest, end) by partition. `replicas`, `in_sync`: copies
     of the partition with the fewest. `settings`: None where the broker does not tell us. `remedy`: the
     command that mends the differences. `plan`: of a missing topic, in a dry run of creating it. `held_back`:
-    by partition, what nobody can read before somebody's transaction ends."""
+    by partition, what nobody can read before somebody's transaction ends.
+    """
 
     topic: str
     exists: bool
@@ -162,7 +163,8 @@ def create_missing(config: Config, replicas: int | None, dry_run: bool) -> tuple
     """Names of the topics made now (in a dry run: that would be made), and all topics as they then are.
 
     `replicas` None is three, or as many as there are brokers. Raises UserError, StreamRefused or
-    StreamUnavailable; topics made before that stay, and the next call makes the rest."""
+    StreamUnavailable; topics made before that stay, and the next call makes the rest.
+    """
     wanted = topics_of(config)
     address = wanted[0].address
     if replicas is not None and address.scheme != "kafka":

@@ -2,7 +2,8 @@
 
 The kernel spreads connections over all listening sockets of a port (SO_REUSEPORT), by their addresses. Each
 process has a socket of its own; while one does not answer, others take from its socket as well. No socket is
-ever closed, so no connection that waits in one is reset."""
+ever closed, so no connection that waits in one is reset.
+"""
 
 from __future__ import annotations
 

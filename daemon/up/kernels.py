@@ -1,7 +1,8 @@
 """Compiles every kernel before it is called: `python -P -m daemon.up.kernels`, for an image or a new machine.
 
 Nobody has to. A role compiles what it calls and finds missing in the cache, and of several roles that miss
-the same kernel one compiles it. Here two processes share all of them, one from each end."""
+the same kernel one compiles it. Here two processes share all of them, one from each end.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """What `up` does about a role that ended, and how its roles stand: pure, from exit codes and times.
 
 Answers come first. A role is started again for as long as another start may succeed. One whose start would
-end the same way stays down alone until somebody asks for it, and the others keep running."""
+end the same way stays down alone until somebody asks for it, and the others keep running.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from daemon import exits
 REFUSED = frozenset({exits.EX_USAGE, exits.EX_DATAERR, exits.EX_CANTCREAT, exits.EX_CONFIG})
 """Exit codes that another start cannot cure: wrong usage, data or configuration, or not allowed to write.
 
-73 is among them: two learners that are both started again would take each other's place for ever."""
+73 is among them: two learners that are both started again would take each other's place for ever.
+"""
 
 MOST_REASON = 400
 """Characters of a reason; it is a label of a metric, too."""
@@ -38,7 +40,8 @@ class RestartPolicy:
     """The wait doubles from `first_delay_s` to `max_delay_s` with each failure within `window_s`.
 
     `most_failures`: after so many within the window the role stays down; None: it is tried again for ever.
-    `settled_s`: how long a role that failed has to run before nothing is wrong with it."""
+    `settled_s`: how long a role that failed has to run before nothing is wrong with it.
+    """
 
     first_delay_s: float = 0.5
     max_delay_s: float = 30.0
@@ -107,7 +110,8 @@ class RoleReport:
     state: starting (for the first time, or again and not for long), running, waiting (to be started again),
     down (it is not, until somebody asks), finished. exit: return code of its last failure, None without any,
     or once it runs again. reason: one line why it failed, "" as with `exit`. failures: how often it has
-    failed since `up` began."""
+    failed since `up` began.
+    """
 
     name: str
     state: State = "starting"

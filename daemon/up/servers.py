@@ -1,7 +1,8 @@
 """Several processes of `serve` on one port, run by a parent that answers nothing itself.
 
 The parent holds the listening sockets, one for each process, and says who takes connections from which
-(`handing_over`). A process that ends, is killed or starts again is replaced by the others at once."""
+(`handing_over`). A process that ends, is killed or starts again is replaced by the others at once.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +143,8 @@ def process_ports(config: Config) -> list[int]:
 def run(config: Config, file: Path | None, settings: Sequence[str]) -> int:
     """Run the processes until a signal stops them; the exit code. SIGUSR1 starts one after another again.
 
-    file, settings: the configuration of all of them, as given. Raises UserError: a port is taken."""
+    file, settings: the configuration of all of them, as given. Raises UserError: a port is taken.
+    """
     count, log_format = config.serve.processes, config.log.format
     prefix = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     configure(config.log.level, "console" if prefix else "json", "serve")

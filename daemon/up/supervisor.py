@@ -1,7 +1,8 @@
 """Several roles on one host: ports checked, roles started, watched, restarted, stopped; and what is shown of
 them from outside, as metrics, health and status on a port of its own.
 
-What is decided about a role that ended is in `restarts`."""
+What is decided about a role that ended is in `restarts`.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ class RoleSpec:
     """A role to run: its name in the logs and its arguments after `tripletd`.
 
     When a role with `ends_all` finishes by itself, the others are asked to stop too. `finished` is called
-    when it ends by itself for good while the others keep running."""
+    when it ends by itself for good while the others keep running.
+    """
 
     name: str
     arguments: tuple[str, ...]
@@ -263,7 +265,8 @@ class Supervisor:
 def check_ports(host: str, ports: Sequence[int]) -> None:
     """Raise UserError for the first of the ports that cannot be listened on; 0 is any free one.
 
-    A role refuses a taken port, too; it would be started again and again while others work."""
+    A role refuses a taken port, too; it would be started again and again while others work.
+    """
     for port in filter(None, ports):
         listen(host, port).close()
 
@@ -338,7 +341,8 @@ class UpHealth:
     """Serves metrics, readiness and status of `up` until `stack` ends.
 
     A port in use is an error only where the configuration names it: with the default port, a second `up` on
-    one host must still run."""
+    one host must still run.
+    """
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
 """The one table of the learners that a configuration can name: how each is made, restored, weighed in memory,
 followed and served; and what a version's manifest records of its learner's settings.
 
-To add one: its pure learner in `learners`, its keys in `daemon.config.learners`, one line in `ALGORITHMS`."""
+To add one: its pure learner in `learners`, its keys in `daemon.config.learners`, one line in `ALGORITHMS`.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +125,8 @@ class Algorithm:
     merge: (what settles a state, settings) -> how states of several are merged; see `merge_of`.
     grows: arrays of the state that are as long as what was learned, see `BaseLearner.GROWS`.
     shared: arrays that no step changes and that models of all keys have one copy of: the first is the matrix
-    that they begin from. shared_bytes: dim -> their memory, part of `state_bytes`."""
+    that they begin from. shared_bytes: dim -> their memory, part of `state_bytes`.
+    """
 
     settings: Callable[..., Any]
     learner: type[Any]
@@ -499,7 +501,8 @@ def those_that(can: Callable[[Algorithm], bool]) -> str:
 
 def learner_config_of(manifest: Manifest) -> LearnerConfig:
     """The learner's settings as a version recorded them. Raises KeyError or ValueError for what is no such
-    record."""
+    record.
+    """
     recorded = {**ADDED_LATER, **LEFT_OUT, **manifest.learner["config"]}
     keys = LEARNERS[manifest.learner["name"]]
     settings = {name: recorded[name] for name in keys.model_fields if name not in {"algorithm", "race"}}
@@ -519,7 +522,8 @@ def by_steps(algorithm: str, keys: KeysConfig = ONE_MODEL) -> bool:
 
 def state_digest(algorithm: str, names: Iterable[str], digest: Callable[[str], str]) -> str:
     """What two copies of a learner that took the same steps are compared by; names: of its arrays, of which
-    `digest` gives each one's."""
+    `digest` gives each one's.
+    """
     return one_digest({name: digest(name) for name in compared(ALGORITHMS[algorithm].followed, names)})
 
 
@@ -578,7 +582,8 @@ def restored(
 def as_made(config: Config, newest: Manifest | None) -> Config:
     """The configuration with the learner that its folder was made with, where it names none: the default was
     oasis for every space before. newest: the newest version; None in a new folder. Raises UserError for keys
-    that the folder's learner does not have."""
+    that the folder's learner does not have.
+    """
     by_default = config.origin_of("learner.algorithm") == "default"
     if newest is None or not by_default or newest.learner["name"] != DEFAULT:
         return config

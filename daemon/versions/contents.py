@@ -59,7 +59,8 @@ def learner_specs(manifest: Manifest) -> tuple[ArraySpec, ...]:
 
 def one_digest(digests: Mapping[str, str]) -> str:
     """One digest for several arrays, by name: the digest itself where there is one, else the xxh3_128 (hex)
-    of the lines "name digest" in the order of the names."""
+    of the lines "name digest" in the order of the names.
+    """
     if len(digests) == 1:
         return next(iter(digests.values()))
     lines = "".join(f"{name} {digest}\n" for name, digest in sorted(digests.items()))
@@ -181,7 +182,8 @@ MOST_AHEAD_MS = 86_400_000
 def watermark_of(manifest: Manifest) -> int | None:
     """The newest event time of a version, ms; where a wrong one had set it, when the version was written.
 
-    Depends on the manifest alone."""
+    Depends on the manifest alone.
+    """
     mark, written = manifest.watermark, written_ms(manifest)
     if mark is None or written is None or mark <= written + MOST_AHEAD_MS:
         return mark

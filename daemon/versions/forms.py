@@ -4,7 +4,8 @@ A learned matrix W: symmetric, PSD, sharpened, normalised. OMKS over maps: block
 weights folded in. OKS and OMKS over a support set: a form that scores a few items for each query. One model
 per key: version 0's form, and for each key the form of its own model.
 
-`FormChoice` is the form of one version where forms are `judged`: `DEFAULT_FORM`, or what judgments chose."""
+`FormChoice` is the form of one version where forms are `judged`: `DEFAULT_FORM`, or what judgments chose.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ class FormChoice:
     (`learners.forms.serving`);
     usual_familiarity: the same of the form that shows what is in common, where that is another one.
     raw: scores without norms instead, and nothing beside, as an earlier release could choose. why: a
-    sentence."""
+    sentence.
+    """
 
     power: float
     own_share: float
@@ -144,7 +146,8 @@ class FormKind:
 
     kept: whether they are stored beside their versions. follows: how one keeps up with steps: `CARRIED` on to
     first order, made `ANEW` with each, `HELD` as it is until another one is made, or only by `VERSIONS`. A
-    form that is held refers to none of the learner's arrays."""
+    form that is held refers to none of the learner's arrays.
+    """
 
     kept: bool = False
     follows: str = ANEW
@@ -172,7 +175,8 @@ class FormKind:
         """The form of a learner at version `number`, 0 untrained; it may read the learner's arrays in place.
         own: the user's own ranking where the map keeps it; the untrained version answers with it, whatever
         the learner is. choice: of its form where that is judged, None for what the settings say. Raises
-        UserError for settings that do not suit it."""
+        UserError for settings that do not suit it.
+        """
         if number == 0 and own is not None:
             return own.form()
         if self.served(config) is not self:
@@ -276,7 +280,8 @@ class MatrixForms(FormKind):
     follows: CARRIED where W, or what of it moves with each step, is the array `W` of the state, so that a
     form can follow it; HELD where W is made anew of several. distance: the learner's raw score is minus a
     distance; normalised, it is the cosine of the same S. familiar: what of the learner shows how much a query
-    has in common with what was learned, float32 [dim, dim]; None: W does."""
+    has in common with what was learned, float32 [dim, dim]; None: W does.
+    """
 
     kept: bool = True
     follows: str = CARRIED
@@ -351,7 +356,8 @@ def make_form(W: Float32s, number: int, config: ServingConfig, own: Own = None) 
     decomposition. `power` applies where it has a meaning, to the
     normalised score with all eigenvalues at hand; score "raw", psd "off" and psd "lanczos" (also where `auto`
     falls back to it) have power 1, so that each key can be changed alone. Raises UserError when `full` is
-    asked above MAX_FULL_DIM."""
+    asked above MAX_FULL_DIM.
+    """
     dim, normalised = W.shape[0], config.score != "raw"
     if number == 0 or config.psd == "off" or dim == 1:
         return ServingForm(None, np.zeros((dim, 0), np.float32), np.zeros(0, np.float32), normalised, W)
@@ -379,7 +385,8 @@ def power_of(config: ServingConfig) -> float:
 
 def account(form: ServingForm) -> dict[str, Any]:
     """How a form was made, for people: psd {full, lanczos, off}, the power that applied, and what was removed
-    ({negatives, share of the spectrum's absolute sum, null where unknown})."""
+    ({negatives, share of the spectrum's absolute sum, null where unknown}).
+    """
     removed = form.removed
     if removed is None:
         return {"psd": "off", "power": 1.0, "negatives": 0, "share": None}
@@ -428,14 +435,16 @@ def _shared_base(start: Float32s, config: ServingConfig, own: Own) -> LowRankBas
 @dataclass(frozen=True, slots=True)
 class BlocksForms(FormKind):
     """Forms of learners with a matrix for each block; kept beside their version, since each takes an
-    eigendecomposition of every block."""
+    eigendecomposition of every block.
+    """
 
     kept: bool = True
     follows: str = HELD
 
     def trained(self, learner: Learner, number: int, config: ServingConfig, own: Own) -> ServedForm:
         """The form by `score`, `psd` and `power`; blocks are decomposed whole. Raises UserError where they
-        cannot be."""
+        cannot be.
+        """
         made = cast(OmksMaps, untethered(learner))
         if config.psd == "lanczos":
             message = 'serving.psd: "lanczos" is no form of omks-maps, whose blocks are decomposed whole'
@@ -496,7 +505,8 @@ class KeyedForm:
     """The untrained form, which scores what is asked without a key, and the models of the keys.
 
     base: of a model before any event. learner: all models; read while a key's form is made, never kept by
-    that. form_of: the form of one model, on arrays of its own."""
+    that. form_of: the form of one model, on arrays of its own.
+    """
 
     base: FoldingForm
     learner: Keyed
@@ -541,7 +551,8 @@ class KeyedForm:
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyModel:
     """One key's model, independent of the version it was read from. digest: sha256 of its arrays: two models
-    of one digest have the same form."""
+    of one digest have the same form.
+    """
 
     digest: str
     learner: Learner

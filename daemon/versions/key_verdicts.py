@@ -3,7 +3,8 @@ answers.
 
 A version of which one model per key is learned is judged key by key. Its entry holds, under `keys`, each key
 that the holdout window could judge, with its verdict: `LEARNED`, its own model answers, or `COSINE`, the
-untrained similarity of version 0 does. Pure."""
+untrained similarity of version 0 does. Pure.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ LEARNED, COSINE = "learned", "cosine"
 @dataclass(frozen=True, slots=True)
 class KeyVerdict:
     """One key of one judged version: the usable impressions it was judged on, its decision measure and
-    version 0's there, the verdict, and why it is not `LEARNED` ("" where it is)."""
+    version 0's there, the verdict, and why it is not `LEARNED` ("" where it is).
+    """
 
     impressions: int
     decision: float
@@ -55,7 +57,8 @@ def verdicts_from_json(measures: Mapping[str, Any]) -> dict[str, KeyVerdict] | N
 @dataclass(frozen=True, slots=True)
 class KeyVerdicts:
     """The verdicts of the ledger on keys. versions: the judged ones, ascending. by_key: key -> the versions
-    judged on it, ascending, and the newest verdict of each."""
+    judged on it, ascending, and the newest verdict of each.
+    """
 
     versions: tuple[int, ...] = ()
     by_key: Mapping[str, tuple[tuple[int, ...], tuple[KeyVerdict, ...]]] = field(default_factory=dict)
@@ -77,7 +80,8 @@ class KeyVerdicts:
 
     def at(self, version: int) -> Mapping[str, KeyVerdict] | None:
         """Those in force for a version: of each key, that of the newest version not above it which was judged
-        on this key. None before any version was judged."""
+        on this key. None before any version was judged.
+        """
         if not bisect_right(self.versions, version):
             return None
         verdicts = {key: self._of(key, version) for key in self.by_key}
@@ -87,7 +91,8 @@ class KeyVerdicts:
         """Whether the key's own model of this version answers: the verdict in force says so, or nobody has
         judged any version so far, as `latest` is served unjudged. A key that was never judged counts as
         `COSINE`. A judgement that does not name a key leaves its verdict: who crowds others out of the
-        holdout window, or sends nothing for a while, switches no model off."""
+        holdout window, or sends nothing for a while, switches no model off.
+        """
         if not bisect_right(self.versions, version):
             return True
         verdict = self._of(key, version)

@@ -9,7 +9,8 @@ that no list has shown: the clicks of lists do not tell how an object that was n
 **Reach** is whether the version is shown to be better at searching, in its serving form. A version with order
 but not reach re-ranks the first `top` objects of the user's own ranking: as many as lists have of these,
 since nothing is known of objects that no list shows (`daemon.validate.comparing.order_bets`). Of the links of
-a page, say, hardly any is among the first. Then `top` is 1, and a search is left as it is."""
+a page, say, hardly any is among the first. Then `top` is 1, and a search is left as it is.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ def answering(entries: Iterable[LedgerEntry], number: int) -> Answering:
 
     Its order is that of its newest judgment, or, where it has none yet, of the newest judged version before
     it. A version that was never promoted searches the catalog: whoever asks for it by name wants to see what
-    was learned."""
+    was learned.
+    """
     newest, reach = (-1, -1, None), True
     for entry in entries:
         if entry.version is None or entry.version > number:
@@ -106,7 +108,8 @@ def arm_settings(manifest: Manifest) -> Mapping[str, Mapping[str, Any]]:
 def arm_form(version: Version, own: OwnRanking, name: str, own_share: float = 0.0) -> ServedForm:
     """The scores of an arm with a share of the user's own ranking, of vectors of any length.
 
-    Raises StateError where the version has no such arm, or its arrays are missing or not finite."""
+    Raises StateError where the version has no such arm, or its arrays are missing or not finite.
+    """
     settings, prefix = arm_settings(version.manifest).get(name), f"{ARMS_PREFIX}{name}."
     if settings is None:
         raise StateError(f"version {version.manifest.number} has no arm {name}")

@@ -1,5 +1,6 @@
 """The race of a configuration and of a version: which pairs the main learner learns, and which arms stand
-beside it. Pure."""
+beside it. Pure.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What every version is compared with, in words: version 0, which is the user's own ranking wherever the maps
 lose nothing of it, and else what is left of it. Pure, from a configuration or from a version's description of
-its map alone."""
+its map alone.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ made with, and read back later; for other settings it is made in memory.
 
 Which form that is, where forms are judged, is kept with it, whatever a later release or later judgments
 take. A version that was not judged yet, and what a replica has learned behind it, has the form of the newest
-version before it that was."""
+version before it that was.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ CHOSEN = "chosen"
 
 def read_map(versions: VersionStore, number: int) -> tuple[Manifest, FittedSpaceMap]:
     """A version's manifest and map; of its other arrays nothing is kept. Raises Damaged, and MapError as
-    `map_of`."""
+    `map_of`.
+    """
     version = versions.load(number, lambda spec: fresh(spec) if spec.name.startswith(MAP_PREFIX) else None)
     return version.manifest, map_of(version)
 
@@ -79,7 +81,8 @@ def serving_form(
 
     Raises StateError for arrays that are missing or not finite, UserError for settings its dimension does not
     allow. A form that cannot be read or written (damage, full disk) is made in memory and the trouble is
-    logged."""
+    logged.
+    """
     manifest = version.manifest
     kind = algorithm_of(manifest.learner["name"], keys_of(manifest)).forms.served(config)
     fitted = map_of(version)
@@ -132,7 +135,8 @@ def _keep(versions: VersionStore, number: int, arrays: dict[str, NDArray[Any]], 
 
 def described(config: ServingConfig, choice: FormChoice | None = None) -> dict[str, Any]:
     """What stands beside a form of how it was made; config: `as_scored`. What says nothing is left out, so
-    that forms kept before it was known stand."""
+    that forms kept before it was known stand.
+    """
     settings = config.model_dump(exclude={"form"})
     if config.score == "auto":
         settings["score"] = "normalised"  # as it is wherever nothing is known of the user's own ranking
@@ -155,7 +159,8 @@ def settings_digest(config: ServingConfig) -> str:
 
 def stands(meta: Mapping[str, Any], config: ServingConfig, judged: bool) -> bool:
     """Whether a kept form is still that of its version. judged: `FormKind.is_judged`; then the form that its
-    validator made stands, in whichever form that was; else one that was made with these settings."""
+    validator made stands, in whichever form that was; else one that was made with these settings.
+    """
     if meta.get("settings_digest") == settings_digest(config):
         return True
     kept = meta.get("settings")

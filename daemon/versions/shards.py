@@ -10,7 +10,8 @@ each shard it holds:
     shard 0        0 - 1 - 2 - 3 - 4 - 5 - 6            takes over 1 after its version 3, say
 
 Version 2 of shard 0 is in merged version 1; shard 0 takes that over as soon as it sees it, and keeps on top
-what it has learned meanwhile, which the next merged version will hold."""
+what it has learned meanwhile, which the next merged version will hold.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ class ShardRecord:
 
     shard: which one. base, name: number and name of the merged version that it began with or took over last.
     counted: the version of the shard's own line that the merged one holds; the first one of that line where
-    it holds none. since: the counters of that version, from which on events count for the next merge."""
+    it holds none. since: the counters of that version, from which on events count for the next merge.
+    """
 
     shard: Shard
     base: int
@@ -86,7 +88,8 @@ class MergedPart:
 
     counters: the shard's there. state_hash: of that version. written: when, ms since the
     epoch, 0 where that is not known. updates: steps it brought to this merge; 0 where
-    it brought none, and the part is that of the merge before."""
+    it brought none, and the part is that of the merge before.
+    """
 
     shard: int
     version: int

@@ -3,7 +3,8 @@
 An address is a folder's path, or `scheme://...` of a store in `STORES`; what is below it (`at`) is a store of
 its own. To add a store, implement `checkpoints.store.BlobStore` and name it there.
 This is the one place that knows which store keeps the versions. A line goes parent by parent, pruned versions
-included."""
+included.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ class Checkpoints:
 def open_store(address: str | Path) -> Checkpoints:
     """Versions and ledger at an address, in objects of their own; nothing is written or looked at yet.
 
-    Raises UserError (78) for a scheme that no store has."""
+    Raises UserError (78) for a scheme that no store has.
+    """
     scheme, place = _split(address)
     if scheme not in STORES:
         remedy = f"name a folder, or one of {', '.join(f'{known}://' for known in STORES)}"
@@ -80,7 +82,8 @@ def open_store(address: str | Path) -> Checkpoints:
 
 def open_existing(address: str | Path, why: str, remedy: str) -> Checkpoints:
     """As `open_store`, for those that only read: UserError (69) where a folder is not there, as reading makes
-    none. why: what follows from that."""
+    none. why: what follows from that.
+    """
     scheme, place = _split(address)
     if scheme == "file" and not Path(place).is_dir():
         raise UserError(f"{place}: no such folder{why}", remedy, EX_UNAVAILABLE)
@@ -116,7 +119,8 @@ class Link:
 def ancestry(versions: VersionStore, number: int) -> Iterator[Link]:
     """The version, its parent and so on to the first. Pruned ones come from the history that pruning left.
 
-    Raises UserError where the line breaks off: neither the version nor its line of history can be read."""
+    Raises UserError where the line breaks off: neither the version nor its line of history can be read.
+    """
     pruned: dict[Any, Mapping[str, Any]] | None = None
     at: int | None = number
     while at is not None:

@@ -3,7 +3,8 @@
 One plain sentence comes first, and everything that explains it is in `details`. "Yes" and "no" are said only
 where a test or an interval says so; all else is "not known yet". That two rankings do not differ is said only
 where the interval of the difference (`ERRORS` standard errors to both sides) lies within what counts as none:
-a test that has merely seen little says nothing."""
+a test that has merely seen little says nothing.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +77,8 @@ def _say(answer: YesOrNo, why: str, *details: str) -> PlainAnswer:
 @dataclass(frozen=True, slots=True)
 class JudgedGain:
     """Mean of a measure over judged queries, of the version that would be served and of version 0, with the
-    standard error of the mean difference. least: what counts as a gain."""
+    standard error of the mean difference. least: what counts as a gain.
+    """
 
     value: float
     reference: float
@@ -152,7 +154,8 @@ class ByClicks:
     needed, about. order: by what given lists are ordered better than in the user's own ranking, "": nothing
     is shown to; top: how many of its objects are re-ranked then. reach: whether a version was shown to be
     better in its serving form. silent: the version that ranked these lists, so their order says nothing about
-    it; 0: none. strongest: of the sources of these lists."""
+    it; 0: none. strongest: of the sources of these lists.
+    """
 
     served: int
     newest: int
@@ -269,7 +272,8 @@ class Stopped:
 
     events: learned since the last gain, versions: judged since then. gain: what counts as one, 0: what clicks
     prove. wait: new events after which it is tried again, 0: never by itself; trials: without a gain before.
-    at: events learned then; end: records that the training topic had then."""
+    at: events learned then; end: records that the training topic had then.
+    """
 
     events: int
     versions: int

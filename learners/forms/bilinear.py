@@ -5,7 +5,8 @@ sharpened. It folds all the same: S(q, p) = (W^T q)^T p (Chechik, Sharma, Shalit
 learning of image similarity through ranking, JMLR 11 (2010), section 2). Of a learned distance, whose W is
 symmetric, the score is -(q - p)^T W (q - p) (section 6 there), also where W is not positive semi-definite.
 
-`learners.forms.serving` is what clicks want instead, and why."""
+`learners.forms.serving` is what clicks want instead, and why.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class BilinearForm:
 
     matrix: W without its pending steps, float32 [d, d], read and never copied: the form follows it. pending:
     the steps that wait to be added to it, followed likewise; None where there are none. distance: W is
-    symmetric, and a query folds to 2 W q."""
+    symmetric, and a query folds to 2 W q.
+    """
 
     matrix: Float32s
     pending: PendingSteps | None = None
@@ -45,7 +47,8 @@ class BilinearForm:
         """W^T q for each query, float32 [n, d], 2 W q for a distance; search any index of items with it by
         inner product.
 
-        Raises BlockError on another dimension or an index out of range."""
+        Raises BlockError on another dimension or an index out of range.
+        """
         block = as_block(queries, self.dim, "queries")
         folded = np.asarray(times(block, self.matrix), np.float32)
         if self.pending is not None and len(self.pending):
@@ -74,7 +77,8 @@ class OwnLengthForm:
     metric.
 
     With A = M it is the cosine in that metric. matrix: A, float32 [d, d], read and never copied. metric: M,
-    float32 [d], > 0."""
+    float32 [d], > 0.
+    """
 
     matrix: Float32s
     metric: Float32s

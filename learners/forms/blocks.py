@@ -1,6 +1,7 @@
 """The serving form of OMKS over maps: block-diagonal, each block symmetric and PSD, its weight folded in.
 
-Blocks of columns, each with a square matrix of its own, kept one after another in one array."""
+Blocks of columns, each with a square matrix of its own, kept one after another in one array.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class BlockLayout:
     """The columns of each block.
 
     starts: int64 [m + 1], block k is columns starts[k]..starts[k + 1]. places: int64 [m + 1], its matrix
-    [D_k, D_k] is entries places[k]..places[k + 1] of the flat array."""
+    [D_k, D_k] is entries places[k]..places[k + 1] of the flat array.
+    """
 
     starts: Int64s
     places: Int64s
@@ -73,7 +75,8 @@ class BlocksForm:
 
     widths: int64 [m], columns D_k of each block. matrices: float32 [sum D_k^2], theta_k S_k one after
     another. normalised: whether `scores` divides by sqrt(S(q, q) S(p, p)). distance: the raw score is
-    -(q - p)^T S (q - p), and a query folds to 2 S q; never true where `normalised` is."""
+    -(q - p)^T S (q - p), and a query folds to 2 S q; never true where `normalised` is.
+    """
 
     widths: NDArray[np.int64]
     matrices: Float32s
@@ -93,7 +96,8 @@ class BlocksForm:
 
         S_k: the PSD part of sym(W_k), its eigenvalues raised to `power` where `normalised`, as in the form
         of one matrix; None leaves sym(W_k) as it is. Raises ConfigError beyond the dimensions that are
-        decomposed whole."""
+        decomposed whole.
+        """
         layout = BlockLayout.of(widths)
         matrices = np.empty(layout.entries, np.float32)
         for source, target, weight in zip(
@@ -124,7 +128,8 @@ class BlocksForm:
         """S q for each query, float32 [n, dim], 2 S q for a distance; search any index of items with it by
         inner product.
 
-        Raises BlockError on another dimension or an index out of range."""
+        Raises BlockError on another dimension or an index out of range.
+        """
         block, layout = as_block(queries, self.dim, "queries"), self._layout()
         folded = np.empty((len(block), self.dim), np.float32)
         for columns, matrix in zip(layout.columns, layout.matrices(self.matrices), strict=True):

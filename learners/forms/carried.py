@@ -4,7 +4,8 @@ Making the form of a state takes an eigendecomposition, far longer than a step. 
 answers to the change of W to first order: S(t) = S(b) + P (sym(W(t)) - sym(W(b))) P, exact at b, with P of
 `psd_tangent`. The change itself, without P, is the wrong answer: half of what clicks add lies in directions
 that projection and sharpened spectrum take away, and on the demo's data S(b) left as it was agreed better
-with the recomputed form. `carried_error` measures what is still neglected."""
+with the recomputed form. `carried_error` measures what is still neglected.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ class CarriedForm:
     to be added to it, followed likewise; None where none ever do. tangent: None where the form has no matrix
     of its own, since all eigenvalues of a large W are out of reach. correction_vectors, correction_values: U
     float32 [d, k], lambda float32 [k], the eigenpairs removed at b. normalised and distance: as in
-    `ServingForm`. S need not be PSD behind b: self scores are clipped at 0."""
+    `ServingForm`. S need not be PSD behind b: self scores are clipped at 0.
+    """
 
     state_matrix: Float32s
     tangent: Tangent | None
@@ -83,7 +85,8 @@ class CarriedForm:
 
         power: what the eigenvalues of the form were raised to. out: written and kept, where `form` has a
         matrix, which may be its `constant`; None allocates. mixed: what `form` was made of, where that is W
-        mixed with others, which stay as they are. Raises ConfigError as `psd_tangent`."""
+        mixed with others, which stay as they are. Raises ConfigError as `psd_tangent`.
+        """
         pairs = form.correction_vectors, form.correction_values
         if form.matrix is None:
             return cls(W, None, *pairs, form.normalised, form.distance, pending)
@@ -116,7 +119,8 @@ class CarriedForm:
         scale (f(W(t)) - f(W)) to first order.
 
         scale: how much longer M is than the form of W. out: written and kept, as in `of`; None where W is M
-        itself and S = sym(W(t)). mixed: as in `of`. Raises ConfigError as `psd_tangent`."""
+        itself and S = sym(W(t)). mixed: as in `of`. Raises ConfigError as `psd_tangent`.
+        """
         none, no_values = np.zeros((len(W), 0), np.float32), np.zeros(0, np.float32)
         if out is not None:
             whole_matrix = W if pending is None else pending.with_them(W)
@@ -184,7 +188,8 @@ class CarriedError:
 
     fold: ||S(t) q - S q|| / ||S q|| over all sampled queries together. norms: the largest relative error of
     an item's norm sqrt(S(p, p)), 0 where scores use none. overlap: mean share of the exact top 10
-    that is in the carried top 10."""
+    that is in the carried top 10.
+    """
 
     fold: float
     norms: float
@@ -201,7 +206,8 @@ def carried_error(
     """Compare a carried form with the exact one of the same W, as they are used: new folds, older norms.
 
     sample: queries and items. folded: the queries folded by the carried form, float32 [queries, d].
-    norms_then: self scores of the items when the carried form was made, float32 [items]."""
+    norms_then: self scores of the items when the carried form was made, float32 [items].
+    """
     queries, items = sample
     exact_folded = exact.fold(queries)
     size = float(np.linalg.norm(exact_folded))

@@ -32,7 +32,8 @@ class ClickMemoryForm:
     which of them. Rows have unit length in the user's own geometry. metric: M of it, float32 [d], > 0. share:
     of the user's own ranking.
 
-    It does not fold: no product with a vector says whether objects are the same."""
+    It does not fold: no product with a vector says whether objects are the same.
+    """
 
     queries: Float32s
     clicked: Float32s

@@ -25,7 +25,8 @@ Where the map is linear, z(x) = c(x) M^T x, a normalised form S of mapped vector
 vectors as they were given (`given_form`): it is M S M^T of them, up to c, which a normalised score divides
 out, and a query is folded by one product. The same holds with the user's own metric mixed in, which a
 lossless map makes diagonal again, and for the ratio of the two by which a form gives way. To fold through the
-map takes four products with matrices of the same size, one of them of float64."""
+map takes four products with matrices of the same size, one of them of float64.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +87,8 @@ class Root:
 
 def root_of(form: ServedForm) -> Root | None:
     """The root of a form, in arrays of its own; None where it has none, is too large to be decomposed
-    (`MAX_FULL_DIM`), or changes with every step. It takes an eigendecomposition in float64."""
+    (`MAX_FULL_DIM`), or changes with every step. It takes an eigendecomposition in float64.
+    """
     if isinstance(form, IdentityForm):
         return Root()
     if isinstance(form, DiagonalForm):

@@ -4,7 +4,8 @@ W_0 has the form S_0, an eigendecomposition. Its answer to a change K = sym(U V^
 with P of `learners.psd.psd_tangent`, as in `learners.forms.carried`. So S = S_0 + P K P is S_0 and at most
 2 r pairs, found by a decomposition of 2 r dimensions: a query folds to S_0 q plus 4 d r multiplications, and
 models of many keys share S_0. What is neglected is of the second order in the correction; S may be less than
-positive semi-definite by as much, and self scores are clipped at 0."""
+positive semi-definite by as much, and self scores are clipped at 0.
+"""
 
 from __future__ import annotations
 

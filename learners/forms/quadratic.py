@@ -16,7 +16,8 @@ after one, .192 / .395 after 500); this form is at the cosine then, and above .3
 bounded share was as good there, but keeps a metric that is truly diagonal from being learned; shares between
 cosine and w for each coordinate, by how often it was seen, were worse on texts.
 
-The untrained state has S = I, without a matrix; that form also finds items for forms that do not fold."""
+The untrained state has S = I, without a matrix; that form also finds items for forms that do not fold.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ def batches(rows: int, products: int, pieces: Pieces) -> Iterator[slice]:
     """Batches of rows, each row worth so many multiplications; `pieces` cuts the list of batches.
 
     Their size follows from the shape alone, since BLAS may give a row other bits among other rows: how the
-    work is cut changes no bit."""
+    work is cut changes no bit.
+    """
     step = max(LEAST_ROWS, BATCH_PRODUCTS // max(1, products))
     for piece in pieces(-(-rows // step)):
         for batch in range(piece.start, piece.stop):
@@ -68,7 +70,8 @@ def batches(rows: int, products: int, pieces: Pieces) -> Iterator[slice]:
 
 class ServedForm(Protocol):
     """What versions are judged and served as. Most also fold (`folds`); where the scores of a form are no
-    inner products, a few items for each query are scored by it, found by other means."""
+    inner products, a few items for each query are scored by it, found by other means.
+    """
 
     @property
     def dim(self) -> int:
@@ -167,7 +170,8 @@ def self_products(base: Float32s, block: Block, pieces: Pieces = whole) -> NDArr
 def remove_pairs(folded: Float32s, block: Block, vectors: Float32s, values: Float32s) -> None:
     """folded -= U diag(values) U^T q for each row q, in place; vectors: U, float32 [d, k].
 
-    Row by row, so that the other rows of a batch change no bit of a folded query."""
+    Row by row, so that the other rows of a batch change no bit of a folded query.
+    """
     if len(values):
         for row, along in enumerate(times(block, vectors) * values):
             folded[row] -= vectors @ along
@@ -220,7 +224,8 @@ class DiagonalForm:
     """S = diag(weights). weights: float32 [d], finite, and >= 0 but of a metric that is served as it was
     learned, raw and not by distance. normalised: whether `scores` divides by
     sqrt(S(q, q) S(p, p)); a query or item whose self score is 0 then scores 0. distance: the raw score is
-    -(q - p)^T S (q - p), see `by_distance`; never true where `normalised` is."""
+    -(q - p)^T S (q - p), see `by_distance`; never true where `normalised` is.
+    """
 
     weights: Float32s
     normalised: bool
@@ -252,7 +257,8 @@ class DiagonalForm:
         """S q for each query, float32 [n, d], 2 S q for a distance, 0 where q is; search any index of items
         with it by inner product.
 
-        Raises BlockError on another dimension or an index out of range."""
+        Raises BlockError on another dimension or an index out of range.
+        """
         weights = 2 * self.weights if self.distance else self.weights
         scaled = scaled_columns(as_block(queries, self.dim, "queries"), weights)
         if isinstance(scaled, DenseBlock):
@@ -296,7 +302,8 @@ def diagonal_scores(w: NDArray[Any], queries: Block, items: Block) -> Float32s:
     """sum_j w_j q_j p_j for all pairs, float32 [queries, items]; sparse rows stay sparse. A value that is not
     finite counts where a product meets it: see `without_sense`.
 
-    Products with w are rounded to float32 once. Raises BlockError on an index out of range."""
+    Products with w are rounded to float32 once. Raises BlockError on an index out of range.
+    """
     scaled = scaled_columns(queries, w)
     if isinstance(scaled, DenseBlock):
         return against(scaled.values, items)

@@ -26,7 +26,8 @@ answers.
 
 In language models, taking a coarser model where evidence is scarce is called backing off (Katz, IEEE Trans.
 ASSP 35, 1987). A share that is the same for all queries either keeps the loss on kinds that were never
-clicked or costs what was learned: docs/decisions/043."""
+clicked or costs what was learned: docs/decisions/043.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ class Beside:
 
     metric: M, float32 [d], > 0. share: >= 0, of what S weighs by its trace; where directions weigh alike, as
     in a whitened space, that is the mean self score. 0.3 keeps the order that M gives where little was
-    learned, and costs little where much was."""
+    learned, and costs little where much was.
+    """
 
     metric: Float32s
     share: float
@@ -92,7 +94,8 @@ class ServingForm:
     and each item has one more number per version, -p^T S p. Never true where `normalised` is. A PSD S
     makes every score at most 0 up to rounding; objects nearly alike lose the digits that its terms share.
     familiarity: where S does not show how much a query has in common with what was learned, the form that
-    does; it is stored with a `BackoffForm` alone."""
+    does; it is stored with a `BackoffForm` alone.
+    """
 
     matrix: Float32s | None
     correction_vectors: Float32s
@@ -121,7 +124,8 @@ class ServingForm:
 
         power: of the eigenvalues, > 0. It applies to the normalised form of a full decomposition; the raw
         score, and Lanczos, which does not know the eigenvalues it keeps, have power 1. beside: a metric that
-        is mixed into a full decomposition. Raises ConfigError."""
+        is mixed into a full decomposition. Raises ConfigError.
+        """
         dim = W.shape[0]
         if dim <= min(full_up_to, MAX_FULL_DIM):
             power = power if normalised else 1.0
@@ -148,7 +152,8 @@ class ServingForm:
         """S q for each query, float32 [n, d], 2 S q for a distance; search any index of items with it by
         inner product.
 
-        Raises BlockError on another dimension or an index out of range."""
+        Raises BlockError on another dimension or an index out of range.
+        """
         block = as_block(queries, self.dim, "queries")
         folded = (
             times(block, self.matrix) if self.matrix is not None else fold_symmetric(self._state(), block)
@@ -183,7 +188,8 @@ class ServingForm:
         """The form of these arrays; state_matrix: the W of the same version, needed where no matrix was
         stored.
 
-        Raises StateError naming the array that is missing or does not fit."""
+        Raises StateError naming the array that is missing or does not fit.
+        """
         vectors = saved(arrays, "correction_vectors", np.float32, (None, None))
         dim, pairs = vectors.shape
         values = saved(arrays, "correction_values", np.float32, (pairs,))
@@ -220,7 +226,8 @@ class BackoffForm:
 
     own: share u M, float32 [d], > 0. share, familiar, backoff: > 0, see above. familiarity: F, float32
     [d, d], symmetric: F(q, q) stands for S(q, q) in g, where S does not show what a query has in common with
-    what was learned. It is as large as S for a usual query. None: S shows it."""
+    what was learned. It is as large as S for a usual query. None: S shows it.
+    """
 
     learned: FoldingForm
     own: Float32s
@@ -265,7 +272,8 @@ class BackoffForm:
         """What a query is answered with, float32 [n, d], scaled so that its product with the query is the
         query's own self score.
 
-        Raises BlockError on another dimension or a bad index."""
+        Raises BlockError on another dimension or a bad index.
+        """
         block = as_block(queries, self.dim, "queries")
         learned, own = self.learned.fold(block), self._own.fold(block)
         return _mixed(self._weights(learned, block), learned, own)

@@ -3,7 +3,8 @@
 A query folds to W^T q, for which the tables of its own rows are read and no other; to sym(W) q where those of
 the transpose are at hand as well. On tf-idf texts the symmetric part retrieves better than W as it was
 learned, and nearly as well as the projected form of `learners.forms.serving`, which is not to be had here: no
-decomposition of a million columns is in reach."""
+decomposition of a million columns is in reach.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Tables:
     """Touched entries, as `learners.kernels.row_tables` keeps them; written in place, a longer array of cells
     takes the place of a full one.
 
-    starts int64 [dim], sizes, counts int32 [dim], cells int64 [places], marks int64."""
+    starts int64 [dim], sizes, counts int32 [dim], cells int64 [places], marks int64.
+    """
 
     starts: Int64s
     sizes: Int32s
@@ -119,7 +121,8 @@ class Tables:
         """The entries by row and column, whatever way they came in; copies.
 
         rows: int32 [r], those touched, ascending. starts: int64 [r + 1], where the entries of each begin, and
-        where the last ones end. columns: int32 [n], ascending within a row. values: float32 [n]."""
+        where the last ones end. columns: int32 [n], ascending within a row. values: float32 [n].
+        """
         rows = np.flatnonzero(self.counts).astype(np.int32)
         pointers = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(self.counts[rows], out=pointers[1:])
@@ -175,7 +178,8 @@ class TouchedForm:
 
     tables, transposed: W - diag(diagonal) and its transpose, read and never copied: the form follows them.
     Without `transposed` W is served as it is. normalised: divided by sqrt(S(q, q) S(p, p)), and 0 where one
-    of them is not above 0. W is not positive semi-definite, so that such a score may be above 1."""
+    of them is not above 0. W is not positive semi-definite, so that such a score may be above 1.
+    """
 
     tables: Tables
     transposed: Tables | None
@@ -191,7 +195,8 @@ class TouchedForm:
         """W^T q, or sym(W) q, for each query, float32 [n, d]; search any index of items with it by inner
         product.
 
-        Raises BlockError on another dimension or an index out of range."""
+        Raises BlockError on another dimension or an index out of range.
+        """
         rows = _checked(queries, self.dim, "queries")
         folded = np.zeros((len(rows), self.dim), np.float32)
         both = [self.tables] if self.transposed is None else [self.tables, self.transposed]

@@ -2,7 +2,8 @@
 
 Random Fourier features: kernels of a distance as dot products.
 
-Nystroem's map: a kernel seen from landmarks."""
+Nystroem's map: a kernel seen from landmarks.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +89,8 @@ class RffMap(base.ViewMap):
     components: D (256). sigma (1). bandwidth: 0 takes it from the sample, the mean distance to the 50th
     neighbour for "gaussian", of two objects for "exponential". seed (0).
     frequencies: float32 [d, D], offsets: float32 [D], both in turns. Dense or sparse in, dense out. A zero
-    row stays zero: that view is missing."""
+    row stays zero: that view is missing.
+    """
 
     kind: ClassVar[str] = "rff"
     takes: ClassVar[base.Options] = {
@@ -163,7 +165,8 @@ class NystroemMap(base.ViewMap):
     are fewer (50). sigma (1). bandwidth: 0 takes the mean distance of a landmark to its 50th neighbour. seed:
     draws the landmarks (0).
     landmarks: float32 [d, L]. projection: float32 [L, k]. Dense or sparse in, dense out. A zero row stays
-    zero: that view is missing."""
+    zero: that view is missing.
+    """
 
     kind: ClassVar[str] = "nystroem"
     takes: ClassVar[base.Options] = {

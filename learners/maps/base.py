@@ -7,7 +7,8 @@ the inner product of the vectors as they were given, in a metric M of its own co
 For every map here M is diagonal: of an uncentred whitening z = D^(-1/2) V^T x it is D. So the cosine, the
 inner product and the Euclidean distance of the given vectors are quadratic forms of the mapped ones, exact up
 to float32 rounding. That is what version 0 answers with, and what learning may begin from, which is another
-matter: see `first_diagonal`."""
+matter: see `first_diagonal`.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class ViewMetric:
     """How one map carries the inner product: x^T y = a(x) a(y) sum_j weights_j z_j(x) z_j(y).
 
     weights: float64 [dim], > 0. rows: a is 1 where `kept`, ||x|| where `unit`, and depends on the row in
-    another way where `scaled`."""
+    another way where `scaled`.
+    """
 
     weights: NDArray[np.float64]
     rows: Rows
@@ -65,7 +67,8 @@ class LinearRows:
 
     matrix: float64 [dim_in, dim], or [dim] where it is diagonal. shift: float64 [dim_in], None for 0. rows: c
     is 1 where `kept`, 1 / ||x|| where `unit`, and any other number above 0 of the row's own where `scaled`.
-    order: P puts column j at place order[j], int [dim_in]; None where it leaves it."""
+    order: P puts column j at place order[j], int [dim_in]; None where it leaves it.
+    """
 
     matrix: NDArray[np.float64]
     shift: NDArray[np.float64] | None = None
@@ -121,7 +124,8 @@ class OwnRanking:
     similarity: of the vectors as they were given, those of several views joined, each by its weight. metric:
     M, float32 [d], > 0: the inner product of two given vectors is sum_j metric_j z_j z'_j, under `cosine` up
     to their lengths. self_score: the mean of z^T M z over mapped rows, of each block of columns where a
-    learner has several; > 0. views: how many are joined."""
+    learner has several; > 0. views: how many are joined.
+    """
 
     similarity: Similarity
     metric: Float32s
@@ -189,7 +193,8 @@ class ViewMap:
     whether each column that it gives is made of one that it reads, and lengths of rows alone.
 
     A map is a dataclass of its arrays, then as it has them its sizes, `sparse` or `reads_sparse` (whether it
-    reads CSR rows but gives none), and `options`: `spec` and `load` go by these fields."""
+    reads CSR rows but gives none), and `options`: `spec` and `load` go by these fields.
+    """
 
     __slots__ = ()
     kind: ClassVar[str]

@@ -2,7 +2,8 @@
 
 Histograms of sum 1.
 
-HIKE: the histogram intersection kernel as an explicit map."""
+HIKE: the histogram intersection kernel as an explicit map.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class SqrtMap(base.IdentityMap):
     """x_j -> sqrt(x_j), dense or sparse: the dot product is then Bhattacharyya's kernel sum_j sqrt(x_j z_j),
     for histograms (Gong and Lazebnik, CVPR 2011, section 3.2.2).
 
-    A row with a value below 0 is no histogram: it becomes NaN there, and the step rejects it. No options."""
+    A row with a value below 0 is no histogram: it becomes NaN there, and the step rejects it. No options.
+    """
 
     __slots__ = ()
     kind = "sqrt"
@@ -82,7 +84,8 @@ class HikeMap(base.ViewMap):
 
     The error is at most the sum of step_j / 2 over the columns where both are not zero; values above the
     range 0..range_j of the sample count as range_j. step: float32 [d]. Options: levels, B (8). Dense or
-    sparse. A value below 0 makes its row NaN: the step rejects it."""
+    sparse. A value below 0 makes its row NaN: the step rejects it.
+    """
 
     kind: ClassVar[str] = "hike"
     takes: ClassVar[base.Options] = {"levels": base.Option(8, base.option_whole)}

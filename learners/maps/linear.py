@@ -5,7 +5,8 @@ query f with a mapped object is c(p) ((f M^T) . p - f M^T b): besides f M^T . p,
 given vector, there are only factors and terms of the object alone or of the query alone. So f M^T can be sent
 to an index of given vectors. Of several views it is that with the given vectors side by side, in the order of
 the space's views, each at unit length where its map brings it there; a map that scales rows in another way
-has no such factor to leave out, since that of one view is not that of another."""
+has no such factor to leave out, since that of one view is not that of another.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ A step of OASIS on sparse vectors touches the entries of W in the rows of the qu
 the others'. Terms are as frequent as Zipf's law says: most of what vectors have is in few columns. Where ids
 are in alphabetical order, or hashes, these are scattered over W, and each entry is a line of memory of its
 own, of which one number is used; numbered by count they share lines and pages, which stay in the cache.
-Nothing else changes: the same numbers in other places, added in another order."""
+Nothing else changes: the same numbers in other places, added in another order.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ clicks keep moving W behind it, so that the rectangular W M^T is learned. Ridge 
 the mean cosine of M^T x with y.
 
 Only X^T X and X^T Y are kept, so millions of pairs take the memory of two matrices; of the pairs left out
-the first `HELD` stay."""
+the first `HELD` stay.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +137,8 @@ class FittedPairs:
     """matrix: M of all pairs, float32. way: how it was made. pairs, left_out: how many there were, and how
     many of them chose. cosine, explained: of these, by M of the others: the mean cosine of M^T x with y, and
     R^2, the share of the variance of y that M^T x explains. wanted: their y, and moved: M^T x, by M of the
-    others; float32 [left_out, old]."""
+    others; float32 [left_out, old].
+    """
 
     matrix: Float32s
     way: str

@@ -3,7 +3,8 @@
 Weight sparse term counts by inverse document frequency, then unit length.
 
 Whiten dense vectors: standardise, then PCA directions of unit variance, with shrinkage; or PCA alone. Or
-precondition them: the same about 0 and with every direction, so that nothing is lost."""
+precondition them: the same about 0 and with every direction, so that nothing is lost.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class StandardiseMap(base.ViewMap):
     """Columns of mean 0 and deviation 1 on the sample; a constant column is only centred.
 
     mean, scale: float32 [dim]; scale = 1 / deviation. Computed per entry in float64. A zero row stays zero:
-    that view is missing. No options."""
+    that view is missing. No options.
+    """
 
     kind: ClassVar[str] = "standardise"
     by_column: ClassVar[bool] = True
@@ -67,7 +69,8 @@ class TfidfMap(base.ViewMap):
     Options: idf, "smooth", idf_j = ln((1 + n) / (1 + n_j)) + 1, or "plain", as printed, idf_j = -ln(n_j / n)
     (Chechik, Sharma, Shalit, Bengio, JMLR 11 (2010), section 3), by which a term that every row holds counts
     for nothing, and one that no row holds, where that is infinite, as much as one that a single row holds.
-    idf: float32 [dim]."""
+    idf: float32 [dim].
+    """
 
     kind: ClassVar[str] = "tfidf"
     by_column: ClassVar[bool] = True
@@ -148,7 +151,8 @@ stake, the directions asked for are found by randomised SVD with a fixed seed.""
 class ProjectionMap(base.ViewMap):
     """x -> (x - mean) @ components, all sums in float64.
 
-    mean: float32 [d]; components: float32 [d, k]. A zero row stays zero: that view is missing."""
+    mean: float32 [d]; components: float32 [d, k]. A zero row stays zero: that view is missing.
+    """
 
     fitted: ClassVar[base.Shapes] = {"mean": ("dim_in",), "components": ("dim_in", "dim")}
     sizes = ("dim",)
@@ -178,7 +182,8 @@ class WhitenMap(ProjectionMap):
     Options: components, at most so many directions, largest variance first (100); epsilon, shrinkage: a
     direction of variance v is divided by sqrt(v + epsilon * mean variance of those kept) (0.3). Fewer are
     kept where there are fewer: n sample rows of d columns vary in at most min(d, n - 1) directions.
-    Standardisation and scaling are folded into the components."""
+    Standardisation and scaling are folded into the components.
+    """
 
     kind: ClassVar[str] = "whiten"
     takes: ClassVar[base.Options] = {
@@ -213,7 +218,8 @@ class PcaMap(ProjectionMap):
     standardised: put `standardise` before it where they have units of their own.
 
     Options: components, at most so many directions, largest variance first (100); fewer are kept where there
-    are fewer, as when whitening."""
+    are fewer, as when whitening.
+    """
 
     kind: ClassVar[str] = "pca"
     takes: ClassVar[base.Options] = {"components": base.Option(COMPONENTS, base.option_whole)}
@@ -284,7 +290,8 @@ class PreconditionMap(base.ViewMap):
     dropped one cannot be learned about; epsilon, since else noise weighs as much as signal.
 
     Options: epsilon, above 0 (1). components: float32 [d, d], V D^(-1/2). weights: D, float32 [d]. A zero
-    row stays zero."""
+    row stays zero.
+    """
 
     kind: ClassVar[str] = "precondition"
     takes: ClassVar[base.Options] = {"epsilon": base.Option(1.0, base.option_number)}

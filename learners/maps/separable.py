@@ -4,7 +4,8 @@ Laplacian eigenfunctions along principal or random directions (Fergus, Weiss, To
 Lazebnik, CVPR 2011, section 3.2.1): functions that change little where a direction holds many objects.
 
 Kernel PCA of each column (Perronnin, Sanchez, Liu, CVPR 2010): an additive kernel by its two largest
-eigenvectors."""
+eigenvectors.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ class EigenfunctionsMap(base.ViewMap):
     their product; 0 takes the bandwidth from the sample. weighted: each function over the root of its lambda,
     so that the smoothest weigh most, as a ridge with lambda in the place of I does it (section 4.1) (False).
     mean: float32 [d]. directions: float32 [d, m]. bins: float32 [m, 2], the first centre and the distance of
-    two. functions: float32 [m e, 50]. Dense in, dense out. A zero row stays zero: that view is missing."""
+    two. functions: float32 [m e, 50]. Dense in, dense out. A zero row stays zero: that view is missing.
+    """
 
     fitted: ClassVar[base.Shapes] = {
         "mean": ("dim_in",),
@@ -241,7 +243,8 @@ class AddKpcaMap(base.ViewMap):
     each column by data spectroscopy. seed: draws the landmarks (0).
     landmarks: float32 [d, L], projection: float32 [d e, L], rates: float32 [d], 1 / width^2. Dense rows, or
     CSR under intersection, and gives what it reads. A zero row stays zero: that view is missing; under
-    intersection a value below 0 makes its row NaN."""
+    intersection a value below 0 makes its row NaN.
+    """
 
     kind: ClassVar[str] = "addkpca"
     takes: ClassVar[base.Options] = {

@@ -3,7 +3,8 @@
 A view's map may be made of maps, one after another or side by side. Nothing learned on another space fits: a
 fitted space is frozen and has an id, the SHA-256 of everything it computes with of objects, that state,
 catalog and events are compared by. Queries of another embedding model have a map of their own in front of it
-(`learners.maps.queries`), which changes nothing for anything else, and so not the id."""
+(`learners.maps.queries`), which changes nothing for anything else, and so not the id.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def joined(parts: Sequence[tuple[Block | None, int]], rows: int, sparse: bool) -
     """The parts side by side, each of its dimension; None is a part that is missing, all zero.
 
     sparse: whether the rows are CSR, which they must be where a part is. Values are copied, unless the only
-    part is sparse. A malformed row stays malformed for the same reason."""
+    part is sparse. A malformed row stays malformed for the same reason.
+    """
     if not sparse:
         return _dense(parts, rows)
     if len(parts) == 1 and isinstance(parts[0][0], SparseBlock):  # nothing to join
@@ -119,7 +121,8 @@ class MapsMap(ViewMap):
 class ChainMap(MapsMap):
     """Maps one after another, each fitted on what the one before gives: whiten, then unit, then rff.
 
-    Options: maps, a list of `ViewConfig`. A zero row stays zero, since it does under every map."""
+    Options: maps, a list of `ViewConfig`. A zero row stays zero, since it does under every map.
+    """
 
     kind: ClassVar[str] = "chain"
 
@@ -182,7 +185,8 @@ class KernelsMap(MapsMap):
     """Several maps of the same rows side by side, each brought to unit length: one block of columns for each
     kernel of a view, as OMKS over explicit maps learns them.
 
-    Options: maps, a list of `ViewConfig`. The maps give dense rows, or all of them CSR rows."""
+    Options: maps, a list of `ViewConfig`. The maps give dense rows, or all of them CSR rows.
+    """
 
     kind: ClassVar[str] = "kernels"
 
@@ -314,7 +318,8 @@ class SpaceMap:
     nothing of it, and `unit` and `effective` do not matter: under cosine the joined row is brought to unit
     length, unless `by_block`; else rows keep their lengths, times one constant for all. A view that is
     preconditioned weighs by its effective dimension, as one that is whitened does; any other, and each one
-    where it is `by_block`, gets a mean length of 1. "" is none."""
+    where it is `by_block`, gets a mean length of 1. "" is none.
+    """
 
     views: Mapping[str, ViewConfig]
     unit: bool = True
@@ -327,7 +332,8 @@ class SpaceMap:
         """Fit every view on its warm-up rows: numpy arrays, scipy CSR or blocks, which may differ in length,
         by the names of their views; those of the only view need no name.
 
-        Raises MapError naming the view that is missing, of unknown kind or cannot be fitted."""
+        Raises MapError naming the view that is missing, of unknown kind or cannot be fitted.
+        """
         if not self.views:
             raise MapError("a space needs at least one view")
         _check_own(self.similarity, self.weights, self.views)
@@ -427,7 +433,8 @@ class FittedSpaceMap:
     def own(self) -> OwnRanking | None:
         """The user's own ranking in these columns: of x = given vectors of unit length each (`cosine`) or as
         they are, joined by the roots of their weights. None where no similarity was named, or a map loses
-        something of it."""
+        something of it.
+        """
         if not self.similarity:
             return None
         wanted: tuple[Rows, ...] = ("kept",) if self.similarity != "cosine" else ("unit",)
@@ -493,7 +500,8 @@ class FittedSpaceMap:
         A view that is absent, or zero in a row, contributes zeros; a row of zeros stays zero (and is
         degenerate for a learner). Views the space does not know are left out. A malformed row stays malformed
         for the same reason. Raises MapError on none of its views, unequal lengths, or a view that does not
-        fit its map."""
+        fit its map.
+        """
         given = _by_name(self.views, views)
         present = {}
         for name in self.views:

@@ -27,7 +27,8 @@ class MapTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     `fit` learns from rows, dense [n, d] or sparse where the map reads sparse rows, and keeps the frozen map
     in `map_`, whose spec and arrays are what a version holds. `transform` gives float32 [n, map_.dim], or a
     CSR array where the map gives sparse rows: the same bits for a row in every batch. Values that are not
-    finite are refused with a ValueError. A zero row stays zero: it counts as missing."""
+    finite are refused with a ValueError. A zero row stays zero: it counts as missing.
+    """
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """Settings of OKS and OMKS: which kernels on which columns, how much is kept, how kernels are weighed.
 
-How kernel values are worked out: which sums each view needs, and which RBF is a power of another."""
+How kernel values are worked out: which sums each view needs, and which RBF is a power of another.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class KernelConfig:
     1 for equal objects and about 0 for objects at the mean distance. A kernel of positive values has a
     direction that all objects share, and steps fill it, so that it says of an object how often it was
     clicked, whatever was asked. An "rbf" so wide that nearly all of it is shared has no digits left: sigma is
-    at most 10 then. Raises ConfigError."""
+    at most 10 then. Raises ConfigError.
+    """
 
     kind: KernelName = "rbf"
     sigma: float = 1.0
@@ -86,7 +88,8 @@ class ViewKernels:
     """Kernels on the columns start..stop-1 of a mapped vector.
 
     gamma: the mean pairwise distance of this view, which scales its RBF kernels; 0 lets the learner take it
-    from the sample it is made with. Raises ConfigError."""
+    from the sample it is made with. Raises ConfigError.
+    """
 
     start: int
     stop: int
@@ -116,7 +119,8 @@ class OmksConfig:
     kernel's step, > 0. triplets: how many are kept. objects: how many distinct objects, rounded up to whole
     tiles. evict: which triplet goes where there is no room: "oldest", which joined or was last taken again
     the longest ago, or "smallest", whose taus add up to the least. hedge: how the kernels are weighed. Raises
-    ConfigError."""
+    ConfigError.
+    """
 
     views: tuple[ViewKernels, ...]
     C: float = 0.1
@@ -200,7 +204,8 @@ def mean_distances(config: OmksConfig, sample: Float32s | None) -> NDArray[np.fl
     have the view, or sqrt(2), that of unrelated unit vectors, where it tells none.
 
     All pairs of at most MOST_ROWS rows at equal distances count: neighbours alone are often alike, in a
-    catalog by classes as well as where a click names its query and its object."""
+    catalog by classes as well as where a click names its query and its object.
+    """
     from scipy.spatial.distance import pdist  # 0.15 s that most processes never need
 
     found = np.array([view.gamma for view in config.views], np.float64)

@@ -24,7 +24,8 @@ Phi's columns are n objects, K = Phi^T Phi, M symmetric. A vector Phi y has the 
 image Phi (M K y), so nothing is factorised and a singular K does no harm. Randomised block Krylov iteration
 (Musco and Musco: Randomized block Krylov methods for stronger and faster approximate singular value
 decomposition, NIPS 2015) with full reorthogonalisation in that metric, then Rayleigh and Ritz. Deterministic:
-fixed start; run it with one BLAS thread."""
+fixed start; run it with one BLAS thread.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def kernel_ends(K: Doubles, M: sparse.csr_array, pairs: int) -> tuple[Float32s, 
     size; and y float32 [n, r] with eigenvectors Phi y of length 1.
 
     K: float64 [n, n]; M: float64. Pairs that stand apart are found to rounding; crowded ones as Ritz
-    approximations. All there are where `pairs` reaches that."""
+    approximations. All there are where `pairs` reaches that.
+    """
     n = len(K)
     start = np.random.default_rng(SEED).standard_normal((n, min(n, pairs + SPARE)))
     basis, images = np.empty((n, 0)), np.empty((n, 0))
@@ -95,7 +97,8 @@ def kernel_ends(K: Doubles, M: sparse.csr_array, pairs: int) -> tuple[Float32s, 
 def _orthonormal(block: Doubles, K: Doubles, basis: Doubles, images: Doubles) -> tuple[Doubles, Doubles]:
     """(Y, K Y): what the block adds to the basis, orthonormal in the metric K; images: K basis.
 
-    Twice, since rounding leaves a share of what the first pass takes away."""
+    Twice, since rounding leaves a share of what the first pass takes away.
+    """
     longest = float(np.einsum("nw,nw->w", block, K @ block).max(initial=0))
     for _ in range(2):
         block = block - basis @ (images.T @ block)
@@ -124,7 +127,8 @@ def learned_part(gram: Float32s, M: sparse.csr_array, rank: int, centred: bool) 
     """The eigenvectors of I + Phi M Phi^T farthest from eigenvalue 1, `rank` of them; gram = Phi^T Phi.
 
     centred: the direction of the objects' mean is taken out: everything happens orthogonal to it, and one
-    more vector has the eigenvalue 0."""
+    more vector has the eigenvalue 0.
+    """
     K = gram.astype(np.float64)
     square = K.sum()
     with one_blas_thread():
@@ -185,7 +189,8 @@ class SupportsForm:
     config: of the learner. gamma: float64 [views]. objects: float32 [n, dim], those kept. theta: float32 [m],
     the weight of a kernel times its f(1). vectors: float32 [tiles, m, LANES, r], y of object o at
     [o // LANES, :, o % LANES]. values: float32 [m, r]; 0 where a kernel has fewer than r. normalised: whether
-    `scores` divides by sqrt(S(q, q) S(p, p)); a query or item whose self score is 0 then scores 0."""
+    `scores` divides by sqrt(S(q, q) S(p, p)); a query or item whose self score is 0 then scores 0.
+    """
 
     config: OmksConfig
     gamma: NDArray[np.float64]
@@ -211,7 +216,8 @@ class SupportsForm:
         """The form of what is kept, independent of it afterwards. power applies where `normalised`; rank:
         eigenvectors kept per kernel. Raises ConfigError above MOST_OBJECTS objects.
 
-        n objects cost n^2 kernel values and 5 products of K with `rank` vectors for each kernel."""
+        n objects cost n^2 kernel values and 5 products of K with `rank` vectors for each kernel.
+        """
         objects, triplets, tau = support.compact()
         if len(objects) > MOST_OBJECTS:
             raise ConfigError(
@@ -368,7 +374,8 @@ class AsLearned:
     """f by the kernels of `config`; neither symmetric nor PSD.
 
     gamma: float64 [views]. theta: float32 [m], of sum 1. normalised: whether `scores` divides by
-    sqrt(f(q, q) f(p, p)); a query or item whose self score is 0 then scores 0."""
+    sqrt(f(q, q) f(p, p)); a query or item whose self score is 0 then scores 0.
+    """
 
     config: OmksConfig
     gamma: NDArray[np.float64]

@@ -2,7 +2,8 @@
 rule of a matrix.
 
 What no longer fits the budget goes as in a step: the triplets that joined the longest ago, or whose taus add
-up to the least, until triplets and objects have room."""
+up to the least, until triplets and objects have room.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ with the hinge loss l_i of S_i; f = sum_i theta_i S_i. With one kernel it is OKS
 OASIS.
 
 Source: Xia, Hoi, Jin, Zhao: Online multiple kernel similarity learning for visual search, TPAMI 36 (2014),
-section 4. The budget is ours: the paper leaves it open."""
+section 4. The budget is ours: the paper leaves it open.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class Omks(BaseLearner[OmksConfig]):
 
     loss of a step's info: the hinge loss of f before the step, theta of sum 1 over the kernels awake; tau:
     the largest of the kernels. With several views, a kernel sleeps where its view is all zero in one of the
-    three: neither S_i nor theta_i changes. Sparse rows are spread out a few at a time."""
+    three: neither S_i nor theta_i changes. Sparse rows are spread out a few at a time.
+    """
 
     KNOWN: ClassVar[KnownAnswer] = KnownAnswer(
         one_kernel(2, KernelConfig("linear"), C=0.25, triplets=2, objects=3),
@@ -103,7 +105,8 @@ class Omks(BaseLearner[OmksConfig]):
     def similarity(self, queries: Any, items: Any) -> Float32s:
         """f(q, p) = sum_i theta_i S_i(q, p), float32 [queries, items]; theta of sum 1; bits repeat however
         many are asked at once. NaN where a vector holds a value that is not finite. Raises BlockError on
-        another dimension or an index out of range."""
+        another dimension or an index out of range.
+        """
         left, right = as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items")
         theta = self.theta.astype(np.float32)
         scores = self.support.scores(self._plan, theta, dense_rows(left), dense_rows(right))

@@ -56,7 +56,8 @@ def read_sources(paths: Sequence[str], options: ReaderOptions, wanted: str | Non
 
     A mapping, where the options name one, says what the rows are. `wanted` names the format; None tells it
     per source from its first line. All sources are looked at before the first item comes. Raises FeedError,
-    also for an empty or unrecognised source."""
+    also for an empty or unrecognised source.
+    """
     if wanted is not None and wanted not in FORMATS:
         raise FeedError(f"unknown format {wanted!r}", f"use one of {', '.join(FORMATS)}")
     if options.mapping is not None:
@@ -100,7 +101,8 @@ def _kind(source: Input, wanted: str | None) -> str:
 def detect(source: Input) -> str | None:
     """The format by the first byte (msgpack maps) or the first line's fields; None for an unknown one.
 
-    Raises FeedError for an empty source."""
+    Raises FeedError for an empty source.
+    """
     first = source.first_byte()
     if first and is_msgpack_map(first[0]):
         return MSGPACK

@@ -49,7 +49,8 @@ class Input(AbstractContextManager["Input"]):
 
     `name` is what messages call it. Compression is recognized by the first bytes, whatever the name: gzip,
     bzip2, xz and zstd. A byte order mark is no part of the input.
-    Every method raises FeedError for what cannot be opened or read."""
+    Every method raises FeedError for what cannot be opened or read.
+    """
 
     def __init__(self, path: str) -> None:
         self.name = "stdin" if path == STDIN else path

@@ -6,7 +6,8 @@ at the centre are those whose seeded hashes are smallest, and how near is near e
 catalog: the same catalog and seed give the same kinds in every run, without a memory of earlier ones. An
 object that joins a catalog of n becomes one of c centres with probability c / n.
 
-Near is by the cosine of the vectors as they were given, of several views by the mean of their cosines."""
+Near is by the cosine of the vectors as they were given, of several views by the mean of their cosines.
+"""
 
 from __future__ import annotations
 

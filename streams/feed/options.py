@@ -5,7 +5,8 @@ distinct). It returns pairs (clicked, skipped) of ranks in a fixed order: by cli
 rank.
 
 The command line takes the names of formats, rules and pairs from here: importing this module is cheap, it
-imports no reader."""
+imports no reader.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class UbiOptions:
     """How OpenSearch UBI logs are read.
 
     `query_field`: dotted path, in a query, of what names the query object.  `click_actions` and
-    `shown_actions`: the `action_name`s that count as clicks and as an object having been shown."""
+    `shown_actions`: the `action_name`s that count as clicks and as an object having been shown.
+    """
 
     query_field: str = "user_query"
     click_actions: frozenset[str] = frozenset({"click", "click_through"})
@@ -46,7 +48,8 @@ class RelevanceOptions:
 
     Of relevances, `pairs`: `items` (R_II of two objects), `queries` (the text query is the query object) or
     `co_click` (the largest `share` of C^T C).  `theta` is the threshold of `items`.
-    Raises ValueError for any other `pairs`."""
+    Raises ValueError for any other `pairs`.
+    """
 
     triplets: int = 100_000
     pairs: str = "items"
@@ -89,7 +92,8 @@ def last_click(shown: int, clicked: tuple[int, ...]) -> RankPairs:
     """The lowest clicked object over every unclicked one above it.
 
     The original takes the click last in time; impressions carry no click times, so the lowest stands
-    in for it."""
+    in for it.
+    """
     if not clicked:
         return ()
     hits = frozenset(clicked)
@@ -150,7 +154,8 @@ class FeedSettings:
     and holdout. What is stamped later than `latest_ms` is dropped: learners would refuse it. `proof`: how
     signed lists are checked, None where no key is known. `prequential`: lists that are learned from are
     written as lists, too, but for those stamped `untimed_ms`, the time that is given to items without one.
-    `position_weights`: how much each pair counts by its ranks, None: all alike. Raises ValueError."""
+    `position_weights`: how much each pair counts by its ranks, None: all alike. Raises ValueError.
+    """
 
     rule: str = "all_skipped"
     triplets_per_impression: int = 5

@@ -1,7 +1,8 @@
 """JSON lines -> objects, times and numbers, with an error that names the field.
 
 Every parsing function raises BadItemError for a value that is not what it should be; none looks at
-anything but its arguments. `read_json_lines` turns a bad line into `Dropped`."""
+anything but its arguments. `read_json_lines` turns a bad line into `Dropped`.
+"""
 
 from __future__ import annotations
 

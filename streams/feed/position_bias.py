@@ -15,7 +15,8 @@ With n_gk places of group g at rank k and c_gk clicks on them, c_gk has the mean
 Given the clicks C_g of a group their ranks are multinomial with p_gk = n_gk theta_k / sum_j n_gj theta_j, in
 which gamma_g is gone. The maximum of that likelihood is consistent however many groups there are and however
 few places each has, and needs that mean alone (Wooldridge, Journal of Econometrics 90, 1999). Standard errors
-are those of the score by list, so clicks of one list may depend on each other."""
+are those of the score by list, so clicks of one list may depend on each other.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ class Examination:
     """Examination by rank relative to the first.
 
     curve float64 [ranks], 1 at the first, nan where it is not known; error float64 [ranks], its standard
-    error, 0 at the first. clicks: those that were compared. refused: why there is no curve (then all nan)."""
+    error, 0 at the first. clicks: those that were compared. refused: why there is no curve (then all nan).
+    """
 
     curve: Float
     error: Float
@@ -128,7 +130,8 @@ class _Counts:
         """bool [ranks]: those that a finite curve can tell.
 
         The maximum is finite on ranks of which each reaches each other by steps from a rank to one that was
-        clicked in a group that shows both (Ford, American Mathematical Monthly 64, 1957)."""
+        clicked in a group that shows both (Ford, American Mathematical Monthly 64, 1957).
+        """
         ranks, one = self._ranks, self._places
         known = self._by_rank >= LEAST_RANK_CLICKS
         if not known[0]:
@@ -192,7 +195,8 @@ class _Counts:
         """Of log theta without the first, float64 [ranks - 1, ranks - 1]: the sandwich, by list.
 
         A place's part of the score is (clicked - its mean) * (its rank - the mean rank of its group's
-        clicks); the residuals of small groups are widened by sqrt(n / (n - 1)), for gamma_g was fitted."""
+        clicks); the residuals of small groups are widened by sqrt(n / (n - 1)), for gamma_g was fitted.
+        """
         one, theta = self._places, np.exp(log_theta)
         mass = self._shown @ theta
         size = self._shown.sum(axis=1)

@@ -3,7 +3,8 @@
 A click at rank c over an object passed over at rank s weighs examination(s) / examination(c): the lower a
 click, the rarer it comes for the same relevance, and the higher what was passed over, the surer it was seen.
 A click over an object that was drawn weighs 1 / examination(c). Both are bounded, and each is brought to the
-mean of one over a log with the click rates that the curve was found with: steps keep their usual size."""
+mean of one over a log with the click rates that the curve was found with: steps keep their usual size.
+"""
 
 from __future__ import annotations
 

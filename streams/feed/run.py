@@ -26,7 +26,8 @@ class Account:
     `triplets_per_impression`): the pairs of the impressions fed to training. `ignored` lines are no
     impressions. `no_negative`: random negatives wanted for which no eligible object was found. `drafts`:
     lists with a signed id that were fed, by what became of their draft (`streams.feed.items.PROVED` and the
-    two after it)."""
+    two after it).
+    """
 
     read: int = 0
     training: int = 0
@@ -117,7 +118,8 @@ class FeedRun:
 
     `committed` is the account of what was durably written (everything decided, in a dry run) and
     `place` the place of its last item, `items` how many items that were, skipped and ignored ones
-    included: all stay true when `run` ends by an exception."""
+    included: all stay true when `run` ends by an exception.
+    """
 
     def __init__(
         self,
@@ -130,7 +132,8 @@ class FeedRun:
         """`observe` is called with every decision; `shield` surrounds each write (to hold back signals).
 
         The first `skip` items are decided, so that caps, duplicates and objects seen are as if they
-        had been fed in this run, but neither written nor entered: an earlier run wrote them."""
+        had been fed in this run, but neither written nor entered: an earlier run wrote them.
+        """
         self.committed, self.place, self.items = Account(), "", 0
         self._decider, self._outlet = decider, outlet
         self._observe, self._shield, self._skip = observe, shield, skip
@@ -141,7 +144,8 @@ class FeedRun:
         """Feed all items and return the account.
 
         A FeedError of the reader passes on after what came before it was written; an error of the
-        outlet, or an interruption, passes on at once and leaves the batch under way unwritten."""
+        outlet, or an interruption, passes on at once and leaves the batch under way unwritten.
+        """
         account = Account()
         items_read, place = 0, ""
         written_at = time.monotonic()

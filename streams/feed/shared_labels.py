@@ -6,7 +6,8 @@ the rest; by relevances (the same, with those of section 5.2.1) the pair (a, b) 
 has probability proportional to `sum_t Pr(a|t) Pr(b|t) Pr(t)` over the text queries t, a other than b. A
 matrix of objects by objects is never made: memory is that of the table.
 
-Nothing here is read or written, and all chance comes from the generator that is given."""
+Nothing here is read or written, and all chance comes from the generator that is given.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class SharedLabels:
     """A table of labels (or text queries) by objects with relevances > 0, CSR float64 [labels, objects].
 
     `has_partner`, `has_rest`: bool [objects], whether another object shares a label with it, and whether
-    some object shares none."""
+    some object shares none.
+    """
 
     def __init__(self, relevance: sp.csr_matrix) -> None:
         table = sp.csr_matrix(relevance, dtype=np.float64, copy=True)

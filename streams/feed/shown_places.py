@@ -1,7 +1,8 @@
 """Which shown places say how much their rank is examined: gathered list by list, and what they add up to.
 
 What is proved of a list (the places that chance filled) comes with it as its draft; whole lists that were
-shuffled are named by their source."""
+shuffled are named by their source.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ class PositionBias:
     shown, clicks int64: over all lists. lists: how many, of which `without_click`; `explored` had a random
     object in one place, `drafted` a round of a team draft, `shuffled` were shuffled as a whole; by_chance:
     the places in which chance had a part. pairs: of query and object, of which `moved` were shown at several
-    ranks. chance, moves: the curve by either method."""
+    ranks. chance, moves: the curve by either method.
+    """
 
     shown: Int
     clicks: Int
@@ -79,7 +81,8 @@ class PositionBias:
 class ShownPlaces:
     """The places of all lists so far, down to `ranks`. shuffled: sources whose lists had a random order.
 
-    It holds some 25 bytes a place and 300 for each pair of query and object; `result` takes 110 a place."""
+    It holds some 25 bytes a place and 300 for each pair of query and object; `result` takes 110 a place.
+    """
 
     def __init__(self, ranks: int, shuffled: Collection[str] = ()) -> None:
         self._ranks, self._sources = ranks, frozenset(shuffled)
@@ -169,7 +172,8 @@ def rounds_of(teams: tuple[int, ...], end: int) -> list[int]:
     """The first ranks of those rounds of a team draft in which a coin put two objects in order.
 
     Read from the top to `end`, the place of a random object: what stood there is not known, and so neither
-    where the rounds below it begin."""
+    where the rounds below it begin.
+    """
     found, at = [], 0
     while at + 1 < end:
         if teams[at] == EITHER:

@@ -1,5 +1,6 @@
 """Questions to a Kafka cluster about one topic, each answered within a time limit, and a watch on its
-identity."""
+identity.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class Admin:
     """One topic of one cluster; may be used by several threads at once.
 
     Every method raises StreamUnavailable when there is no answer within the settings' `timeout_s`, and
-    StreamRefused without permission. A client that failed is thrown away; the next call makes another."""
+    StreamRefused without permission. A client that failed is thrown away; the next call makes another.
+    """
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -62,7 +64,8 @@ class Admin:
 
     def check_whole(self, known: TopicIdentity) -> None:
         """Raises LogMismatch also when it has more partitions than were opened, which nobody would read:
-        PartitionsAdded where the topic is surely the same."""
+        PartitionsAdded where the topic is surely the same.
+        """
         now = self.check(known)
         if now.grew_from(known):
             raise PartitionsAdded(self._address, known.partitions, now.partitions)

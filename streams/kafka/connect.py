@@ -1,5 +1,6 @@
 """Clients of kafka-python: made with the settings of an address, given up in time, their errors in our
-words."""
+words.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +96,8 @@ def open_client(kind: Callable[..., Client], options: dict[str, Any], timeout_s:
     Raises TimeoutError, or what the constructor raises.
 
     The constructors of kafka-python start a thread and open sockets before they bootstrap, and leave both
-    behind when that fails; the network client is closed here."""
+    behind when that fails; the network client is closed here.
+    """
     networks: list[Any] = []
     make_network = kind.DEFAULT_CONFIG["kafka_client"]  # type: ignore[attr-defined]
 

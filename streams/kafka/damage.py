@@ -1,7 +1,8 @@
 """What a partition really holds: which records cannot be read, and whether it is still the log that was
 read.
 
-A new leader may have other records in place of some."""
+A new leader may have other records in place of some.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class Prober:
     def read(self, partition: int, offset: int, end: int | None = None) -> Fetched | None:
         """The first record at `offset` or behind it; None when only a gap was found there, up to `end`.
 
-        Raises CorruptBatch, OutOfRange, and StreamUnavailable when nothing comes within the time limit."""
+        Raises CorruptBatch, OutOfRange, and StreamUnavailable when nothing comes within the time limit.
+        """
         deadline = time.monotonic() + self._timeout_s
         while time.monotonic() < deadline:
             try:
@@ -84,7 +86,8 @@ def find_damage(
 
     Where the batch does not say its own end, that is found by steps that double, then by halving: some
     2 log2(n) tries for n records. A sound stretch between two damaged ones may then be taken for damage with
-    them when a step leaps over it."""
+    them when a step leaps over it.
+    """
     with closing(prober):
         for partition, first in positions.items():
             end = bounds[partition][1]
@@ -161,7 +164,8 @@ def look_back(
 ) -> dict[int, LastRead]:
     """The last records before some positions, as if they had been handed out here: with their epochs.
 
-    `known`: sha256 (hex) of each. Raises LogMismatch as `check_last_record` does."""
+    `known`: sha256 (hex) of each. Raises LogMismatch as `check_last_record` does.
+    """
     last = {}
     for partition, digest in known.items():
         before = LastRead(positions[partition] - 1, -1, bytes.fromhex(digest))
@@ -175,7 +179,8 @@ def check_last_record(prober: Prober, address: Address, partition: int, last: La
     """Read the last record again; raises LogMismatch when it is another one, or gone from between others.
 
     Comes back with it and its epoch now. None: it expired, or is damaged now; it cannot be compared and says
-    nothing."""
+    nothing.
+    """
     try:
         found = prober.read(partition, last.offset)
     except (OutOfRange, CorruptBatch):

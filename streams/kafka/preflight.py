@@ -1,7 +1,8 @@
 """A look before a client is used: kafka-python only says "Unable to bootstrap", this tells why.
 
 It gets into a broker step by step (address, TLS, protocol, password), so that each thing that can be wrong
-has its own words, and asks whether the topic is there and may be used as wanted."""
+has its own words, and asks whether the topic is there and may be used as wanted.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def preflight(address: Address, *needs: Need) -> None:
 
     Ends within `BUDGET_S`. Raises StreamUnavailable when nobody answers (the same call may succeed later),
     StreamRefused when we are not let in, TopicMissing when there is no such topic; each message names the
-    broker and the remedy, and holds no secret. One broker of the address that lets us in is enough."""
+    broker and the remedy, and holds no secret. One broker of the address that lets us in is enough.
+    """
     limit = time.monotonic() + BUDGET_S
     settings = address.settings
 
@@ -172,7 +174,8 @@ def _denied(settings: KafkaSettings, operations: Sequence[str], topic: str) -> S
 def _enter(probe: Probe) -> dict[int, int]:
     """Connect, begin TLS, ask for versions, authenticate; returns the newest version of each request.
 
-    Raises StreamUnavailable when nobody answers and StreamRefused when we are not let in."""
+    Raises StreamUnavailable when nobody answers and StreamRefused when we are not let in.
+    """
     probe.connect()
     try:
         if uses_tls(probe.settings):

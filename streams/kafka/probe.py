@@ -1,7 +1,8 @@
 """One connection to one broker, with every wait bounded and every kind of failure distinguished.
 
 Also: TLS as the settings want it, and which brokers of an address answer now. kafka-python picks one of them
-by chance and waits for it, however long it hangs."""
+by chance and waits for it, however long it hangs.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def make_message_classes() -> None:
     kafka-python makes one per version of an answer when it is first asked for, without a lock, and keeps the
     newest by a weak reference: of two threads that ask at once the class of one is thrown away, and where
     that is the one it kept, every later answer of that kind is a ReferenceError until the process ends. This
-    module is imported once, before any connection."""
+    module is imported once, before any connection.
+    """
     for kind in list(ApiMessage.__subclasses__()):
         if not kind.is_request() and kind[None] is kind:
             _ = [kind[version] for version in range(kind.max_version + 1)]
@@ -57,7 +59,8 @@ class Probe:
     """A connection to `broker` ("host:port"), open for as long as a `with` lasts.
 
     `ask` sends a request of kafka-python's protocol classes and reads its answer. `deadline` (monotonic
-    seconds) ends every wait. A diagnosis, begun when something has failed, must end by `limit`."""
+    seconds) ends every wait. A diagnosis, begun when something has failed, must end by `limit`.
+    """
 
     def __init__(
         self, broker: str, settings: KafkaSettings, deadline: float, limit: float | None = None
@@ -212,7 +215,8 @@ class AtOnce:
     """`look(broker)` for every broker, each in a thread of its own: one that hangs keeps no other waiting.
 
     Iterates over the brokers in the order in which their looks end, each with what it raised or None. Ends
-    when all have, or at `until` (monotonic seconds), which may be moved meanwhile."""
+    when all have, or at `until` (monotonic seconds), which may be moved meanwhile.
+    """
 
     def __init__(self, brokers: Sequence[str], look: Callable[[str], None], until: float) -> None:
         self.until = until

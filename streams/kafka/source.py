@@ -40,7 +40,8 @@ class Connection:
     def client(self, positions: Mapping[int, int], timeout_s: float) -> protocol.ConsumerClient | None:
         """The client; a new one is assigned these positions. None when it is not there within `timeout_s`.
 
-        The attempt then continues, and the next call waits for it. Raises what making one raises."""
+        The attempt then continues, and the next call waits for it. Raises what making one raises.
+        """
         if self._client is None:
             attempted = self._attempt = self._attempt or attempt(self._make)
             if not wait([attempted], timeout_s).done:
@@ -88,7 +89,8 @@ class FetchedQueue:
     def take(self, max_records: int, max_bytes: int) -> protocol.Fetched:
         """The next records; their partition then goes to the end of the queue.
 
-        At least one, at most `max_records`, and no more once their values have `max_bytes`."""
+        At least one, at most `max_records`, and no more once their values have `max_bytes`.
+        """
         partition, pieces = next(iter(self._pieces.items()))
         del self._pieces[partition]
         piece, start = pieces[0], self._starts.pop(partition, 0)
@@ -222,7 +224,8 @@ class KafkaSource:
         """Ask the client for more; comes back with the damage when that is what is at a position.
 
         After any error of the client a new one continues at our own positions: after an error kafka-python
-        may never come back from its next poll, or may have skipped something."""
+        may never come back from its next poll, or may have skipped something.
+        """
         assert self._positions is not None
         deadline = time.monotonic() + timeout_s
         try:
@@ -288,13 +291,15 @@ class KafkaSource:
 _AROUND = 1024
 """Bytes that Kafka puts around a record: 61 for its batch, 40 for lengths and times, 10 for each header.
 
-With more headers than that leaves room for, it is the broker that refuses the largest records."""
+With more headers than that leaves room for, it is the broker that refuses the largest records.
+"""
 
 
 class KafkaSink:
     """Appends to one topic of a Kafka cluster (see `streams.source.Sink`).
 
-    Idempotent and acknowledged by all in-sync replicas. A record has a value or a key."""
+    Idempotent and acknowledged by all in-sync replicas. A record has a value or a key.
+    """
 
     def __init__(self, address: Address) -> None:
         preflight(address, "write")

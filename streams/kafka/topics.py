@@ -36,7 +36,8 @@ def safe_settings(dead: bool, replicas: int, limits: TopicLimits, partitions: in
 
     Uncompressed with a limit on size: the broker refuses a small compressed batch that would fill a reader's
     memory. No replica that lacks records may lead. The broker says when a record came, whatever the clock of
-    its producer: its retention goes by that, and so does the bound on event times."""
+    its producer: its retention goes by that, and so does the bound on event times.
+    """
     max_age_s, max_bytes = (None, None) if limits.compacted else (limits.max_age_s, limits.max_bytes)
     per_partition = -1 if max_bytes is None else max(1, max_bytes // partitions)
     return {
@@ -121,7 +122,8 @@ WATCHED = tuple(safe_settings(False, 1, TopicLimits(), 1))
 class TopicState:
     """A topic as its cluster knows it. `replicas` and `in_sync`: of the partition with the fewest.
 
-    `settings`: those of WATCHED that are in force, wherever they were set; None where we may not ask."""
+    `settings`: those of WATCHED that are in force, wherever they were set; None where we may not ask.
+    """
 
     identity: TopicIdentity
     bounds: Bounds

@@ -8,7 +8,8 @@ topic number is never used again either.
 Retention removes records from the start of each partition. Compaction keeps only the last of the records with
 one key; the topic's offsets then have gaps, which readers pass over. A record that a later one has superseded
 stays superseded, so that nothing has to be looked at twice: each run reads the new records and deletes older
-ones of the same keys."""
+ones of the same keys.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ def create_log(path: str) -> None:
     """Create an empty log at `path` unless there is one; it appears whole or not at all.
 
     Built under another name and linked into place, so that of two processes one wins and the other
-    finds a finished log. Raises LogFileError naming a missing folder, and LogNotWritable."""
+    finds a finished log. Raises LogFileError naming a missing folder, and LogNotWritable.
+    """
     _check_place(path)
     stale = os.path.exists(path + "-wal")  # looked at first: a log is there before its journal is
     if os.path.exists(path):
@@ -101,7 +103,8 @@ def create_log(path: str) -> None:
 def open_log(path: str, *, durable: bool, timeout_s: float = BUSY_TIMEOUT_S) -> sqlite3.Connection:
     """Open an existing log; `durable` makes every transaction reach the disk before it ends.
 
-    Raises TopicMissing when there is no file, LogFileError when it is not a log this release reads."""
+    Raises TopicMissing when there is no file, LogFileError when it is not a log this release reads.
+    """
     _check_place(path)
     if not os.path.exists(path):
         raise TopicMissing(f"there is no log at {path}; feed into it, or correct the address")
@@ -294,14 +297,16 @@ _COMPACTED_AT_ONCE = 1000
 
 def is_due(end: int, compacted_to: int, kept: int, least: int = LEAST_NEW) -> bool:
     """Whether as many records are new as the last compaction kept (and at least `least`), so that a record is
-    looked at a bounded number of times for each one written."""
+    looked at a bounded number of times for each one written.
+    """
     return end - compacted_to >= max(least, kept)
 
 
 def compact(path: str, topic: str, least: int = LEAST_NEW) -> dict[int, int]:
     """Remove superseded records of every partition for which that is due; how many went, per partition.
 
-    Needs memory for one copy of every different key of a partition. A record without a key stays."""
+    Needs memory for one copy of every different key of a partition. A record without a key stays.
+    """
     with closing(open_log(path, durable=False)) as connection:
         row = find_topic(connection, path, topic)
         with errors_of(path):
@@ -365,7 +370,8 @@ def retain(
 ) -> dict[int, int]:
     """Remove records that are too old or too many (see `streams.open.retain`); how many, per partition.
 
-    The space is used again by later records; the file itself does not shrink."""
+    The space is used again by later records; the file itself does not shrink.
+    """
     with closing(open_log(path, durable=False)) as connection:
         row = find_topic(connection, path, topic)
         limits = limits_of(max_age_s, max_bytes, now_ms, before, row.identity.partitions)
@@ -384,7 +390,8 @@ def _lower_times(connection: sqlite3.Connection, row: TopicRow, partition: int, 
     """Where a record's time lies in the future (earlier releases took any), take it for having come now.
 
     The newest time only grows along the log, so that one such time would end retention by age for good. The
-    records themselves keep the time they have."""
+    records themselves keep the time they have.
+    """
     latest, table, where = now_ms + MOST_AHEAD_MS, row.table(partition), (row.number, partition)
     highest = "SELECT high, start, next FROM partitions WHERE topic = ? AND partition = ?"
     found = connection.execute(highest, where).fetchone()

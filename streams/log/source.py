@@ -64,7 +64,8 @@ class LogSource(OpenLog):
     def assign(self, positions: Mapping[int, int], known: Mapping[int, str] = UNKNOWN) -> None:
         """Read these partitions from these next offsets, replacing any earlier assignment.
 
-        An offset never gets another record here, so that nothing has to be compared with `known`."""
+        An offset never gets another record here, so that nothing has to be compared with `known`.
+        """
         check_positions(self._topic.identity.topic, positions, self.bounds())
         self._positions = dict(positions)
         self._idle_since = None
@@ -177,7 +178,8 @@ class LogSource(OpenLog):
 
     def _wait_for_commit(self, version: int, deadline: float) -> bool:
         """Sleep until somebody commits; False once the deadline has passed. Nothing is there at `version`:
-        the next call, at the same one, asks for nothing else and sleeps as long as it may."""
+        the next call, at the same one, asks for nothing else and sleeps as long as it may.
+        """
         pause, longest = _FIRST_SLEEP_S, _LONGEST_SLEEP_S
         if version == self._idle_since:
             pause = longest = self._quiet.rest_s()
@@ -214,7 +216,8 @@ class LogSink(OpenLog):
     """Appends to one topic of an embedded log (see `streams.source.Sink`).
 
     A record's time is when it was written, or an earlier one that was asked for: never a later one, which
-    would keep all records after it from ever growing old."""
+    would keep all records after it from ever growing old.
+    """
 
     max_record_bytes = MAX_RECORD_BYTES
 

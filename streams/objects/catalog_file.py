@@ -1,7 +1,8 @@
 """The catalog as a file, tripletd.catalog/1: written in one pass with little memory, mapped to be read.
 
 A `.safetensors` file; FORMAT.md has its arrays and metadata. All processes that map it share one copy in the
-page cache."""
+page cache.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +127,8 @@ def _no_safetensors(path: Path, why: str) -> CatalogError:
 def map_catalog(path: Path) -> CatalogFile:
     """A catalog's file, mapped; its arrays are checked for their form, not their numbers.
 
-    Raises CatalogError naming the array, OSError where it cannot be opened."""
+    Raises CatalogError naming the array, OSError where it cannot be opened.
+    """
     arrays, metadata = map_arrays(path)
     if metadata.get("format") != FORMAT:
         raise CatalogError(f"{path}: metadata `format` is not {FORMAT!r}; write it again")
@@ -234,7 +236,8 @@ class CatalogWriter:
 
     space: what they must be of; None takes it from the first object, sparse views reaching to their largest
     index. folder: where what was taken waits, as long as the writer is open. half: values are rounded to
-    float16. Same objects, same bytes."""
+    float16. Same objects, same bytes.
+    """
 
     def __init__(
         self, folder: Path, space: SpaceSpec | None, own: SpaceSpec | None = None, *, half: bool = False
@@ -370,7 +373,8 @@ def content_digest(
     """SHA-256 over space, ids and arrays: catalogs of one digest give every object the same features.
 
     ids: of each its length in four bytes, and its UTF-8. pieces: the bytes of a view's arrays: `<f4` values
-    of a dense one, `<i8` indptr, `<i4` indices and `<f4` values of a sparse one."""
+    of a dense one, `<i8` indptr, `<i4` indices and `<f4` values of a sparse one.
+    """
     digest = sha256(f"{FORMAT}\n{space.id}\n".encode())
     for one in ids:
         digest.update(one)

@@ -27,7 +27,8 @@ class ObjectColumns:
     """The names of the columns, "" and empty for those that nothing was said of.
 
     x: the vector, where the space has one view. views: vectors by view. A name is that of a column, of an
-    array, or of a key in a line of JSON; `a.b` is key `b` inside of `a`."""
+    array, or of a key in a line of JSON; `a.b` is key `b` inside of `a`.
+    """
 
     id: str = ""
     x: VectorColumns = ""
@@ -62,7 +63,8 @@ def single_view(space: SpaceSpec | None) -> str:
 def matching(pattern: VectorColumns, known: Sequence[str]) -> VectorColumns:
     """A pattern with * as the columns it means, in their order; anything else as it is.
 
-    Raises ValueError naming the columns there are, where none fits."""
+    Raises ValueError naming the columns there are, where none fits.
+    """
     if not isinstance(pattern, str) or "*" not in pattern or pattern in known:
         return pattern
     found = tuple(name for name in known if fnmatchcase(name, pattern))

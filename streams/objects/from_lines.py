@@ -27,7 +27,8 @@ At = TypeVar("At")
 
 class LineReader:
     """The objects of a file of JSON lines: `{"id", "x" or "views", "title"?, "text"?, "image"?, "tags"?}`, or
-    objects of any other form, of which the columns say what is what."""
+    objects of any other form, of which the columns say what is what.
+    """
 
     def __init__(self, path: Path, columns: ObjectColumns, space: SpaceSpec | None) -> None:
         self._path, self.space = path, None
@@ -68,7 +69,8 @@ def object_rows(
     """Documents, each with where it is, as batches of objects.
 
     read: raises ValueError. place: where one is, for messages. Raises CatalogError naming the place of the
-    first that cannot be used, or that is unlike the first."""
+    first that cannot be used, or that is unlike the first.
+    """
     first: dict[str, Vector] | None = None
     held: list[tuple[At, DocumentRead]] = []
     for at, document in documents:

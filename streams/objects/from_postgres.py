@@ -7,7 +7,8 @@ the same objects are the same catalog wherever the database has put them.
 The state of a plain table is that of its rows' versions: where each is and which transaction wrote it, which
 the database keeps with every row, so that no vector is read. While one server runs, a row that was written
 cannot have both as another had before. Views, queries and tables of other servers have no such versions:
-there the server computes a checksum of what would be read."""
+there the server computes a checksum of what would be read.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ class TableReader:
     """The objects of a table, row by row: of files, or of the `table` that is given, which is at `path`.
 
     Columns that nothing is said of are found by their names: `id`, the views of the space, `title`, `text`,
-    `image` and `tags`; the only column of vectors is that of the only view."""
+    `image` and `tags`; the only column of vectors is that of the only view.
+    """
 
     def __init__(
         self,

@@ -6,7 +6,8 @@ beginning to where it ended when it was opened; values wait in a file until the 
 Objects come in the order of their keys.
 
 A value is the object, or a change as Debezium tells it, `{"op", "before", "after"}`, with the schema around
-it or without."""
+it or without.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,8 @@ def read_fields(line: bytes, known: Sequence[str]) -> dict[str, Any]:
 def check_fields(fields: Any, known: Sequence[str]) -> dict[str, Any]:
     """The fields of one object: `id`, a text that UTF-8 can write, and none that is not `known`.
 
-    Raises ValueError saying what is wrong, and the remedy."""
+    Raises ValueError saying what is wrong, and the remedy.
+    """
     if not isinstance(fields, dict) or not isinstance(fields.get("id"), str) or not fields["id"]:
         raise ValueError('needs an "id" that is a text; add it')
     if any("\ud800" <= character <= "\udfff" for character in fields["id"]):

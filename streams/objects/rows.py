@@ -45,7 +45,8 @@ class ObjectRows:
 
     views: by name, a column of n rows; the size of a sparse one counts for nothing here. shown: packed
     display data of each, b"" for none; None where the source has none at all. place: of row i, its place in
-    the source, for messages."""
+    the source, for messages.
+    """
 
     ids: Sequence[str]
     views: dict[str, Column]
@@ -81,13 +82,15 @@ class LivePlace(Protocol):
         state, whatever is written meanwhile. The same text means the same objects.
 
         folder: for what has to wait on a disk, None for the system's. tell: hears how far reading is, where
-        that is long before the first object. Raises CatalogError, CatalogAway, and errors of streams."""
+        that is long before the first object. Raises CatalogError, CatalogAway, and errors of streams.
+        """
 
 
 class RowChecks:
     """What every source's objects are held against: ids, views of the first and of the space, numbers.
 
-    With a space, sparse indices must lie within its views too."""
+    With a space, sparse indices must lie within its views too.
+    """
 
     def __init__(self, space: SpaceSpec | None) -> None:
         self._space = space
@@ -133,7 +136,8 @@ class RowChecks:
 def faulty_rows(column: Column, dim: int) -> list[tuple[int, str]]:
     """The first row whose numbers cannot be used, with the reason and the remedy; empty where all can.
 
-    dim: sparse indices lie below it."""
+    dim: sparse indices lie below it.
+    """
     if isinstance(column, DenseColumn):
         sound = np.isfinite(column.values).all(axis=1)
         return [] if sound.all() else [(int(np.argmin(sound)), _NOT_FINITE)]
@@ -202,7 +206,8 @@ def cut(text: str) -> str:
 def tags_of(cells: Sequence[Any]) -> tuple[str, ...]:
     """Tags from cells: texts and numbers are one tag each, lists several, nothing none; each tag once.
 
-    A text that is a list in JSON is that list, as CSV has no other."""
+    A text that is a list in JSON is that list, as CSV has no other.
+    """
     found, waiting = dict[str, None](), list(reversed(cells))
     while waiting:
         cell = waiting.pop()

@@ -144,7 +144,8 @@ def encode_segment(place: ChainPosition, body: Body, before: bytes, max_record_b
     """Records of at most `max_record_bytes` each; equal segments give equal bytes.
 
     Raises BadSegment (too_large) when the payload is over `MAX_SEGMENT_BYTES` or the parts are over
-    `MAX_PARTS`: make smaller segments."""
+    `MAX_PARTS`: make smaller segments.
+    """
     where = {"epoch": place.epoch, "seq": place.seq, "run": place.run, "writer": place.writer}
     head = msgpack.packb({**where, **_describe(body)})
     payload = numbers.pack(body) if isinstance(body, RankOneSteps | Triplets) else b""
@@ -185,7 +186,8 @@ def version_of(body: Body) -> int:
 def decode_segment(version: int, before: bytes, after: bytes, head: bytes, payload: bytes) -> Segment:
     """The segment of a header and a whole payload. Raises BadSegment, and nothing else.
 
-    The hash comes first: what does not hang on the chain value that it states is not looked into."""
+    The hash comes first: what does not hang on the chain value that it states is not looked into.
+    """
     if link(before, head, payload) != after:
         raise BadSegment(BAD_HASH, "the bytes of a segment do not give its chain value")
     fields = HeaderFields(head, MAX_HEAD_BYTES, "the header")
@@ -255,7 +257,8 @@ class Joiner:
     """Holds the parts of at most one segment, of at most `MAX_SEGMENT_BYTES`.
 
     Part 0 begins a segment whatever was there before: a writer that could not know whether its records had
-    arrived sends all of them again."""
+    arrived sends all of them again.
+    """
 
     def __init__(self) -> None:
         self._parts: list[SegmentPart] = []
@@ -264,7 +267,8 @@ class Joiner:
     def feed(self, value: bytes | None) -> Segment | None:
         """The next record; the segment that it completes, None while parts are still to come.
 
-        Raises BadSegment, and nothing else, whatever the bytes; it continues with the next record then."""
+        Raises BadSegment, and nothing else, whatever the bytes; it continues with the next record then.
+        """
         try:
             return self._join(decode_part(value))
         except BadSegment:

@@ -3,7 +3,8 @@
 Every segment has a `ChainPosition` and hangs on a chain of hashes through its writer epoch, so that a
 reader can prove that it has missed nothing and that nothing was altered.
 
-Its numbers travel as one run of little-endian bytes, and every length is checked on the way back. Pure."""
+Its numbers travel as one run of little-endian bytes, and every length is checked on the way back. Pure.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class RankOneSteps:
     event time at `last`, ms. `timestamps` int64 [events]: event time in ms of every event that was not
     rejected, in order. `tau` float32 [n], `query`, `error` = clicked - skipped (n rows of the same kind and
     dim): the events that updated, in order. `cut`: a version was captured exactly at `last`. `project`: after
-    the last step, W was projected onto the symmetric PSD matrices."""
+    the last step, W was projected onto the symmetric PSD matrices.
+    """
 
     first: int
     last: int
@@ -65,7 +67,8 @@ class Triplets:
     `query`, `clicked`, `skipped` (n rows of one kind and dim): the events that were not rejected and that
     matter to the learner, in order; `weights` float64 [n], each finite and not negative, None where all are
     1. Where one model is learned per key: `numbers` int64 [n], ascending, by which the learner counts events,
-    and `keys` bytes of 64 [n], the UTF-8 of each key; else both None. All else as in `RankOneSteps`."""
+    and `keys` bytes of 64 [n], the UTF-8 of each key; else both None. All else as in `RankOneSteps`.
+    """
 
     first: int
     last: int

@@ -177,7 +177,8 @@ def _handlers(
 
 def _probes(parts: Parts) -> Mapping[str, Handler]:
     """Health and metrics, as every role answers them; collecting takes a while, so it is done off the loop,
-    and once for all who wait for it to begin."""
+    and once for all who wait for it to begin.
+    """
     threads = BoundedThreads(1, SCRAPE_TIMEOUT_S)
     to_begin: dict[str, asyncio.Task[Found]] = {}
 

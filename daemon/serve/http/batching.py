@@ -6,7 +6,8 @@ nobody waits for ever.
 
 A number of questions alone is no bound of time: on a server of 50 questions a second 512 of them wait 10 s,
 each longer than anybody waits for it (`answer_s`), so that from then on every pass would be for nobody. So
-the queue is also bounded by how long it would take, which the passes before tell."""
+the queue is also bounded by how long it would take, which the passes before tell.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class Searching(Protocol):
     def search(self, alias: str, queries: Sequence[Query], between: Callable[[], None]) -> Answers:
         """All answers from one view of the alias' model. Raises QueryError when nothing can be answered.
 
-        `between` is called before each scan of the items; what it raises ends the search."""
+        `between` is called before each scan of the items; what it raises ends the search.
+        """
 
 
 AnswersOrError = Answers | Exception
@@ -82,7 +84,8 @@ def take_pass(waiting: deque[Job], most: int) -> list[Job]:
     """Remove and give the jobs of the next pass: the first one, and those of its alias that still fit.
 
     The first may be larger than `most` queries; behind it, jobs of its alias follow in order until the next
-    one would not fit, so that no job is overtaken by a later one of its own alias."""
+    one would not fit, so that no job is overtaken by a later one of its own alias.
+    """
     first = waiting.popleft()
     taken, room, passed = [first], most - len(first.queries), deque[Job]()
     while waiting and room > 0:

@@ -5,7 +5,8 @@ configured as `shop`, an upstream's or one in this process, and folds what comes
 on as it is. So whoever asked the upstream before changes a base URL and two names, and the index stays as it
 is.
 
-`/v1/fold` and `/v1/embed` make vectors for an index that is not ours, of objects that are vectors already."""
+`/v1/fold` and `/v1/embed` make vectors for an index that is not ours, of objects that are vectors already.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class AskedModel:
 def asked_model(name: str, models: Mapping[str, str], side: Side | None) -> AskedModel:
     """Read `NAME-query`, `NAME-query@ALIAS` and `NAME-doc`; with `side`, `NAME` alone means that one.
 
-    models: NAME -> the model that embeds, empty where names are the upstream's own. Raises Problem 404."""
+    models: NAME -> the model that embeds, empty where names are the upstream's own. Raises Problem 404.
+    """
     plain, at, alias = name.partition("@")
     wanted: Side | None = side
     endings: tuple[Side, Side] = ("query", "doc")
@@ -94,7 +96,8 @@ def model_names(models: Mapping[str, str], aliases: Sequence[str]) -> list[str]:
 class EmbeddingEndpoints:
     """Texts in; vectors or an order of documents out.
 
-    texts: None where nothing embeds: then nothing is answered."""
+    texts: None where nothing embeds: then nothing is answered.
+    """
 
     def __init__(self, parts: Parts, texts: TextEmbedder | None, bodies: RequestBodies) -> None:
         self._texts, self._models, self._bodies = texts, parts.models, bodies

@@ -91,7 +91,8 @@ def from_refusal(refused: QueryError, prefix: str = "") -> Problem:
 
 def from_failure(failure: Exception) -> Problem | None:
     """A failure of the store, or of a change to it; None for a bug. 404 for a version that is not there, 503
-    for a store that does not answer or is busy, else 409, the state of things is against it."""
+    for a store that does not answer or is busy, else 409, the state of things is against it.
+    """
     error = as_user_error(failure)
     if error is None:
         return None

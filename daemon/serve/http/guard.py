@@ -15,7 +15,8 @@ of a body need not be looked at to tell pages from programs. Two exceptions: wha
 token in the body, where only that page's author can put it; and to look at our own page, people may give a
 token as the password of their browser's prompt, which opens nothing but reading, because the browser then
 adds it to whatever other pages ask for. To rate on our own page it is taken, too: such a request is JSON,
-which a browser sends to another origin only when that one allows it, and names our own origin."""
+which a browser sends to another origin only when that one allows it, and names our own origin.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +93,8 @@ class AllowedHosts:
 
     names: host names in lower case; "*.example.org" for all below example.org; "*" for whatever is said.
     Not starlette's TrustedHostMiddleware: it cuts Host at the first colon, so that no IPv6 address passes,
-    knows no addresses, takes two Host headers, and answers 400 in plain text."""
+    knows no addresses, takes two Host headers, and answers 400 in plain text.
+    """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         given = frozenset(names)
@@ -313,7 +315,8 @@ class TokenGuard:
 
         in_body: a token that stands in the body, which then counts instead of the header. basic: as in
         `allowed`. Raises Problem: 403 where nobody is let in or the token is for something else, 401 for no
-        token or a wrong one."""
+        token or a wrong one.
+        """
         if scope in self._gate.shut:
             remedy = "set http.token, or TRIPLETD_HTTP__TOKEN_FILE to the path of its file, and restart serve"
             raise Problem(403, "no_token_configured", "changes over HTTP are switched off", _FIELD, remedy)

@@ -1,7 +1,8 @@
 """Answers through the store that people already have: the store is asked in threads of its own, and what it
 finds is put in order by the compute thread, like any question that names its objects.
 
-So a store that is slow keeps nobody waiting but those who ask it."""
+So a store that is slow keeps nobody waiting but those who ask it.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ felt by others for longer than its own requests take: a request has at most `bat
 other aliases in between. When all places are taken, a connection that only waits for its client gives way,
 of the client that has most. When `queue` is full or would take longer than `queue_wait_s`, or when
 `connections` are at work, the next question gets 503 with Retry-After, which a client, a proxy and a load
-balancer all understand as: later, or elsewhere."""
+balancer all understand as: later, or elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +93,8 @@ class HttpLimits:
     computed, as the passes before tell; `head_s` from the first byte (or from
     connecting) to the end of the headers, `body_s` to the end of the body, `idle_s` between requests of a
     connection, `write_s` for a reader that does not read, `answer_s` from a parsed request to its answer,
-    `drain_s` for open requests when the server stops."""
+    `drain_s` for open requests when the server stops.
+    """
 
     body_bytes: int = 4 << 20
     bodies_bytes: int = 32 << 20
@@ -118,7 +120,8 @@ AnyRequest = TypeVar("AnyRequest", bound=BaseModel)
 class RequestBodies:
     """All bodies that are being read or worked on; what they became takes some 16 times their size.
 
-    metrics: where that is shown; None for routes that are bounded by themselves."""
+    metrics: where that is shown; None for routes that are bounded by themselves.
+    """
 
     def __init__(self, limits: HttpLimits, metrics: HttpMetrics | None) -> None:
         self._limits = limits
@@ -133,7 +136,8 @@ class RequestBodies:
         """The body as `model`; it counts as held until the block ends. lines: whether it may be JSON objects,
         one per line, which are read as the list of them.
 
-        Raises Problem 400, 408, 413, 415, 422 or 503, naming the field."""
+        Raises Problem 400, 408, 413, 415, 422 or 503, naming the field.
+        """
         self._look_at_header(request)
         body = bytearray()
         try:

@@ -2,7 +2,8 @@
 
 By hand, because anyio's limiter gives a place back when its caller stops waiting, while the thread still
 runs: a disk that hangs would collect threads without a bound. Here a place is taken until the thread ends.
-All threads are daemons: a disk that never answers does not keep the process from ending."""
+All threads are daemons: a disk that never answers does not keep the process from ending.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ class BoundedThreads:
     """Calls from the event loop: `threads` at once, `waiting` in line, each waited for at most `timeout_s`,
     its turn included.
 
-    A call that takes longer continues in its thread, which counts until it ends; its caller gets 503."""
+    A call that takes longer continues in its thread, which counts until it ends; its caller gets 503.
+    """
 
     def __init__(self, threads: int, timeout_s: float, waiting: float = math.inf) -> None:
         self._turn, self._timeout_s = asyncio.Semaphore(threads), timeout_s
@@ -103,7 +105,8 @@ class LowPriorityExecutor:
         """What the function returns or raises.
 
         Raises Busy when its turn has not come after `turn_s`, when it takes longer than `timeout_s` (it then
-        runs to its end unheard), or when too many wait."""
+        runs to its end unheard), or when too many wait.
+        """
         begun = threading.Event()
 
         def work() -> Result:

@@ -2,7 +2,8 @@
 check and write.
 
 No framework makes both: FastAPI reads a whole body before any limit of ours, and words errors its own way, so
-its reading, its errors and its statuses would all have to be replaced. What is left is this table."""
+its reading, its errors and its statuses would all have to be replaced. What is left is this table.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ class Operation:
     body: model of the request's body. parameters: model whose `IN_ADDRESS` are parameters of the address.
     errors: statuses it may answer with. token: whether it needs the bearer token. status: of success.
     pins: whether a question may name the state that it needs at least. names_version: whether a header may
-    say which version answered."""
+    say which version answered.
+    """
 
     method: str
     path: str

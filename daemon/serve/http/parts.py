@@ -74,7 +74,8 @@ class Parts:
     impressions and clicks, None where that is switched off. index: the store that questions go to first,
     `index_threads` at once; None asks the searcher alone. embedding: what embeds texts, None where nothing
     does; models: its models by the names of ours. current: the model of an alias now, None while there is
-    none; behind_s: how long a question waits for a state that it names (`X-Tripletd-At-Least`)."""
+    none; behind_s: how long a question waits for a state that it names (`X-Tripletd-At-Least`).
+    """
 
     searcher: Searching
     vectors: MakingVectors

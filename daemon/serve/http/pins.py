@@ -10,7 +10,8 @@ answer of one state sends that state with its next question, in the header `X-Tr
 
 A server that is behind waits a bounded time for it, and then says 503 with Retry-After, which proxies and
 clients take for: ask another one. `records` and not the version orders states, because a server at "12+3400"
-may have learned from more records than another at "13"."""
+may have learned from more records than another at "13".
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ Values are strict (no "10" for 10, no true for 1) and finite, unknown fields are
 number 1, as JSON Schema has it, since some languages write it so. A list ends at its first error
 (`fail_fast`): a million wrong numbers cost no more than one. What depends on settings (how large k may be) is
 checked in `similar.py`. What the document allows is accepted, except a sparse vector whose lists do not go
-together, for which JSON Schema has no words."""
+together, for which JSON Schema has no words.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +86,8 @@ def _bytes_to(most: int, fits: Callable[[str], object] = bool, but: str = "") ->
 
 def _utf8(most: int, first: str) -> WithJsonSchema:
     """Texts of 1 to `most` bytes with characters from `first` on. JSON Schema counts characters: here each as
-    the widest of a text, so that a few mixed ones are allowed by the server alone."""
+    the widest of a text, so that a few mixed ones are allowed by the server alone.
+    """
     ends = ((1, r"\u007f"), (2, r"\u07ff"), (3, r"\uffff"))
     narrow = [{"maxLength": most // wide, "pattern": f"^[{first}-{end}]*$"} for wide, end in ends]
     widest: dict[str, Any] = {"maxLength": most // 4}

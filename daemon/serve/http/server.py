@@ -6,7 +6,8 @@ When all places are taken, a connection that only waits for its client gives way
 
 uvicorn leaves open how long a header may take, how large it may be, how long a body that nobody reads may
 trickle in, and how long a client may not read its answer. Here one timer per connection covers each phase
-of a request, and the reason a connection is closed is given in the same JSON as every other error."""
+of a request, and the reason a connection is closed is given in the same JSON as every other error.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +89,8 @@ class LimitedConnection(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         """The server ends: close, unless a request is on its way, or may be on a connection that has asked
-        nothing yet. Such a connection has `_LAST_S` for it; its answer is the last one there."""
+        nothing yet. Such a connection has `_LAST_S` for it; its answer is the last one there.
+        """
         waits = self.cycle is None or self.cycle.response_complete
         if self._is_over or not waits or (self.cycle is not None and not self._head and not _has_news(self)):
             super().shutdown()
@@ -208,7 +210,8 @@ class LimitedConnection(HttpToolsProtocol):
 
     def give_way(self) -> None:
         """Close to make room for another client: in silence between two requests, where an answer would be
-        taken for that of the next one, else with the reason."""
+        taken for that of the next one, else with the reason.
+        """
         if self._write_timer is not None:
             self._is_over = True
             self._metrics.record_turned_away("gave_way")
@@ -227,7 +230,8 @@ class LimitedConnection(HttpToolsProtocol):
 
     def _unsupported_upgrade_warning(self) -> None:
         """Answer a request that would upgrade as if it had not asked (RFC 9110, section 7.8): the parser took
-        what follows its header for another protocol, so it is parsed again without those fields."""
+        what follows its header for another protocol, so it is parsed again without those fields.
+        """
         error = sys.exception()
         assert isinstance(error, httptools.HttpParserUpgrade)
         kept = [(name, value) for name, value in self.headers if name not in _OF_UPGRADES]
@@ -347,7 +351,8 @@ class _Listening(uvicorn.Server):
     """uvicorn takes as many connections in one turn as may wait to be taken, and counts no handshakes; here
     each has its number. And it polls for its end ten times a second; here an event wakes it.
 
-    context: gives that of TLS for each connection, None without it. handshake_s: how long one may take."""
+    context: gives that of TLS for each connection, None without it. handshake_s: how long one may take.
+    """
 
     _loop: asyncio.AbstractEventLoop | None = None
 
@@ -375,7 +380,8 @@ class _Listening(uvicorn.Server):
 
     def accept_from(self, sockets: Mapping[int, socket.socket]) -> None:
         """From soon on take connections of these listening sockets too, by number, and of no others; from any
-        thread. They stay open: what waits in one that is left out is for whoever takes it next."""
+        thread. They stay open: what waits in one that is left out is for whoever takes it next.
+        """
         self._wanted = dict(sockets)
         if self._loop is not None:
             with suppress(RuntimeError):  # it has ended

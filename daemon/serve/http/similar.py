@@ -1,7 +1,8 @@
 """`/v1/similar` and `/v1/similar/batch`: from a checked request to queries, and from answers to JSON.
 
 Lists made by chance are answers of `/v1/similar` too: two models asked, their draft, a random object, the
-signed id."""
+signed id.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +132,8 @@ class ChanceList:
 class ChanceLists:
     """Makes them, where a key to sign them with is configured.
 
-    lists: None where it is not. ask: the rankings. explore: random objects where a request does not say."""
+    lists: None where it is not. ask: the rankings. explore: random objects where a request does not say.
+    """
 
     def __init__(self, lists: ListMaker | None, ask: Ask, limits: HttpLimits) -> None:
         self._lists, self._ask = lists, ask
@@ -225,7 +227,8 @@ def _signed(lists: ListMaker, query: Query, made: MadeList) -> str | None:
 class SimilarEndpoints:
     """Queries in, nearest objects out; the first of `aliases` answers where none is named.
 
-    search: answers them. kept: keeps what was shown, where a question asks for it."""
+    search: answers them. kept: keeps what was shown, where a question asks for it.
+    """
 
     def __init__(self, parts: Parts, search: Asking, bodies: RequestBodies, kept: ImpressionLog) -> None:
         self._search, self._bodies, self._kept = search, bodies, kept

@@ -59,7 +59,8 @@ class UpstreamTexts:
     """Texts go to an upstream; an answer that is not one vector of finite numbers for each is no answer.
 
     Vectors that are folded or compared here are asked for in base64, whatever the client wants: the same
-    float32 in a quarter of the bytes, read in a fifth of the time. Not so of an upstream that refuses it."""
+    float32 in a quarter of the bytes, read in a fifth of the time. Not so of an upstream that refuses it.
+    """
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream, self._threads = upstream, BoundedThreads(1, READ_S)
@@ -193,7 +194,8 @@ class EmbeddingModel(Protocol):
 class LocalTexts:
     """Texts go to a model in this process, one batch of one request at a time, off the loop.
 
-    timeout_s: for all of a request. A request that is given up leaves the model after its batch."""
+    timeout_s: for all of a request. A request that is given up leaves the model after its batch.
+    """
 
     def __init__(
         self, model: EmbeddingModel, timeout_s: float, limits: HttpLimits, metrics: HttpMetrics

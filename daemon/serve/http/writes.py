@@ -3,7 +3,8 @@
 A page writes with `navigator.sendBeacon`: it can set no header, and sends text/plain, for which a browser
 asks nobody beforehand. So the token may stand in the body, the type of the body is not looked at, and the
 origin that a browser names is compared (`AllowedOrigins`), not only in what is answered to a browser that
-asks first."""
+asks first.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +88,8 @@ async def _put(
 class WriteEndpoints:
     """Takes impressions and clicks.
 
-    writes: None answers 403, writing is switched off. answer_s: how long a request waits for the disk."""
+    writes: None answers 403, writing is switched off. answer_s: how long a request waits for the disk.
+    """
 
     def __init__(
         self, writes: Writes | None, tokens: TokenGuard, bodies: RequestBodies, answer_s: float

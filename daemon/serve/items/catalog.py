@@ -48,7 +48,8 @@ class CatalogStatus:
     nbytes: memory of all parts. puts, removes: good records since the start. dead: refused ones, by reason.
     unwritten: dead letters that their topic has not taken yet. positions: next offset per partition. behind:
     records not yet read, None while unknown. trouble: what the stream said last, None when it answers.
-    merges: since the start."""
+    merges: since the start.
+    """
 
     ready: bool
     reason: str
@@ -80,7 +81,8 @@ class ServingCatalog(BackgroundThread):
 
     making: a new index with the objects of the files, called at once and again when the topic was re-created.
     `space` and `fitted` are those that queries are resolved with. After `close` the last snapshot stays
-    readable."""
+    readable.
+    """
 
     name = "items"
 
@@ -105,7 +107,8 @@ class ServingCatalog(BackgroundThread):
         """Call `callback` with every new snapshot, in the indexing thread, after it has become `current`.
 
         A slow listener delays the catalog, not its readers; one that raises is logged and called again the
-        next time."""
+        next time.
+        """
         self._listeners.append(callback)
 
     def status(self) -> CatalogStatus:
@@ -178,7 +181,8 @@ class ServingCatalog(BackgroundThread):
     def _merge(self, until: float, rest_s: float) -> None:
         """Merge within the share of time that it may take, and wait for the rest, up to `until`.
 
-        Where nothing is left to merge, wait `rest_s`."""
+        Where nothing is left to merge, wait `rest_s`.
+        """
         while not self._closing.is_set():
             now, crowded = time.monotonic(), self._crowded()
             if now >= until and not crowded:
@@ -235,7 +239,8 @@ def build_catalog(
 
     fitted: the frozen map of the versions that are served. tell: receives the progress of reading. The files
     are read before this returns; `start` begins to follow the topic, which need not exist yet. Raises
-    CatalogError or UserError for a file."""
+    CatalogError or UserError for a file.
+    """
     space = config.space_spec()
     shown = load_display(config.serve.display) if config.serve.display else DisplayFile()
     address = config.stream.to_address()

@@ -189,7 +189,8 @@ def catalog_rows(
     """The objects of a catalog, mapped, cut into pieces of about `part_bytes` of vectors.
 
     Where the catalog says what people see of an object, that counts; else the display file's tags do, and
-    its texts stay there."""
+    its texts stay there.
+    """
     mapped = map_catalog(catalog, fitted)
     width = 4 * fitted.dim
     if fitted.sparse:

@@ -42,7 +42,8 @@ def records_to_put(path: Path, space: SpaceSpec, read: Read) -> Iterator[OutReco
     """A record for every object of a `.jsonl` file (one object per line) or a `.safetensors` catalog.
 
     Every object is checked as every reader of the topic will check it. Raises UserError naming file and line,
-    after what came before it was handed out; CatalogError."""
+    after what came before it was handed out; CatalogError.
+    """
     if not path.is_file():
         raise UserError(f"{path}: there is no such file", "correct the path", EX_DATAERR)
     if path.suffix == ".jsonl":
@@ -121,7 +122,8 @@ def send_items(address: Address, records: Iterable[OutRecord], tell: Callable[[s
     """Write the records to the topic of items of a stream; how many.
 
     An embedded log gets the topic when it has none. Raises StreamError. A UserError of the records, and an
-    interruption, pass on after what came before was written; then they name how many that was."""
+    interruption, pass on after what came before was written; then they name how many that was.
+    """
     if address.scheme == "memory":
         message = f"{address} lives inside one process: nobody else would see the items"
         raise UserError(message, "give a log: or kafka:// address", EX_USAGE)
@@ -183,7 +185,8 @@ class ItemsRead:
 def read_items(address: Address, only: str | None = None) -> ItemsRead:
     """Read the topic of items of a stream to its end; `only` keeps the records of one id.
 
-    An embedded log without the topic has no items. Vectors are kept for `only` alone. Raises StreamError."""
+    An embedded log without the topic has no items. Vectors are kept for `only` alone. Raises StreamError.
+    """
     found = ItemsRead()
     try:
         with closing(open_source(address.items)) as source:

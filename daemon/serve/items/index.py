@@ -46,7 +46,8 @@ def choose(parts: Sequence[PartSize], sizes: Sizes) -> tuple[int, ...]:
 
     A part joins those smaller than itself once they are together as large as it is, or while it is small: so
     parts at least double in size from one to the next, and there are few. A part that is half dead is
-    rewritten alone. No merge holds more living bytes than `sizes.part`."""
+    rewritten alone. No merge holds more living bytes than `sizes.part`.
+    """
     run: list[PartSize] = []
     total = 0
     for one in sorted(parts, key=lambda part: (part.living, part.serial)):
@@ -63,7 +64,8 @@ class Merge:
     """One merge under way: reads its source parts, which stay as they are, and writes a new one.
 
     Rows that are alive at its start are copied; those that die meanwhile are left to the caller
-    that installs the merged part."""
+    that installs the merged part.
+    """
 
     def __init__(self, serial: int, parts: Sequence[snapshot.IndexPart], sizes: Sizes) -> None:
         self.serial = serial

@@ -1,5 +1,6 @@
 """The index as readers see it: parts of rows that never change, their tags, a snapshot of all parts; and from
-what a query names (an id, or vectors as JSON gives them) to a row in the learner's space."""
+what a query names (an id, or vectors as JSON gives them) to a row in the learner's space.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ from streams.queries import map_for
 class TagColumn:
     """Which of n rows bear which tags. Tags are known by 64 bits of hash; 12 bytes per tag of a row.
 
-    hashes: uint64 [k], ascending; rows: int32 [k], the row that bears it."""
+    hashes: uint64 [k], ascending; rows: int32 [k], the row that bears it.
+    """
 
     def __init__(self, length: int, hashes: NDArray[np.uint64], rows: NDArray[np.int32]) -> None:
         order = np.argsort(hashes, kind="stable")
@@ -81,7 +83,8 @@ class IndexPart:
     not. tags: of each row. texts: what is shown to people, packed. merged_from: where the rows of a merged
     part come from: (serial of the source part, int32 rows taken from it in order), one source after the
     other, so that what was computed per row can be gathered instead of computed again; empty for a part made
-    of new objects."""
+    of new objects.
+    """
 
     serial: int
     ids: IdColumn
@@ -115,7 +118,8 @@ class IndexSnapshot:
     """The whole serving catalog at one moment.
 
     serial: grows with every snapshot. map_id: of the frozen map that made the vectors. `len` counts the
-    living."""
+    living.
+    """
 
     serial: int
     map_id: str
@@ -171,7 +175,8 @@ class IndexSnapshot:
     def display(self, object_id: str) -> Display | None:
         """What people see of a living object: what its record brought, else the display file's entry.
 
-        None for an object that is not in the catalog; an empty `Display` where nothing is known of it."""
+        None for an object that is not in the catalog; an empty `Display` where nothing is known of it.
+        """
         found = self.find(object_id)
         return None if found is None else self.display_at(*found)
 
@@ -235,7 +240,8 @@ def resolve(
 
     A query by id takes the catalog's vector of that object: 404 `unknown_object` where no living object has
     it. One by features is checked against the space and mapped, through one of `maps` where it is of another
-    model: 422 with a reason of `streams.poison` as code, and the field, such as `views.text.indices`."""
+    model: 422 with a reason of `streams.poison` as code, and the field, such as `views.text.indices`.
+    """
     parts, places = snapshot.find_many([query.id or "" for query in queries])
     found: list[Block | QueryError] = []
     for query, part, place in zip(queries, parts, places, strict=True):

@@ -26,7 +26,8 @@ class ItemTopic:
     """Hands out every record of the topic in order, again from the beginning when the topic was re-created.
 
     One thread. Nothing is raised for a stream that is missing, silent or broken: `trouble` says so, and the
-    next poll tries again."""
+    next poll tries again.
+    """
 
     def __init__(self, opening: Callable[[], Source], compacting: Callable[[], object]) -> None:
         """opening: the source. compacting: removes superseded records where the log does not by itself."""

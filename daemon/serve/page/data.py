@@ -31,7 +31,8 @@ T = TypeVar("T")
 class Cached(Generic[T]):
     """What `make` gives, kept for `seconds`; askers that come while it is made wait for it.
 
-    What takes long to make is kept longer: making it takes at most `share` of the time."""
+    What takes long to make is kept longer: making it takes at most `share` of the time.
+    """
 
     def __init__(
         self,

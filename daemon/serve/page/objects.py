@@ -31,7 +31,8 @@ def matching(snapshot: IndexSnapshot, text: str) -> Iterator[str | None]:
     slice, so that the caller can rest or stop.
 
     Any case: ASCII is looked for in the bytes as they are; another text has every object unpacked, which is
-    a hundred times slower, and compared casefolded."""
+    a hundred times slower, and compared casefolded.
+    """
     wanted = text.casefold()
     for number, part in enumerate(snapshot.parts):
         for rows in _candidates((part.ids.packed, part.texts), wanted):
@@ -121,7 +122,8 @@ class ImageFolder:
         """The picture's bytes.
 
         None for a path that leaves the folder (also by a link), that is no regular file, is larger than
-        `MOST_BYTES`, or holds no picture; and for one that is not there."""
+        `MOST_BYTES`, or holds no picture; and for one that is not there.
+        """
         try:
             place = (self._root / path).resolve()
             if not place.is_relative_to(self._root):
@@ -162,7 +164,8 @@ class PageObjects:
     def some(self, text: str, most: int) -> Sequence[ShownObject]:
         """At most `most` objects whose id or text contains `text` (any case); drawn at random for "".
 
-        Raises Busy."""
+        Raises Busy.
+        """
         snapshot = self._snapshot()
         if snapshot is None or not len(snapshot):
             return []
@@ -235,7 +238,8 @@ def seeded_ids(snapshot: IndexSnapshot, most: int, seed: int) -> list[str]:
 
 def search_texts(snapshot: IndexSnapshot, text: str, most: int) -> list[str]:
     """Ids of at most `most` living objects whose id or shown text contains `text`, any case; the very id
-    first. It stops after SEARCH_SECONDS with what it has."""
+    first. It stops after SEARCH_SECONDS with what it has.
+    """
     found: dict[str, None] = {}
     if snapshot.find(text) is not None:
         found[text] = None

@@ -1,7 +1,8 @@
 """`/v1/page/ratings`: the next query for a rater, what he marked, and the report of all ratings.
 
 Nothing that is sent to a rater says which system found what, at which rank, or which systems there are: a
-query, and objects in an order that does not depend on that (`daemon.ratings.study.blind_order`)."""
+query, and objects in an order that does not depend on that (`daemon.ratings.study.blind_order`).
+"""
 
 from __future__ import annotations
 

@@ -57,7 +57,8 @@ def page_routes(sources: PageSources) -> list[BaseRoute]:
     `GET /` and `GET /page/{name}` (files known by name, held in memory), `GET /v1/page/overview`, `/curves`,
     `/curves.csv`, `/series`, `/versions`, `/keys`, `/objects`, `/explore`, `/diff` (JSON), `/image?id=`; and
     `/rate` with what belongs to it. No request names a file. What reads anything is done in threads: few, so
-    that no number of visitors takes more than these from those who query."""
+    that no number of visitors takes more than these from those who query.
+    """
     known, data = static_files(), PageData(sources)
 
     async def index(request: Request) -> Response:

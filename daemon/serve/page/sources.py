@@ -47,7 +47,8 @@ class PageSources:
     series: the ring of live numbers. statuses: how each alias stands. aliases: the names that the explorer
     offers besides version numbers. keys: None where one model answers all. own: what the user's own index
     computes ("cosine"), where version 0 is exactly that; else None. ratings: the study that people take part
-    in; None where that is switched off."""
+    in; None where that is switched off.
+    """
 
     versions: VersionStore
     ledger: Ledger
@@ -88,7 +89,8 @@ def page_sources(
 
 def live_series(config: Config, registry: CollectorRegistry, health: Health) -> Series:
     """The live numbers of every role: of the others by their ports, of this one from its registry; and why
-    one does not run, from the port of `up`."""
+    one does not run, from the port of `up`.
+    """
     http, place = config.http, config.checkpoints.path
 
     def other(role: str, port: int) -> RoleStatus | None:
@@ -147,7 +149,8 @@ class PageExplorer:
         of `key`, where one is learned per key.
 
         The query itself is left out. Raises CannotAnswer: unknown object, unknown version, not serving yet;
-        Busy."""
+        Busy.
+        """
         opened = opened_of(self._live)
 
         def look() -> Answers:
@@ -164,7 +167,8 @@ class PageExplorer:
     def lists(self, side: str, ids: Sequence[str], k: int, key: str | None) -> Answers:
         """The top `k` of each of these objects under `side`, all by one model; in the caller's thread.
 
-        Raises CannotAnswer: unknown version, not serving yet; Busy."""
+        Raises CannotAnswer: unknown version, not serving yet; Busy.
+        """
         with _answerable():
             return self._asked(opened_of(self._live), side, [Query(id=one, k=k, key=key) for one in ids])
 
@@ -199,7 +203,8 @@ Pair = tuple[int, int]
 class PageComparer:
     """What changed between two versions, made in a thread within `budget`; the newest KEPT are kept.
 
-    Versions never change, so a comparison of two stays right but for the objects, which come and go."""
+    Versions never change, so a comparison of two stays right but for the objects, which come and go.
+    """
 
     def __init__(self, live: Live, budget: TimeBudget) -> None:
         self._live, self._budget = live, budget
@@ -211,7 +216,8 @@ class PageComparer:
     def difference(self, before: int, after: int) -> Diff | None:
         """The same as `tripletd models diff` says, of the objects that are served; None while it is made.
 
-        Raises CannotAnswer: `busy` while two others are compared, or what went wrong; Busy."""
+        Raises CannotAnswer: `busy` while two others are compared, or what went wrong; Busy.
+        """
         pair = before, after
         with self._lock:
             self._settle(pair)

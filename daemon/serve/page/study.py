@@ -31,7 +31,8 @@ def rating_sources(config: Config, live: Live, explorer: PageExplorer) -> Rating
     """The study of [serve.ratings]; None where it is switched off.
 
     Raises UserError: the file of ratings cannot be read, or has a study of this name by other settings; the
-    file of ids."""
+    file of ids.
+    """
     wanted = config.serve.ratings
     if not wanted.enabled:
         return None
@@ -66,7 +67,8 @@ def read_ids(path: Path) -> tuple[tuple[str, ...], str]:
 class StudyMaker:
     """Finds the lists of a study, off the threads that answer.
 
-    ids: what is asked about; none: drawn from the catalog. All lists of a system are by one model."""
+    ids: what is asked about; none: drawn from the catalog. All lists of a system are by one model.
+    """
 
     def __init__(
         self, live: Live, explorer: PageExplorer, name: str, settings: StudySettings, ids: Sequence[str]

@@ -2,7 +2,8 @@
 
 A graph knows the hashes of its rows and nothing of parts, ids or versions. So one rule serves objects of a
 file, of the topic, of a merged part, and of a graph that was left by a process that is gone: a row is in a
-graph if the graph holds a row of the same bits that no other object has taken."""
+graph if the graph holds a row of the same bits that no other object has taken.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +81,8 @@ class Covered:
     1], where each would begin if they stood one behind the other. places: for each graph int64 [N], where its
     row stands there, -1 where no object has it. tails: of each of these parts the rows that are in no graph.
     whole: parts of which all rows stand in one graph in their order: which graph, and at which row they
-    begin."""
+    begin.
+    """
 
     graphs: tuple[NamedGraph, ...]
     serials: tuple[int, ...]
@@ -195,7 +197,8 @@ def plan(graphs: Sequence[GraphState], tail: int, least: int) -> BuildPlan | Non
 
     As in an LSM tree a new graph takes in those that are not larger than what it has already, so that sizes
     at least double from one to the next: there are few, and an object is built into one a few times in its
-    life."""
+    life.
+    """
     total = tail + sum(one.living for one in graphs)
     if total < least:
         return None

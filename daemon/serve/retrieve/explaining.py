@@ -3,7 +3,8 @@
 A form that folds scores by q^T S p, over the norms of both where it is normalised, or by
 -(q - p)^T S (q - p). With q and p cut into the columns of the views (`FittedSpaceMap.blocks`) that is a sum
 over pairs of views a, b of q_a^T S_ab p_b: what a view contributes by itself, and what two contribute
-together. A form that does not fold is no such sum."""
+together. A form that does not fold is no such sum.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ class Explainer:
 
     blocks: the columns of each view. own: the user's ranking where the space knows it, which is then what
     version 0 answers; else version 0 is the similarity that learning begins from, S = I. clicks: None tells
-    of none. One thread."""
+    of none. One thread.
+    """
 
     def __init__(self, blocks: Blocks, own: OwnRanking | None, clicks: Clicks | None = None) -> None:
         self._blocks, self._own, self._clicks = blocks, own, clicks
@@ -101,7 +103,8 @@ class Explainer:
         self, asked: Searched, places: Places
     ) -> tuple[NDArray[np.float64], NDArray[np.int64], list[str]]:
         """Scores and ranks, from 1, of these rows under version 0, among all that the query allows; and the
-        ids of the `NEAR` nearest of these, best first."""
+        ids of the `NEAR` nearest of these, best first.
+        """
         snapshot, (parts, rows) = asked.snapshot, places
         form = asked.view.by_owner(self._own)
         zero = View(ModelId(0), asked.view.map_id, form, 0)

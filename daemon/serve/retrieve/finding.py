@@ -5,7 +5,8 @@ Queries without a filter, and those that ask for the same tags, share one scan o
 excluded is looked for as well and then left out; ids to include are scored alone. All three ways give a
 hit the same score. Where that is no inner product, a scan gives a shortlist for each query, which is then
 scored exactly. A version that orders lists, and is not shown to search better, is searched by the user's own
-ranking, of which it puts the first objects in order; lists that are given it orders all the same."""
+ranking, of which it puts the first objects in order; lists that are given it orders all the same.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Rescoring:
     """How the items that a search found for a query are put in order.
 
     queries: mapped, row i is that of query i. features: of the items of each part, None where they were not
-    made. shortlist: how many items to look for at least, besides those that are left out of an answer."""
+    made. shortlist: how many items to look for at least, besides those that are left out of an answer.
+    """
 
     form: ServedForm
     queries: Block
@@ -99,7 +101,8 @@ FEW = 256
 @dataclass(frozen=True, slots=True)
 class Scan:
     """Queries (their places) that share one scan. tags: every hit bears all of them. masked: ids that the
-    scan itself leaves out. room: how many hits each query needs, with those that are left out afterwards."""
+    scan itself leaves out. room: how many hits each query needs, with those that are left out afterwards.
+    """
 
     places: tuple[int, ...]
     tags: frozenset[str]
@@ -112,7 +115,8 @@ def scans_of(queries: Sequence[Query], approximate: bool = False, shortlist: int
 
     approximate: how far a scan looks then depends on its room, so only queries that look as far share one,
     with room for the most that others could ask for who look as far: what is found for a query never depends
-    on the others of its batch. shortlist: least items to find."""
+    on the others of its batch. shortlist: least items to find.
+    """
     together: dict[tuple[frozenset[str], frozenset[str], int], list[int]] = {}
     for place, query in enumerate(queries):
         if query.include is None:
@@ -141,7 +145,8 @@ class Finder:
     """Finds what queries ask for in one snapshot under one model.
 
     ready: the snapshot under the model. folded: float32 [len(queries), d]. rescoring: None where the inner
-    products are the scores. ordering: None of a version without an order."""
+    products are the scores. ordering: None of a version without an order.
+    """
 
     ready: ReadySnapshot
     queries: Sequence[Query]
@@ -299,7 +304,8 @@ def draw(
     """One of the living objects that the filters allow, less the query's own and those left out; None where
     none is left. below: a random whole number from 0 to below its argument, each as likely.
 
-    Looks at every row where there are tags or dead rows, else at none."""
+    Looks at every row where there are tags or dead rows, else at none.
+    """
     rows = eligible_rows(snapshot, query, left_out)
     eligible = sum(map(len, rows))
     if not eligible:

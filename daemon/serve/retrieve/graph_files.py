@@ -2,7 +2,8 @@
 right.
 
 A folder holds codes.npy, bounds.npy, hashes.npy, links.npy and about.json, which is written last and holds a
-digest of each of them and of itself. A folder without it is half written and is never read."""
+digest of each of them and of itself. A folder without it is half written and is never read.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 priority, and replaces what has grown old; answers go on meanwhile with what is there.
 
 Several servers may share a folder. One of them builds, behind a lock; the others take what it built, since a
-graph is recognised by the content of its objects."""
+graph is recognised by the content of its objects.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ log = structlog.get_logger("tripletd.serve")
 class GraphStatus:
     """How the graphs stand. graphs: each with its rows and living objects. tail: living objects in none.
     building: objects of the graph that is being built, 0 for none. built, damaged, failed: since the start.
-    seconds: what the last build took. nbytes: memory of all, mapped files included."""
+    seconds: what the last build took. nbytes: memory of all, mapped files included.
+    """
 
     graphs: tuple[GraphState, ...] = ()
     tail: int = 0
@@ -73,7 +75,8 @@ class GraphKeeper(BackgroundThread):
 
     root: folders to keep graphs in, the first that can be written is taken; without any a temporary one.
     snapshot: the newest state of the catalog. least: objects from which on graphs are worth it. changed:
-    called when other graphs are there."""
+    called when other graphs are there.
+    """
 
     name = "graphs"
 

@@ -77,7 +77,8 @@ def features_of(
     form: ServedForm, part: IndexPart, before: Mapping[int, ReadyPart], pieces: Pieces
 ) -> Float32s | None:
     """The features of a part's items, float32 [n, F], those of a merged part gathered from its sources; None
-    for a form that has none, and for a part that is too large. `pieces` changes no bit."""
+    for a form that has none, and for a part that is too large. `pieces` changes no bit.
+    """
     if not featured(form) or not len(part):
         return None
     width = form.features(part.vectors.slice(0, 1)).shape[1]
@@ -111,7 +112,8 @@ SLICE = 1 << 16
 class GraphSearch:
     """Search over graphs. covered: where the objects of a snapshot are in them. recall: share of the exact
     top 10 that has to be found, on the guard's sample. asked: at most so many of the newest questions,
-    mapped; None for none yet."""
+    mapped; None for none yet.
+    """
 
     covered: Callable[[IndexSnapshot], Covered]
     recall: float
@@ -121,7 +123,8 @@ class GraphSearch:
 class Preparer:
     """Makes norms, in `pieces`. Items are made once per part, whatever the models that share them, and go
     when no norms refer to them any more; arrays of norms are used again. graphs: None for exact search alone.
-    Any thread."""
+    Any thread.
+    """
 
     def __init__(
         self,
@@ -137,7 +140,8 @@ class Preparer:
     def norms(self, view: View, snapshot: IndexSnapshot, on_demand: bool = False) -> Norms:
         """Everything for this model and snapshot. What `view.prepared` holds of the same form is kept, and
         the norms of a merged part are gathered from it. on_demand: somebody waits, so there are no pieces,
-        and no guard: the model is searched exactly."""
+        and no guard: the model is searched exactly.
+        """
         held = view.prepared
         kept = held if isinstance(held, Norms) and held.formed == view.formed else None
         before = {} if kept is None else kept.parts

@@ -3,7 +3,8 @@
 The recall guard: how wide a walk over the graphs has to be under a version, or that search has to be exact.
 What a walk finds depends on the version that asks: a strong change of W turns the folded queries away from
 the objects, and its norms put them in another order. So recall is measured for every version before it
-answers."""
+answers.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +85,8 @@ def choose_width(recall_at: Callable[[int], tuple[float, float]], rows: int, lea
 def recall(exact: Int64s, found: Int64s, own: NDArray[np.int64]) -> tuple[float, float]:
     """(mean, standard error) of the share of the exact rows [m, k] that are among the found rows [m, any],
     query i's own row left out of both (it finds itself in any index); absent rows are -1; (1, 0) where
-    there is nothing to find."""
+    there is nothing to find.
+    """
     shares = []
     for truth, rows, self_row in zip(exact, found, own, strict=True):
         wanted = set(truth[truth >= 0].tolist()) - {int(self_row)}
@@ -119,7 +121,8 @@ class ReadyPart:
     """A part as it is searched under one model. scale: float32 [n], 1 / norm of each item, None for raw
     scores. offset: float32 [n], what is added to each item's product, None where nothing is. features:
     float32 [n, F], see `learners.forms.quadratic.FeaturedForm`; None where there are none. lease: of scale or
-    offset."""
+    offset.
+    """
 
     indexed: Indexed
     scale: Float32s | None = None
@@ -138,7 +141,8 @@ class ReadyGraphs:
     """Graphs as they are walked under one model.
 
     covered: where their rows are in the parts. terms: of each graph's rows. width: rows in the pool of a walk
-    for TOP hits, None for exact search. recall: estimated at that width."""
+    for TOP hits, None for exact search. recall: estimated at that width.
+    """
 
     covered: Covered
     terms: tuple[GraphTerms, ...]
@@ -205,7 +209,8 @@ def folded_queries(view: View, queries: Block) -> Float32s:
 
     A query without a norm folds to zeros. A row is not finite where float32 could not hold it. Dense
     queries are folded one by one, because BLAS gives other bits to a row among others; sparse ones share
-    the reading of S."""
+    the reading of S.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         if isinstance(queries, DenseBlock) and len(queries) > 1:
             folded = np.vstack([view.fold(queries.slice(row, row + 1)) for row in range(len(queries))])
@@ -272,7 +277,8 @@ def nearest(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int) ->
 def walk_width(ready: ReadySnapshot, k: int, share: float = 1.0) -> int | None:
     """Rows in the pool of a walk for k hits: in proportion to the hits that the guard has measured the recall
     of, and to how few of all objects a filter leaves. None for `nearest`: where the guard wants it, and where
-    so wide a walk saves nothing."""
+    so wide a walk saves nothing.
+    """
     graphs = ready.graphs
     if graphs.width is None or share <= 0:
         return None
@@ -299,7 +305,8 @@ def nearly(
     ready: ReadySnapshot, folded: Float32s, allowed: Sequence[Mask | None], k: int, width: int
 ) -> tuple[Best, Mask]:
     """As `exactly`, of what walks of this width come by, and of all items that are in no graph; and for which
-    queries too little was found, so that `exactly` answered them: bool [m]."""
+    queries too little was found, so that `exactly` answered them: bool [m].
+    """
     covered, answers = ready.graphs.covered, []
     starts = dict(zip(covered.serials, covered.starts.tolist(), strict=False))
     queries = EncodedQueries.of(folded, folded.shape[1])

@@ -4,7 +4,8 @@ single keys; and how work off the path gives way to queries.
 Long work is cut into short pieces, with a rest after each while queries come. A thread of low priority is
 not enough. A system preempts a computing thread for one that wakes up, but not always at once: on Linux it
 may run to the next tick, 4 ms at 250 Hz, and a query wakes up half a dozen threads one after the other. A
-thread that computes half a millisecond and sleeps is in nobody's way."""
+thread that computes half a millisecond and sleeps is in nobody's way.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ KEY_SETTINGS = KeySettings()
 
 class KeySearch:
     """Finds the model that a key is answered by. Memory: of each of `room` models its form, and one float32
-    per item. Any thread; one at a time computes norms."""
+    per item. Any thread; one at a time computes norms.
+    """
 
     def __init__(self, preparer: Preparer, settings: KeySettings) -> None:
         self._preparer, self._observe = preparer, settings.observe
@@ -80,7 +82,8 @@ class KeySearch:
 
     def choose(self, view: View, key: str, snapshot: IndexSnapshot) -> tuple[View | None, ByKey]:
         """The key's own model, its norms of this snapshot in `prepared`, and what is said of that; None where
-        version 0 answers. Raises QueryError where there is one model for all."""
+        version 0 answers. Raises QueryError where there is one model for all.
+        """
         if not isinstance(view.form, KeyedForm):
             remedy = "leave key out; keys.slots makes a learner keep one model per key"
             raise QueryError("no_keys", "one model answers everybody here", "key", remedy)
@@ -135,7 +138,8 @@ class Pace:
 
     def pieces(self, count: int) -> Iterator[slice]:
         """Slices of range(count), in order, the first one of 1; after each a rest as long as it took, where
-        a question came within ASKED_S."""
+        a question came within ASKED_S.
+        """
         start, size = 0, 1
         while start < count:
             began = self._clock()
@@ -172,7 +176,8 @@ class Searcher:
 
     A view is searched in the newest snapshot when its norms cover it, else in the one they were made for,
     less what was removed since: a removal counts at once, a new or changed object once `prepare` has run.
-    `prepare` keeps what `view.prepared` holds of the same form, and then makes norms of new objects alone."""
+    `prepare` keeps what `view.prepared` holds of the same form, and then makes norms of new objects alone.
+    """
 
     def __init__(
         self,
@@ -212,7 +217,8 @@ class Searcher:
 
     def sample(self, most: int) -> Block | None:
         """At most `most` mapped items, evenly spaced in the largest part, the same ones while it lives;
-        None where there is no item."""
+        None where there is no item.
+        """
         part = max(self._snapshot().parts, key=len, default=None)
         if part is None or len(part) == 0:
             return None
@@ -227,7 +233,8 @@ class Searcher:
     ) -> Answers:
         """All answers from one view of the alias' model. Raises QueryError when nothing can be answered.
 
-        between: called before each scan of the items; what it raises ends the search."""
+        between: called before each scan of the items; what it raises ends the search.
+        """
         self._pace.asked()
         replica = self._replicas.get(alias)
         if replica is None:

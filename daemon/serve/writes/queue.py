@@ -47,7 +47,8 @@ class WriteMetrics:
 class WriteQueue(BackgroundThread):
     """Records on their way to the spool, at most `most` of them. Any thread may put some in.
 
-    `put` never waits; the future is done when the records are durable, or raises NotWritten."""
+    `put` never waits; the future is done when the records are durable, or raises NotWritten.
+    """
 
     name, end_s = "writes", 0.5
 

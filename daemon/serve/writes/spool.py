@@ -2,7 +2,8 @@
 in a folder, or a topic. The mapping `http` of `feed` reads them.
 
 A folder is what a single machine needs: any tool reads it, `feed` and `feed --follow` among them. Every
-process writes files of its own, so nothing is shared, and nobody appends to a line that a crash cut off."""
+process writes files of its own, so nothing is shared, and nobody appends to a line that a crash cut off.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ union                                                                 the value 
 timestamp-*, local-timestamp-*, date, time-*                          ISO 8601 text: it says its own unit
 decimal                                                               a number, whole where it is
 uuid                                                                  text
-bytes, fixed                                                          base64 text"""
+bytes, fixed                                                          base64 text
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ _PLAIN = 24.0
 def avro_decoder(schema: RegisteredSchema) -> Callable[[bytes], Any]:
     """Reads values of a schema; what it gives raises BadItemError or anything else for bytes that are none.
 
-    Raises ImportError without fastavro, UnknownSchemaError for what is no schema, or none that is safe."""
+    Raises ImportError without fastavro, UnknownSchemaError for what is no schema, or none that is safe.
+    """
     import fastavro
     from fastavro._read_py import schemaless_reader as bounded_reader  # fastavro has no public name for it
 

@@ -2,7 +2,8 @@
 
 A click is one of a machine where its session (or, where none is named, its list) has more than `most` clicks
 within the same minute of event time, or where every object of its list was clicked and there are at least
-`ALL_OF`."""
+`ALL_OF`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The checkpoint of a followed feed: one file, replaced as a whole; the one before is kept.
 
 A file is a line with the format and the SHA-256 of what follows, then msgpack. It is written under another
-name, made durable, and then renamed, so that at any moment the newest name stands for a whole checkpoint."""
+name, made durable, and then renamed, so that at any moment the newest name stands for a whole checkpoint.
+"""
 
 from __future__ import annotations
 

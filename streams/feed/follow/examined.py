@@ -1,5 +1,6 @@
 """How likely users examine each rank, out of the newest lists that were closed. Pure; for metrics and status,
-and nothing is weighed by it: feeding the same log again is to give the same triplets."""
+and nothing is weighed by it: feeding the same log again is to give the same triplets.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ taken for it.
 
 Only so many files are open at a time. One that was read to its end is closed when nothing came for an hour,
 or when another needs its descriptor; it sleeps, known by its inode, size and digest, until its size or its
-time changes. A file that cannot be opened is left out, and tried again at each look: the others go on."""
+time changes. A file that cannot be opened is left out, and tried again at each look: the others go on.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +93,8 @@ class FollowedFiles:
 
     `notes` are lines worth telling: a file was cut short, one is gone. `cut`, `missing_bytes`: files that
     were cut or vanished, and the bytes that were known to be there and were not read; whoever counts them
-    sets them to 0. `newest`: the latest time that files said which are asleep, ms."""
+    sets them to 0. `newest`: the latest time that files said which are asleep, ms.
+    """
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
 """What is followed, side by side: always the one that is behind in event time is read next.
 
 Its watermark is the time up to which every one that has more to read was read, less the allowed lateness: one
-that was read to its end holds back nobody. Where all were read to their ends, it goes on with the clock."""
+that was read to its end holds back nobody. Where all were read to their ends, it goes on with the clock.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ class Intake:
     """Sources by what the configuration calls them: paths and patterns of files, addresses of topics.
 
     `places`: those of an earlier `places()`. kafka: addresses of Kafka get it. schemas: decodes records of
-    topics. guard: what the role died with. Raises AddressError."""
+    topics. guard: what the role died with. Raises AddressError.
+    """
 
     def __init__(
         self,

@@ -9,7 +9,8 @@ itself is closed at once.
 A click belongs to the latest of the lists with its join key that showed its object, at or before it and at
 most `within_ms` ago; where it names the id of its list, to that one. A list is known by its key and its id:
 the same id under another key is another list. A click that is limited to keys finds their lists alone, one
-without finds the latest of its id."""
+without finds the latest of its id.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class JoinSettings:
     """Times in ms. `window_ms`: how long a list waits for its clicks before it is closed; `within_ms`: how
     long after a list its clicks may come where they do not name it; `most_open`: lists, and clicks, that
     wait; `remembered`: closed lists that late clicks still find; `bucket_ms`: clicks of one join key (a list,
-    or a session and query) on one object in the same bucket are one."""
+    or a session and query) on one object in the same bucket are one.
+    """
 
     window_ms: int = 600_000
     within_ms: int = 1_800_000
@@ -87,7 +89,8 @@ Waiting = TypeVar("Waiting", PendingClick, OpenDeadline)
 class TimeQueue(Generic[Waiting]):
     """What waits for the watermark, earliest first: those that came in order in a line, the rest in a heap.
 
-    Records come nearly in order, and a line takes a third of the time of a heap."""
+    Records come nearly in order, and a line takes a third of the time of a heap.
+    """
 
     def __init__(self) -> None:
         self._line: deque[Waiting] = deque()
@@ -129,7 +132,8 @@ class TimeQueue(Generic[Waiting]):
 
 class EventTimeJoin:
     """See the module. What becomes of lists and clicks is in `done`, in the order in which it was decided;
-    `counts` has `CLOSED_EARLY` and the two beside it."""
+    `counts` has `CLOSED_EARLY` and the two beside it.
+    """
 
     def __init__(self, settings: JoinSettings, refs: window.ObjectRefs | None = None) -> None:
         self.done: list[PlacedOrLate] = []

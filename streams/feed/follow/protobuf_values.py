@@ -44,7 +44,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class ProtobufDecoders:
     """Reads messages of a schema, which may hold several types.
 
-    Raises ImportError where a library is missing, UnknownSchemaError for what is no schema."""
+    Raises ImportError where a library is missing, UnknownSchemaError for what is no schema.
+    """
 
     def __init__(self, schema: RegisteredSchema) -> None:
         from google.protobuf.descriptor_pool import DescriptorPool

@@ -4,7 +4,8 @@ Of our own are `{"event": "impression", "impression", "ts", "query", "shown", ..
 "impression", "ts", "object"}`, as the write routes of `serve` keep them; either may name a `session` instead
 of the impression, which then joins the clicks of a session and query to its lists. A click may say whose
 lists it belongs to: `key`, one or a list of them. The lines of the format `impressions` are read too; their
-clicks may come apart. Objects are ids."""
+clicks may come apart. Objects are ids.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def suspected() -> BadItemError:
 class RecordReader:
     """Puts records into a join. `newest` is the latest time that they said, in ms; 0 before any.
 
-    A record whose time lies past `latest_ms` is dropped. `ahead`: how many were, since one was not."""
+    A record whose time lies past `latest_ms` is dropped. `ahead`: how many were, since one was not.
+    """
 
     def __init__(
         self,

@@ -3,7 +3,8 @@
 A schema under an id never changes, so what was fetched once is read from the folder ever after, also while
 the registry is away. Whoever asks while it is away is told so at once, and the registry is asked again after
 a pause that grows. Whatever goes wrong with one schema while the registry answers is the trouble of the
-records that name it alone."""
+records that name it alone.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ class SchemaRegistry:
     """Raises OSError for an unreadable `cafile`.
 
     folder: where schemas are kept; made when the first one is. failed: called for each attempt that failed.
-    clock: monotonic, in seconds. chance: from 0 to 1, so that many who wait do not ask at once."""
+    clock: monotonic, in seconds. chance: from 0 to 1, so that many who wait do not ask at once.
+    """
 
     def __init__(
         self,

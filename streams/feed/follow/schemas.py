@@ -5,7 +5,8 @@
     header __value_schema_id:  one of both  [message indexes];  value:  data
 
 Message indexes are those of Protobuf: their number and each of them as zigzag varints, a single 0 for the
-first message. Anything else is JSON, and passes as it is."""
+first message. Anything else is JSON, and passes as it is.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class SchemaDecoder:
     def decoded(self, value: bytes, headers: Headers) -> Any:
         """What a record says: bytes of JSON, a value, or a BadItemError for what is wrong with it.
 
-        Raises StreamUnavailable while its schema cannot be had."""
+        Raises StreamUnavailable while its schema cannot be had.
+        """
         try:
             named = _named(value, headers)
             if named is None:

@@ -37,7 +37,8 @@ class FollowedTopic:
     Whatever reads raises what a `Source` raises; a topic that is not there yet is tried again. `notes` are
     lines worth telling: the topic is another one, retention has removed records. schemas: decodes records
     that name a schema; one whose schema cannot be had waits, with all that were not read by then. `held`:
-    where the records are that were read last."""
+    where the records are that were read last.
+    """
 
     address: Address
     said: Mapping[str, Any] = field(default_factory=dict)

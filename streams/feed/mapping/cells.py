@@ -2,7 +2,8 @@
 JSON held.
 
 What is empty or null is None. A cell of JSON that is of another kind is a BadItemError in its place, for its
-row alone; a column of another kind is a ValueError, for it is wrong in every row."""
+row alone; a column of another kind is a ValueError, for it is wrong in every row.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Four kinds of rows are known. `impressions`: a row is a shown list. `shown`: a row is one object of a shown
 list. `events`: rows are impressions (or pieces of them), clicks, and others. `triplets`: a row is a query, a
-clicked and a skipped object."""
+clicked and a skipped object.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@
     products[].position?        may be absent from a file
 
 A struct of which one field is filled (`{"string_value": null, "int_value": 7}`) counts as that field.
-Columns go through pyarrow as columns; only JSON inside of text is looked at row by row."""
+Columns go through pyarrow as columns; only JSON inside of text is looked at row by row.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +109,8 @@ def _steps(text: str, whole: str) -> Steps:
 def value_at(value: Any, steps: Sequence[Step]) -> Any:
     """What stands there in a row that was JSON; None where nothing does. Text on the way is read as JSON.
 
-    Raises BadItemError for a step that this kind of value does not have."""
+    Raises BadItemError for a step that this kind of value does not have.
+    """
     for number, step in enumerate(steps):
         if isinstance(value, str):
             value = _json(value, step)
@@ -163,7 +165,8 @@ class RowByRow(Exception):
 def column_at(array: pyarrow.Array[Any], steps: Sequence[Step]) -> pyarrow.Array[Any]:
     """What stands there, for every row of a column: an array as long, of lists below `[]`.
 
-    Raises NoSuchFieldError; RowByRow where text has to be read as JSON."""
+    Raises NoSuchFieldError; RowByRow where text has to be read as JSON.
+    """
     import pyarrow
     from pyarrow import compute, types
 

@@ -35,7 +35,8 @@ LINES = 1_000
 class LogRows(ABC):
     """Rows that follow each other; columns come by path, for all rows or for some of them (by their numbers).
 
-    `faults` are rows that could not be read at all."""
+    `faults` are rows that could not be read at all.
+    """
 
     faults: Sequence[Placed] = ()
 
@@ -276,7 +277,8 @@ def _prefixes(steps: Steps) -> list[str]:
 def _bind(table: Table, steps: Steps) -> tuple[str, Steps]:
     """The column of a table, or the field of its structs, that a path begins with, and the steps from there.
 
-    Raises TableError where there is no such column, NoSuchFieldError where it has not what the path names."""
+    Raises TableError where there is no such column, NoSuchFieldError where it has not what the path names.
+    """
     names = _prefixes(steps)
     for taken in range(len(names), 1, -1):
         try:

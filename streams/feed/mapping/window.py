@@ -6,7 +6,8 @@ then; later pieces are reported, never dropped in silence.
 
 A click belongs to the latest of the impressions with its join key that showed its object and came before it,
 at most `within` ago. Where impressions are joined by their id there is only one. Ids are scoped by the key of
-the impression: a click that is limited to some keys belongs to their impressions alone."""
+the impression: a click that is limited to some keys belongs to their impressions alone.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ CLOSED = 200_000
 class Said:
     """What a row, or several that follow each other, say of an impression besides its objects.
 
-    `rank`: of the kinds of rows that tell what was shown, which; the objects of the lowest count alone."""
+    `rank`: of the kinds of rows that tell what was shown, which; the objects of the lowest count alone.
+    """
 
     id: str
     join: Hashable
@@ -68,7 +70,8 @@ class Piece(NamedTuple):
 class OpenImpression:
     """An impression under way; `positions` and `chances` (propensities) go with `objects`, or are empty.
 
-    Most have none of these two and no click, and many thousands wait at a time: what is empty is shared."""
+    Most have none of these two and no click, and many thousands wait at a time: what is empty is shared.
+    """
 
     said: Said
     objects: list[str] = field(default_factory=list)

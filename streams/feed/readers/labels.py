@@ -2,7 +2,8 @@
 
 An object may have several labels, in one line or in several. The file is read as a whole, since any two of
 its objects may belong together; what is drawn is said in `streams.feed.shared_labels`. Triplets carry ids
-only; their features come from the catalog."""
+only; their features come from the catalog.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ class LabelTable:
 def read_labels(source: Input, options: ReaderOptions) -> Iterator[Placed]:
     """What is wrong with lines, the objects that cannot be queries, then the sampled Events.
 
-    FeedError where nothing can be sampled."""
+    FeedError where nothing can be sampled.
+    """
     table = LabelTable()
     for line in source.lines():
         place = f"{source.name}:{line.number}"

@@ -9,7 +9,8 @@ A triplet: `{"q", "c", "s", "id"?, "ts"?, "w"?, "src"?, ...}`. The names are tho
 string id, or a map with `x` or `views`. A triplet without an id gets one from its line number and bytes, so
 that the same file gives the same ids again; one without a time gets the time of feeding.
 
-The wire format: msgpack maps of events or impressions, one after another."""
+The wire format: msgpack maps of events or impressions, one after another.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +149,8 @@ def read_binary(source: Input, options: ReaderOptions) -> Iterator[Placed]:
     """An Event or Impression per map, in order; places are byte offsets.
 
     Bytes that are no msgpack end the file with one Dropped: there is no telling where the next map would
-    begin."""
+    begin.
+    """
     unpacker: Any = msgpack.Unpacker(strict_map_key=False, max_buffer_size=MAX_MAP_BYTES)
     total = 0
     start = 0

@@ -5,7 +5,8 @@ clicks. From it come item-item relevances and, by sampling, triplets (Chechik et
 sections 2.3 and 5.2.1; the co-click variant is that of the same authors' NIPS 2009 paper, section 4.1).
 
 Rows of one (query, object) add up. A first line whose third column is no number is a header. The triplets
-carry ids only; their features come from the catalog."""
+carry ids only; their features come from the catalog.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ IntArray = npt.NDArray[np.int64]
 def query_object_probabilities(counts: sp.csr_matrix) -> sp.csr_matrix:
     """Pr(q, p) = R(q, p) / sum R, float64 of the shape of `counts`.
 
-    Raises NothingToDraw for negative or non-finite counts and for a table of zeros."""
+    Raises NothingToDraw for negative or non-finite counts and for a table of zeros.
+    """
     table = sp.csr_matrix(counts, dtype=np.float64, copy=True)
     table.sum_duplicates()
     table.eliminate_zeros()
@@ -54,7 +56,8 @@ def item_relevance(counts: sp.csr_matrix, theta: float = 0.0, block: int = ROW_B
 
     Objects are taken a block of rows at a time and only the queries that hold one of them are walked
     (JMLR 2010, eq. 20 and the paragraph after it), so the full object x object matrix never exists.
-    Returns a symmetric float64 CSR matrix, objects x objects."""
+    Returns a symmetric float64 CSR matrix, objects x objects.
+    """
     joint = query_object_probabilities(counts)
     query_mass = np.asarray(joint.sum(axis=1)).ravel()
     # Pr(a|q) Pr(b|q) Pr(q) = Pr(q,a) Pr(q,b) / Pr(q); a query without any count adds nothing.
@@ -69,7 +72,8 @@ def co_click_relevance(counts: sp.csr_matrix, share: float = 0.01, block: int = 
 
     Entries equal to the smallest one kept are kept too, so the result does not depend on the block
     size and stays symmetric.  Two passes over blocks of rows: one finds the cut, one keeps what
-    reaches it.  Memory: the kept share plus one block.  Returns float64 CSR, objects x objects."""
+    reaches it.  Memory: the kept share plus one block.  Returns float64 CSR, objects x objects.
+    """
     if not 0.0 < share <= 1.0:
         raise NothingToDraw(f"the share of pairs to keep is {share}; give a number in (0, 1]")
     query_object_probabilities(counts)
@@ -110,7 +114,8 @@ def sample_triplets(
     (query, clicked) has probability proportional to its relevance; skipped is uniform over the columns
     whose relevance for that query is zero (JMLR 2010, section 2.3).  `same_objects`: rows and columns
     are the same objects, so a row is never its own skipped object.  Rows to which every column is
-    relevant have no skipped object and are never drawn.  Raises NothingToDraw where no row is left."""
+    relevant have no skipped object and are never drawn.  Raises NothingToDraw where no row is left.
+    """
     table = sp.csr_matrix(relevance, dtype=np.float64, copy=True)
     table.sum_duplicates()
     table.eliminate_zeros()

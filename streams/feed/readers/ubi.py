@@ -7,7 +7,8 @@ by `query_id`: one query is one impression, its id the query_id, its source the 
 may be wrapped in `_source`, as index exports write it.
 
 The clicks are read first and kept in memory (about 300 bytes each) until their query comes; the queries
-stream by.  Feed very large logs in pieces, each with the queries and events of the same time."""
+stream by.  Feed very large logs in pieces, each with the queries and events of the same time.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class QueryClicks:
 def read_ubi(queries: list[Input], events: list[Input], options: ReaderOptions) -> Iterator[Placed]:
     """An Impression per query line, in order, after what was wrong with the event lines.
 
-    Clicks whose query never comes follow at the end as Ignored, one each."""
+    Clicks whose query never comes follow at the end as Ignored, one each.
+    """
     joined = QueryClicks()
     for source in events:
 

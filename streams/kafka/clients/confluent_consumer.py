@@ -73,7 +73,8 @@ _HEADERS_OF = methodcaller("headers")
 """`message.headers()`, with the interpreter's check that a call which sets an exception also fails.
 
 confluent-kafka does both, comes back and sets one, when a header's name is not UTF-8; the interpreter's quick
-way of calling a method does not notice, and a name without a value would be in our hands."""
+way of calling a method does not notice, and a name without a value would be in our hands.
+"""
 
 
 class ConfluentConsumer:

@@ -11,7 +11,8 @@ first other one on, and from one that fails its checksum, kafka-python's own rea
 
 Decompression that stops at a limit, for each of Kafka's codecs: a few kilobytes of zeros on the wire can be
 gigabytes in memory. kafka-python inflates a whole batch at once, and offers no setting for a limit; these
-take the places of its decoders."""
+take the places of its decoders.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """What the two Kafka clients do alike: raw records in columns, positions chosen by us alone.
 
 `make_consumer` and `make_producer` make the client that the settings name; the other one is never
-imported."""
+imported.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class ConsumerClient(Protocol):
     """Reads assigned partitions of one topic; committed records only, checksums verified.
 
     Never joins a group, never resumes from a committed offset, never resets a position by itself.
-    After any exception out of `poll` the caller throws the client away and makes another."""
+    After any exception out of `poll` the caller throws the client away and makes another.
+    """
 
     def assign(self, positions: Mapping[int, int]) -> None:
         """Read these partitions from these next offsets; what was fetched before is forgotten."""
@@ -59,12 +61,14 @@ class ConsumerClient(Protocol):
     def poll(self, max_records: int, timeout_s: float) -> list[Fetched]:
         """Up to `max_records` next records of any assigned partitions; empty after `timeout_s`.
 
-        Raises CorruptBatch, OutOfRange, Overfull, StreamRefused (no permission) or StreamUnavailable."""
+        Raises CorruptBatch, OutOfRange, Overfull, StreamRefused (no permission) or StreamUnavailable.
+        """
 
     def positions(self) -> dict[int, int]:
         """Per assigned partition: the next offset to be polled.
 
-        Gaps that hold no record are passed too, by polls that find nothing if not before."""
+        Gaps that hold no record are passed too, by polls that find nothing if not before.
+        """
 
     def close(self) -> None:
         """Release threads and sockets within a bounded time; may be called twice."""
@@ -77,7 +81,8 @@ class ProducerClient(Protocol):
         """Write records, each with its partition; comes back with their offsets once they are durable.
 
         Raises StreamUnavailable when it is in doubt whether all were written, RecordRefused for a record the
-        broker will not take, StreamRefused without permission. The client is of no use after an exception."""
+        broker will not take, StreamRefused without permission. The client is of no use after an exception.
+        """
 
     def close(self) -> None:
         """Release threads and sockets within a bounded time; may be called twice."""
