@@ -42,7 +42,6 @@ from checkpoints.store import Damaged as Damaged
 from checkpoints.store import FutureFormat as FutureFormat
 from checkpoints.store import KeyExists as KeyExists
 from checkpoints.store import KeyMissing as KeyMissing
-from checkpoints.store import MemoryStore as MemoryStore
 from checkpoints.store import Superseded as Superseded
 from checkpoints.store import Unreachable as Unreachable
 from checkpoints.store import WriteFailed as WriteFailed

@@ -350,11 +350,8 @@ def _is_own(store: BlobStore, number: int, epoch: Epoch) -> bool:
 
 
 def _superseded(store: BlobStore, number: int) -> Superseded:
-    return Superseded(
-        f"version {number}",
-        f"{_claimed_by(store, number)} has taken this number",
-        "this process stops; let one learner write to a checkpoint folder",
-    )
+    remedy = "this process stops; let one learner write to a checkpoint folder"
+    return Superseded(f"version {number}", f"{_claimed_by(store, number)} has taken this number", remedy)
 
 
 def _claimed_by(store: BlobStore, number: int) -> str:

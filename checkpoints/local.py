@@ -195,12 +195,9 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Damaged(
-            "unreadable",
-            str(path),
-            f"cannot be read: {error.strerror or error}",
-            "check the disk and the permissions of the checkpoint folder",
-        ) from error
+        message = f"cannot be read: {error.strerror or error}"
+        remedy = "check the disk and the permissions of the checkpoint folder"
+        raise Damaged("unreadable", str(path), message, remedy) from error
 
 
 def open_temp(fs: Fs, folder: Path) -> tuple[int, Path]:

@@ -95,11 +95,8 @@ class VersionStore:
     def _load(self, manifest: Manifest, destination: Destination) -> Version:
         place = folder(manifest.number)
         if manifest.kind != "version" or len(manifest.files) != 1:
-            raise Damaged(
-                "mismatch",
-                place,
-                f"is a {manifest.kind} with {len(manifest.files)} files, not a version with one",
-            )
+            message = f"is a {manifest.kind} with {len(manifest.files)} files, not a version with one"
+            raise Damaged("mismatch", place, message)
         entry = manifest.files[0]
         key = place + entry.name
         wanted, seen = set(manifest.arrays), set[ArraySpec]()

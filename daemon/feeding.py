@@ -40,11 +40,8 @@ def catalog_of_feed(config: Config, tell: Callable[[str], None]) -> Catalog | No
         return None
     elsewhere = config.catalog.path.startswith(LIVE) or is_object_address(config.catalog.path)
     if not elsewhere and not Path(config.catalog.path).exists():
-        raise UserError(
-            f"the catalog {config.catalog.path} does not exist",
-            "correct --catalog or catalog.path",
-            EX_CONFIG,
-        )
+        remedy = "correct --catalog or catalog.path"
+        raise UserError(f"the catalog {config.catalog.path} does not exist", remedy, EX_CONFIG)
     opened = learner_catalog if config.space.views else catalog_without_space
     return opened(config, tell=tell)
 

@@ -160,11 +160,8 @@ def _on_ray(
             patience.done()
             yield piece, made
     except ShardsLost as error:
-        raise UserError(
-            f"Ray is gone: {error}",
-            "look at the cluster, then give the same command again: what is done is kept",
-            EX_TEMPFAIL,
-        ) from error
+        remedy = "look at the cluster, then give the same command again: what is done is kept"
+        raise UserError(f"Ray is gone: {error}", remedy, EX_TEMPFAIL) from error
     finally:
         for each in running:
             with suppress(Exception):

@@ -17,19 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from learners import errors
 from learners.block import Block, DenseBlock, Float32s, TripletBatch, as_block, as_triplets, bilinear, numbers
-from learners.errors import (
-    CHECKED,
-    BlockError,
-    ConfigError,
-    PrecisionNotice,
-    StateError,
-    read_only,
-    require_whole,
-    saved,
-    saved_count,
-    to_write,
-)
 from learners.forms.bilinear import BilinearForm
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import DEFAULT_POWER, ServingForm
@@ -83,7 +72,7 @@ class BaseLearner(ABC, Generic[AnyConfig]):
 
     def __init__(self, dim: int, config: AnyConfig | None = None) -> None:
         """The untrained learner of so many dimensions. Raises ConfigError."""
-        require_whole("dim", dim)
+        errors.require_whole("dim", dim)
         self.config = self._settings(config)
         self._start(dim)
 
@@ -91,7 +80,7 @@ class BaseLearner(ABC, Generic[AnyConfig]):
     def _settings(cls, config: AnyConfig | None) -> AnyConfig:
         chosen: AnyConfig | None = cls.DEFAULT if config is None else config
         if chosen is None:
-            raise ConfigError(f"{cls.__name__} has no default settings: give them as config")
+            raise errors.ConfigError(f"{cls.__name__} has no default settings: give them as config")
         return chosen
 
     @property
@@ -135,7 +124,7 @@ class BaseLearner(ABC, Generic[AnyConfig]):
 
         Raises ConfigError for a learner without one.
         """
-        raise ConfigError(f"{type(self).__name__} has no form of its scores as they were learned")
+        raise errors.ConfigError(f"{type(self).__name__} has no form of its scores as they were learned")
 
     def learn_one(self, query: Any, clicked: Any, skipped: Any) -> StepInfo:
         """Apply one triplet of vectors (anything `as_block` reads, one row each); the info holds one entry.
@@ -196,13 +185,12 @@ class BaseLearner(ABC, Generic[AnyConfig]):
         others are applied then.
         """
         if not isinstance(steps, TripletSteps):
-            raise BlockError(
+            raise errors.BlockError(
                 f"{type(self).__name__} replays triplets, not steps of rank one: give its own `taken`"
             )
-        info = self.learn_many(steps.batch, steps.weights)
-        wrong = np.flatnonzero(info.outcome == REJECTED)
+        wrong = np.flatnonzero(self.learn_many(steps.batch, steps.weights).outcome == REJECTED)
         if len(wrong):
-            raise BlockError(f"step {wrong[0]} of {len(steps)} is malformed: the others are applied")
+            raise errors.BlockError(f"step {wrong[0]} of {len(steps)} is malformed: the others are applied")
 
     def state(self) -> dict[str, NDArray[Any]]:
         """What the next step needs, by name: read-only views, which change with the next step. Save them as
@@ -212,7 +200,7 @@ class BaseLearner(ABC, Generic[AnyConfig]):
         so that another copy can have its memory ready; but for the length of what `GROWS`. No name holds a
         dot.
         """
-        return {name: read_only(array) for name, array in self._live().items()}
+        return {name: errors.read_only(array) for name, array in self._live().items()}
 
     @property
     def numbers(self) -> int:
@@ -274,7 +262,7 @@ def one_triplet(query: Any, clicked: Any, skipped: Any) -> TripletBatch:
     """Three vectors, each anything that `as_block` reads, as a batch of one. Raises BlockError."""
     batch = as_triplets(query, clicked, skipped)
     if len(batch) != 1:
-        raise BlockError(f"learn_one takes one triplet, not {len(batch)}: use learn_many")
+        raise errors.BlockError(f"learn_one takes one triplet, not {len(batch)}: use learn_many")
     return batch
 
 
@@ -282,12 +270,12 @@ def checked_weights(batch: TripletBatch, dim: int, weights: Weights) -> Doubles:
     """The weights of a batch as kernels take them: float64 [n], or empty for 1 each. Raises BlockError on
     triplets of another dimension than dim, or another number of weights."""
     if batch.dim != dim:
-        raise BlockError(f"triplets have {batch.dim} dimensions, the learner {dim}: map them alike")
+        raise errors.BlockError(f"triplets have {batch.dim} dimensions, the learner {dim}: map them alike")
     if weights is None:
         return np.zeros(0)
     scale = numbers("weights", weights)
     if scale.shape != (len(batch),):
-        raise BlockError(f"weights have shape {scale.shape}: give one per triplet ({len(batch)})")
+        raise errors.BlockError(f"weights have shape {scale.shape}: give one per triplet ({len(batch)})")
     return np.require(scale, np.float64, ["C", "A"])
 
 
@@ -330,7 +318,7 @@ class StepsFromIdentity:
                 "its steps, which it adds to a W that starts with 1 on its diagonal. Vectors are up to "
                 f"{np.sqrt(squared.max()):.0e} long, tau is at most {tau.max():.0e}: bring vectors to unit "
                 "length, as the map unit does, or allow larger steps",
-                PrecisionNotice,
+                errors.PrecisionNotice,
                 stacklevel=4,
             )
 
@@ -356,7 +344,7 @@ def started(dim: int, start: Float32s | None) -> Float32s:
     if start is None:
         return np.ones(dim, np.float32)
     if start.shape != (dim,) or start.dtype != np.float32 or not (np.isfinite(start) & (start > 0)).all():
-        raise ConfigError(f"start must be {dim} finite float32 numbers above 0")
+        raise errors.ConfigError(f"start must be {dim} finite float32 numbers above 0")
     return start
 
 
@@ -447,7 +435,7 @@ class MatrixLearner(ScoredByMatrix[AnyConfig]):
     def _check(self, dim: int) -> None:
         """Raises ConfigError where the settings do not fit so many dimensions."""
         if self._psd_every and dim > MAX_FULL_DIM:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"psd_every needs dim <= {MAX_FULL_DIM}, not {dim}: set it to 0 and use the serving form"
             )
 
@@ -455,7 +443,7 @@ class MatrixLearner(ScoredByMatrix[AnyConfig]):
         return {"W": self.base, "events": np.array(self.events, np.int64), **self.pending.arrays}
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> None:
-        self.base, self.events = saved_matrix(arrays, copy=copy), saved_count(arrays, "events")
+        self.base, self.events = saved_matrix(arrays, copy=copy), errors.saved_count(arrays, "events")
         self.pending = PendingSteps.restored(arrays, self.dim, self._room, self._kind, copy)
         self._sizes = StepsFromIdentity()
         if self.DISTANCE:
@@ -518,7 +506,7 @@ def form_of_matrix(W: Float32s, normalised: bool, power: float | None, distance:
 def identity(dim: int) -> Float32s:
     """W = I, float32 [dim, dim], in fresh pages. Raises ConfigError below 1 dimension or beyond int32."""
     if not 1 <= dim <= np.iinfo(np.int32).max:
-        raise ConfigError(f"dim must be at least 1, not {dim}")
+        raise errors.ConfigError(f"dim must be at least 1, not {dim}")
     W = np.zeros((dim, dim), np.float32)
     np.fill_diagonal(W, 1.0)
     return W
@@ -526,23 +514,23 @@ def identity(dim: int) -> Float32s:
 
 def saved_square(arrays: Mapping[str, NDArray[Any]], name: str = "W") -> Float32s:
     """The square matrix of that name itself. Raises StateError."""
-    W = saved(arrays, name, np.float32, (None, None))
+    W = errors.saved(arrays, name, np.float32, (None, None))
     if W.shape[0] != W.shape[1] or W.shape[0] == 0:
-        raise StateError(f"array {name} has shape {W.shape}: it must be square")
+        raise errors.StateError(f"array {name} has shape {W.shape}: it must be square")
     return W
 
 
 def saved_matrix(arrays: Mapping[str, NDArray[Any]], name: str = "W", copy: bool = True) -> Float32s:
     """The square matrix of that name to continue from: copied, or taken over. Raises StateError."""
-    return to_write(saved_square(arrays, name), name, copy)
+    return errors.to_write(saved_square(arrays, name), name, copy)
 
 
 def require_symmetric(W: Float32s) -> None:
     """Raises StateError where W is not symmetric to the bit."""
-    step = max(1, CHECKED // len(W))
+    step = max(1, errors.CHECKED // len(W))
     for start in range(0, len(W), step):
         if not np.array_equal(W[start : start + step], W[:, start : start + step].T):
-            raise StateError("array W is not symmetric: it belongs to another algorithm")
+            raise errors.StateError("array W is not symmetric: it belongs to another algorithm")
 
 
 def replay_rank_one(W: Float32s, symmetric: bool, steps: Steps, pending: PendingSteps | None = None) -> None:
@@ -554,10 +542,10 @@ def replay_rank_one(W: Float32s, symmetric: bool, steps: Steps, pending: Pending
     applied then.
     """
     if not isinstance(steps, StepBatch):
-        raise BlockError("this learner replays steps of rank one, not triplets: give its own `taken`")
+        raise errors.BlockError("this learner replays steps of rank one, not triplets: give its own `taken`")
     dim = W.shape[0]
     if steps.dim != dim:
-        raise BlockError(f"steps have {steps.dim} dimensions, the learner {dim}: give its own `taken`")
+        raise errors.BlockError(f"steps have {steps.dim} dimensions, the learner {dim}: give its own `taken`")
     rows = (steps.query.kernel_rows(), steps.error.kernel_rows())
     dense = isinstance(steps.query, DenseBlock)
     kind = SYMMETRIC if symmetric else BILINEAR
@@ -570,13 +558,13 @@ def replay_rank_one(W: Float32s, symmetric: bool, steps: Steps, pending: Pending
     if pending is None or steps.project:
         waiting.add_to(W)
     if taken < len(steps):
-        raise BlockError(f"step {taken} of {len(steps)} is malformed: steps before it are applied")
+        raise errors.BlockError(f"step {taken} of {len(steps)} is malformed: steps before it are applied")
     if steps.project:
         W[...] = project_psd(W)
 
 
 def require_period(psd_every: int) -> None:
     """Raises ConfigError for what is no number of events."""
-    require_whole("psd_every", psd_every)
+    errors.require_whole("psd_every", psd_every)
     if psd_every < 0:
-        raise ConfigError(f"psd_every must be 0 (never) or a number of events, not {psd_every}")
+        raise errors.ConfigError(f"psd_every must be 0 (never) or a number of events, not {psd_every}")

@@ -15,17 +15,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from learners import errors
 from learners.base import Learner
 from learners.block import TripletBatch
-from learners.errors import (
-    MAX_COUNT,
-    BlockError,
-    ConfigError,
-    StateError,
-    array_named,
-    require_number,
-    require_whole,
-)
 from learners.kernels.caps import KINDS, LET_IN, LIMIT, UNIT, count, plan, settle
 from learners.outcome import UPDATED, StepInfo, joined
 
@@ -50,14 +42,14 @@ class CapsConfig:
     def __post_init__(self) -> None:
         for name in ("source", "query", "item"):
             cap = getattr(self, name)
-            require_number(name, cap)
+            errors.require_number(name, cap)
             if not (math.isfinite(cap) and 0 <= cap <= MAX_CAP):
-                raise ConfigError(f"{name} must be 0 (no cap) or a number of full steps, not {cap}")
-        require_whole("window", self.window)
+                raise errors.ConfigError(f"{name} must be 0 (no cap) or a number of full steps, not {cap}")
+        errors.require_whole("window", self.window)
         if self.window < 0:
-            raise ConfigError(f"window must be a number of events, not {self.window}")
+            raise errors.ConfigError(f"window must be a number of events, not {self.window}")
         if self.any and not self.window:
-            raise ConfigError("caps need a window of events above 0")
+            raise errors.ConfigError("caps need a window of events above 0")
 
     @property
     def any(self) -> bool:
@@ -199,20 +191,20 @@ def _checked(
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64], int]:
     """(names, spent, admitted) of arrays with the shapes, types and ranges of this window."""
     own = {name: (array.dtype, array.shape) for name, array in window.arrays().items()}
-    arrays = {name: array_named(arrays, name) for name in arrays}
+    arrays = {name: errors.array_named(arrays, name) for name in arrays}
     if {name: (array.dtype, array.shape) for name, array in arrays.items()} != own:
-        raise StateError(
+        raise errors.StateError(
             f"a window of {window.config.window} steps is uint64 `names`, int64 `spent`, int64 `admitted`: "
             "it was altered, or written with another window"
         )
     spent, admitted = arrays["spent"], int(arrays["admitted"])
     if (
-        not 0 <= admitted <= MAX_COUNT
+        not 0 <= admitted <= errors.MAX_COUNT
         or (spent < 0).any()
         or (spent > LIMIT * UNIT).any()
         or spent[admitted:].any()
     ):
-        raise StateError("a window of steps holds what no events leave: it was altered")
+        raise errors.StateError("a window of steps holds what no events leave: it was altered")
     return arrays["names"], spent, admitted
 
 
@@ -253,7 +245,7 @@ def learn_capped(
     """
     n = len(batch)
     if names.shape != (n, NAMES) or weights.shape != (n,):
-        raise BlockError(
+        raise errors.BlockError(
             f"names have shape {names.shape}, weights {weights.shape}: give {NAMES} and 1 per event"
         )
     fates, limits = np.zeros(n, np.uint8), np.zeros(n)

@@ -33,16 +33,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.base import (
-    AnyConfig,
-    Doubles,
-    KnownAnswer,
-    MatrixLearner,
-    StepArrays,
-    Weights,
-    replay_rank_one,
-    require_period,
-)
+from learners import base
 from learners.block import (
     Block,
     DenseBlock,
@@ -77,7 +68,7 @@ class DissimConfig:
 
     def __post_init__(self) -> None:
         require_positive("C", self.C)
-        require_period(self.psd_every)
+        base.require_period(self.psd_every)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,7 +108,7 @@ def pairs_of(batch: TripletBatch, reason: NDArray[np.uint8]) -> Pairs:
     return Pairs(batch, SparseBlock(*sums, batch.dim), SparseBlock(*errors, batch.dim), norms)
 
 
-class DistanceLearner(MatrixLearner[AnyConfig]):
+class DistanceLearner(base.MatrixLearner[base.AnyConfig]):
     """A learned distance of `dim`-dimensional vectors; W = I gives the Euclidean one."""
 
     DISTANCE: ClassVar[bool] = True
@@ -135,15 +126,15 @@ class DistanceLearner(MatrixLearner[AnyConfig]):
         return without_sense(crossed.astype(np.float32), left, right)
 
 
-class RelativeLearner(DistanceLearner[AnyConfig]):
+class RelativeLearner(DistanceLearner[base.AnyConfig]):
     """Learns from which of two distances is the smaller. A batch needs room for m and e, about twice its
     own."""
 
     @abstractmethod
-    def _learn_pairs(self, pairs: Pairs, weights: Doubles, info: StepInfo) -> None:
+    def _learn_pairs(self, pairs: Pairs, weights: base.Doubles, info: StepInfo) -> None:
         """Take the steps of a batch in order; `info` holds the reason of what was refused."""
 
-    def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
+    def _learn(self, batch: TripletBatch, weights: base.Doubles) -> StepInfo:
         info = StepInfo.empty(len(batch))
         self._learn_pairs(pairs_of(batch, info.reason), weights, info)
         return info
@@ -154,16 +145,16 @@ class Dissim(RelativeLearner[DissimConfig]):
 
     DEFAULT: ClassVar[DissimConfig] = DissimConfig()
     # u = (1, -1), v = 0: V' = -u u^T, loss 3, tau = min(1/4, 3/4), W = [[3/4, 1/4], [1/4, 3/4]]
-    KNOWN: ClassVar[KnownAnswer] = KnownAnswer(
+    KNOWN: ClassVar[base.KnownAnswer] = base.KnownAnswer(
         DissimConfig(C=0.25), ((1, 0), (0, 1), (1, 0)), 3.0, ((0, -1), (-1, 0))
     )
 
-    def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
+    def _learn(self, batch: TripletBatch, weights: base.Doubles) -> StepInfo:
         if not isinstance(batch.query, DenseBlock):
             return super()._learn(batch, weights)
         info = StepInfo.empty(len(batch))
 
-        def step(start: int, budget: int, steps: StepArrays) -> Any:
+        def step(start: int, budget: int, steps: base.StepArrays) -> Any:
             rows = batch.slice(start, len(batch))
             triplets = [block.kernel_rows() for block in (rows.query, rows.clicked, rows.skipped)]
             return self._step_dense(budget, triplets, weights[start:], steps)
@@ -171,8 +162,8 @@ class Dissim(RelativeLearner[DissimConfig]):
         self._up_to_projections(info, step)
         return info
 
-    def _learn_pairs(self, pairs: Pairs, weights: Doubles, info: StepInfo) -> None:
-        def step(start: int, budget: int, steps: StepArrays) -> Any:
+    def _learn_pairs(self, pairs: Pairs, weights: base.Doubles, info: StepInfo) -> None:
+        def step(start: int, budget: int, steps: base.StepArrays) -> Any:
             part = pairs.slice(start, len(info))
             rows = (part.m.kernel_rows(), part.e.kernel_rows(), part.squares(), weights[start:], steps)
             batch, W = part.batch, self.settled().reshape(-1)
@@ -181,7 +172,7 @@ class Dissim(RelativeLearner[DissimConfig]):
 
         self._up_to_projections(info, step)
 
-    def taken(self, batch: TripletBatch, info: StepInfo, weights: Weights = None) -> Sequence[Steps]:
+    def taken(self, batch: TripletBatch, info: StepInfo, weights: base.Weights = None) -> Sequence[Steps]:
         """Step sizes, m as query and e as error of what updated; tau has taken the weights in already."""
         return taken_steps(batch, info, _sides)
 
@@ -191,7 +182,7 @@ class Dissim(RelativeLearner[DissimConfig]):
         Raises BlockError on steps of another kind or dimension, and naming the first step that is malformed:
         those before it are applied then.
         """
-        replay_rank_one(self.base, True, steps, self.pending)
+        base.replay_rank_one(self.base, True, steps, self.pending)
 
 
 def _sides(batch: TripletBatch, rows: Int64s) -> tuple[Block, Block]:
@@ -223,7 +214,7 @@ class Lego(RelativeLearner[LegoConfig]):
     ROOM: ClassVar[int | None] = 0
     DEFAULT: ClassVar[LegoConfig] = LegoConfig()
     # u = (1, -1), v = 0: A' = I - g/(1 + 2g) u u^T, g = 1 + 2/(1 + 2g), so g = (1 + sqrt(24 + 1))/4
-    KNOWN: ClassVar[KnownAnswer] = KnownAnswer(
+    KNOWN: ClassVar[base.KnownAnswer] = base.KnownAnswer(
         LegoConfig(eta=1.0), ((1, 0), (0, 1), (1, 0)), 3.0, ((0, -0.5), (-0.5, 0))
     )
 
@@ -231,7 +222,7 @@ class Lego(RelativeLearner[LegoConfig]):
         if dim > MAX_FULL_DIM:
             raise ConfigError(f"LEGO changes all of W at each step: dim must be <= {MAX_FULL_DIM}, not {dim}")
 
-    def _learn_pairs(self, pairs: Pairs, weights: Doubles, info: StepInfo) -> None:
+    def _learn_pairs(self, pairs: Pairs, weights: base.Doubles, info: StepInfo) -> None:
         steps = (info.outcome, info.loss, info.tau, info.reason)
         step = lego_dense if isinstance(pairs.m, DenseBlock) else lego_sparse
         rows = (pairs.m.kernel_rows(), pairs.e.kernel_rows())

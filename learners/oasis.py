@@ -11,15 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from learners.base import (
-    Doubles,
-    KnownAnswer,
-    MatrixLearner,
-    StepArrays,
-    Weights,
-    replay_rank_one,
-    require_period,
-)
+from learners import base
 from learners.block import DenseBlock, Float32s, TripletBatch
 from learners.errors import ConfigError, require_positive
 from learners.kernels.oasis import step_sparse
@@ -49,10 +41,10 @@ class OasisConfig:
         require_positive("C", self.C)
         if self.symmetric not in ("off", "online"):
             raise ConfigError(f'symmetric must be "off" or "online", not {self.symmetric!r}')
-        require_period(self.psd_every)
+        base.require_period(self.psd_every)
 
 
-class Oasis(MatrixLearner[OasisConfig]):
+class Oasis(base.MatrixLearner[OasisConfig]):
     """A learned similarity q^T W p of `dim`-dimensional vectors.
 
     C, the aggressiveness, bounds tau, the share of q (c - s)^T that one triplet adds to W. A small C needs
@@ -69,7 +61,7 @@ class Oasis(MatrixLearner[OasisConfig]):
     """
 
     DEFAULT: ClassVar[OasisConfig] = OasisConfig()
-    KNOWN: ClassVar[KnownAnswer] = KnownAnswer(
+    KNOWN: ClassVar[base.KnownAnswer] = base.KnownAnswer(
         OasisConfig(C=0.25), ((1, 0), (0, 1), (1, 0)), 2.0, ((0.75, 0.25), (0, 1))
     )
 
@@ -77,10 +69,10 @@ class Oasis(MatrixLearner[OasisConfig]):
     def _symmetric(self) -> bool:
         return self.config.symmetric == "online"
 
-    def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
+    def _learn(self, batch: TripletBatch, weights: base.Doubles) -> StepInfo:
         info = StepInfo.empty(len(batch))
 
-        def step(start: int, budget: int, steps: StepArrays) -> Any:
+        def step(start: int, budget: int, steps: base.StepArrays) -> Any:
             rows = batch.slice(start, len(batch))
             triplets = [block.kernel_rows() for block in (rows.query, rows.clicked, rows.skipped)]
             if isinstance(rows.query, DenseBlock):
@@ -91,7 +83,7 @@ class Oasis(MatrixLearner[OasisConfig]):
         self._up_to_projections(info, step)
         return info
 
-    def taken(self, batch: TripletBatch, info: StepInfo, weights: Weights = None) -> Sequence[Steps]:
+    def taken(self, batch: TripletBatch, info: StepInfo, weights: base.Weights = None) -> Sequence[Steps]:
         """Step sizes, queries and errors c - s of what updated; tau has taken the weights in already."""
         return taken_steps(batch, info)
 
@@ -101,7 +93,7 @@ class Oasis(MatrixLearner[OasisConfig]):
         Raises BlockError on steps of another kind or dimension, and naming the first step that is malformed:
         those before it are applied then.
         """
-        replay_rank_one(self.base, self._symmetric, steps, self.pending)
+        base.replay_rank_one(self.base, self._symmetric, steps, self.pending)
 
 
 class OasisByQuery(Oasis):

@@ -139,7 +139,6 @@ class OasisSoftmax(ScoredByMatrix[OasisSoftmaxConfig]):
                 if info.outcome[start + t] == REJECTED:
                     continue
                 self.softmax.events += 1
-                taken = self.softmax.take(queries[t], clicked[t], each[start + t])
-                if taken == UPDATED:
+                if self.softmax.take(queries[t], clicked[t], each[start + t]) == UPDATED:
                     info.outcome[start + t] = UPDATED
         return info

@@ -24,17 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from learners import errors
 from learners.base import BaseLearner, Doubles, KnownAnswer, started
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, TripletBatch, as_block
-from learners.errors import (
-    BlockError,
-    ConfigError,
-    StateError,
-    require_positive,
-    require_whole,
-    saved,
-    saved_count,
-)
 from learners.forms.quadratic import score_pairs
 from learners.forms.touched import Tables, TouchedForm
 from learners.kernels.oasis_rows import replay_rows, step_rows
@@ -61,10 +53,10 @@ class OasisSparseConfig:
     start: Float32s | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_positive("C", self.C)
-        require_whole("entries", self.entries)
+        errors.require_positive("C", self.C)
+        errors.require_whole("entries", self.entries)
         if self.entries < LEAST_ENTRIES:
-            raise ConfigError(f"entries must be at least {LEAST_ENTRIES}, not {self.entries}")
+            raise errors.ConfigError(f"entries must be at least {LEAST_ENTRIES}, not {self.entries}")
 
 
 def touched_bytes(dim: int, entries: int) -> int:
@@ -115,7 +107,7 @@ class OasisSparse(BaseLearner[OasisSparseConfig]):
 
     def _start(self, dim: int) -> None:
         if not 1 <= dim <= MOST_COLUMNS:
-            raise ConfigError(f"dim must be in 1..{MOST_COLUMNS}, not {dim}")
+            raise errors.ConfigError(f"dim must be in 1..{MOST_COLUMNS}, not {dim}")
         self.diagonal, self.tables = started(dim, self.config.start), Tables.empty(dim)
         self.events = self.drops = self.dropped = 0
 
@@ -128,13 +120,13 @@ class OasisSparse(BaseLearner[OasisSparseConfig]):
         }
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> None:
-        dim = saved_count(arrays, "dim")
+        dim = errors.saved_count(arrays, "dim")
         if not 1 <= dim <= MOST_COLUMNS:
-            raise StateError(f"array dim must be one of 1..{MOST_COLUMNS}, not {dim}")
-        dropped = saved(arrays, "dropped", np.int64, (2,))
+            raise errors.StateError(f"array dim must be one of 1..{MOST_COLUMNS}, not {dim}")
+        dropped = errors.saved(arrays, "dropped", np.int64, (2,))
         if dropped.min() < 0:
-            raise StateError("array dropped must hold counts: it was altered")
-        self.events, self.tables = saved_count(arrays, "events"), Tables.of_entries(dim, arrays)
+            raise errors.StateError("array dropped must hold counts: it was altered")
+        self.events, self.tables = errors.saved_count(arrays, "events"), Tables.of_entries(dim, arrays)
         self.drops, self.dropped = map(int, dropped)
         self.diagonal = started(dim, self.config.start)
 
@@ -189,9 +181,9 @@ class OasisSparse(BaseLearner[OasisSparseConfig]):
         those before it are applied then.
         """
         if not isinstance(steps, StepBatch) or steps.project:
-            raise BlockError("this learner replays steps of rank one: give its own `taken`")
+            raise errors.BlockError("this learner replays steps of rank one: give its own `taken`")
         if steps.dim != self.dim:
-            raise BlockError(
+            raise errors.BlockError(
                 f"steps have {steps.dim} dimensions, the learner {self.dim}: give its own `taken`"
             )
         query, error = as_sparse(steps.query), as_sparse(steps.error)
@@ -201,7 +193,9 @@ class OasisSparse(BaseLearner[OasisSparseConfig]):
             done, wrong = replay_rows(held, self.config.entries, done, steps.tau, *rows)
             self._transpose(steps.tau[before:done], query.slice(before, done), error.slice(before, done))
             if wrong:
-                raise BlockError(f"step {done} of {len(steps)} is malformed: steps before it are applied")
+                raise errors.BlockError(
+                    f"step {done} of {len(steps)} is malformed: steps before it are applied"
+                )
             if done < len(steps):
                 self._make_room()
 

@@ -209,8 +209,7 @@ def psd_part(W: Float32s, power: float = 1.0) -> tuple[Float32s, RemovedPairs]:
             part = half @ half.T
     sizes = np.abs(values)
     share = float(sizes[negative].sum() / max(float(sizes.sum()), rounding))
-    removed = RemovedPairs(int(negative.sum()), share)
-    return part * scale, removed
+    return part * scale, RemovedPairs(int(negative.sum()), share)
 
 
 def psd_tangent(W: Float32s, power: float = 1.0) -> Float32s:

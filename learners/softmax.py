@@ -18,18 +18,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from learners import errors
 from learners.base import Doubles, KnownAnswer, ScoredByMatrix, identity, saved_matrix, started
 from learners.block import Float32s, Int64s, TripletBatch
-from learners.errors import (
-    ConfigError,
-    StateError,
-    require_number,
-    require_positive,
-    require_whole,
-    saved,
-    saved_count,
-    to_write,
-)
 from learners.faults import spread_triplets
 from learners.outcome import DEGENERATE, PASSIVE, REJECTED, UPDATED, StepInfo
 
@@ -83,18 +74,20 @@ class SoftmaxConfig:
     start: Float32s | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_number("temperature", self.temperature)
+        errors.require_number("temperature", self.temperature)
         if not 1e-3 <= self.temperature <= 1e3:
-            raise ConfigError(f"temperature must be a number from 0.001 to 1000, not {self.temperature}")
-        require_positive("rate", self.rate)
+            raise errors.ConfigError(
+                f"temperature must be a number from 0.001 to 1000, not {self.temperature}"
+            )
+        errors.require_positive("rate", self.rate)
         if self.rate > 1:
-            raise ConfigError(f"rate must be at most 1, the norm of A at first, not {self.rate}")
+            raise errors.ConfigError(f"rate must be at most 1, the norm of A at first, not {self.rate}")
         for name in ("anneal", "batch", "every", "memory"):
-            require_whole(name, getattr(self, name))
+            errors.require_whole(name, getattr(self, name))
         if self.anneal < 0:
-            raise ConfigError(f"anneal must be 0 (never) or a number of steps, not {self.anneal}")
+            raise errors.ConfigError(f"anneal must be 0 (never) or a number of steps, not {self.anneal}")
         if not 1 <= self.every <= self.batch <= self.memory <= MOST_KEPT:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"1 <= every <= batch <= memory <= {MOST_KEPT} must hold: every is {self.every}, batch "
                 f"{self.batch}, memory {self.memory}"
             )
@@ -168,16 +161,16 @@ class Softmax(ScoredByMatrix[SoftmaxConfig]):
         started(dim, self.config.start)
         for name, matrix in (("first", self.first), ("second", self.second)):
             if matrix.shape != self.A.shape:
-                raise StateError(f"array {name} has shape {matrix.shape}, A {self.A.shape}")
+                raise errors.StateError(f"array {name} has shape {matrix.shape}, A {self.A.shape}")
         if self.second.min() < 0:
-            raise StateError("array second holds squares below 0: it was altered")
+            raise errors.StateError("array second holds squares below 0: it was altered")
         for name, columns in MEMORY.items():
             shape = {"dim": (kept, dim), "two": (kept, 2), "one": (kept,)}[columns]
             dtype = np.int64 if name == "marks" else np.float32
-            setattr(self, name, to_write(saved(arrays, name, dtype, shape), name, copy))
-        self.pairs, self.steps, self.events = (saved_count(arrays, name) for name in COUNTERS)
+            setattr(self, name, errors.to_write(errors.saved(arrays, name, dtype, shape), name, copy))
+        self.pairs, self.steps, self.events = (errors.saved_count(arrays, name) for name in COUNTERS)
         if (self.weights[: min(self.pairs, kept)] <= 0).any():
-            raise StateError("array weights holds numbers that are not above 0: it was altered")
+            raise errors.StateError("array weights holds numbers that are not above 0: it was altered")
         self._require_reached()
 
     def _require_reached(self) -> None:
@@ -185,13 +178,15 @@ class Softmax(ScoredByMatrix[SoftmaxConfig]):
         # an entry of W is never above the largest on its diagonal
         diagonal = np.square(self.A, dtype=np.float64).sum(axis=1) * np.square(self._scale, dtype=np.float64)
         if diagonal.max() > LARGEST_DIAGONAL:
-            raise StateError("array A holds numbers too large for W = A A^T: it was altered")
+            raise errors.StateError("array A holds numbers too large for W = A A^T: it was altered")
         if (np.abs(self.first) > MOST_SPREADS * np.sqrt(self.second) + np.float32(ADAM_EPSILON)).any():
-            raise StateError("array first holds means too large for the squares in second: one was altered")
+            raise errors.StateError(
+                "array first holds means too large for the squares in second: one was altered"
+            )
         for name in ("queries", "clicked"):
             rows = getattr(self, name)
             if max(rows.max(), -rows.min()) > LONGEST:
-                raise StateError(f"array {name} holds vectors above unit length: it was altered")
+                raise errors.StateError(f"array {name} holds vectors above unit length: it was altered")
 
     def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
         info, each = StepInfo.empty(len(batch)), weights if len(weights) else np.ones(len(batch))

@@ -163,7 +163,8 @@ def change(
         squares += [np.sum(np.square(part)) for part in (b - a, a, new - old, old)]
         if columns.start >= rows.start:
             found += _largest(old, new, (rows.start, columns.start), entries)
-            found = sorted(found, key=_rank)[:entries]
+            found.sort(key=lambda one: (-abs(one.after - one.before), one.row, one.column))
+            del found[entries:]
     moved, own, moved_symmetric, own_symmetric = np.sqrt(squares).tolist()
     return Change(
         moved / own if own else None,
@@ -184,10 +185,6 @@ def _largest(
     best = np.argpartition(-flat, min(max(count, 1), flat.size) - 1)[:count]
     places = (divmod(int(place), size.shape[1]) for place in best if flat[place] > 0)
     return [EntryChange(at[0] + i, at[1] + j, float(old[i, j]), float(new[i, j])) for i, j in places]
-
-
-def _rank(entry: EntryChange) -> tuple[float, int, int]:
-    return -abs(entry.after - entry.before), entry.row, entry.column
 
 
 def _directions(

@@ -54,12 +54,8 @@ class StepBatch:
     def slice(self, start: int, stop: int) -> StepBatch:
         """Steps start..stop-1 without copying; a projection stays with the last step."""
         last = stop >= len(self)
-        return StepBatch(
-            self.tau[start:stop],
-            self.query.slice(start, stop),
-            self.error.slice(start, stop),
-            self.project and last,
-        )
+        query, error = self.query.slice(start, stop), self.error.slice(start, stop)
+        return StepBatch(self.tau[start:stop], query, error, self.project and last)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -57,6 +58,16 @@ def write_whole(descriptor: int, data: bytes, end: int, flush: Callable[[int], N
         with suppress(OSError):  # on a disk that is full, cutting the end off still works
             os.ftruncate(descriptor, end)
         raise
+
+
+def is_locked(file: int | IO[bytes]) -> bool:
+    """Whether the lock of an open file is this process's now, until that is closed. False where another
+    process has it, or the file system has no locks."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def remove_temporary(folder: Path) -> None:

@@ -137,8 +137,7 @@ def pack_display(display: Display) -> bytes:
 
 def unpack_display(packed: bytes) -> Display:
     """Display data as `pack_display` wrote it."""
-    fields = msgpack.unpackb(packed) if packed else {}
-    return _of_fields(fields)
+    return _of_fields(msgpack.unpackb(packed) if packed else {})
 
 
 def check_display(display: Display) -> None:

@@ -34,8 +34,7 @@ def route_key(query: ObjectRef) -> bytes:
         raise ValueError("an object needs an id or features to be routed")
     digest = blake2b(digest_size=16)
     for name in sorted(features):
-        vector = features[name]
-        raw = raw_vector(vector)
+        raw = raw_vector(features[name])
         parts = [raw] if isinstance(raw, bytes) else raw
         for part in (name.encode(), str(len(parts)).encode(), *parts):
             digest.update(len(part).to_bytes(8, "little"))

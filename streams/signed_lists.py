@@ -76,8 +76,11 @@ def sign_list(
     eligible: how many objects could have stood in the explored slot, where there is one. Raises ValueError
     for an id that would be longer than `LONGEST_ID`: too many objects under too long names.
     """
-    draft = said.draft
-    fields: list[Any] = [said.ts, nonce, _packed(draft.teams), len(draft.teams)]
+    draft, teams = said.draft, said.draft.teams
+    packed = sum(team << (2 * rank) for rank, team in enumerate(teams)).to_bytes(
+        -(-len(teams) // 4), "little"
+    )
+    fields: list[Any] = [said.ts, nonce, packed, len(teams)]
     for model in draft.models:
         fields += [model.name, model.version, model.records]
     if draft.explored is not None:
@@ -139,17 +142,8 @@ def _read(fields: list[Any], shown: int) -> SignedList:
     models = [named[at : at + _MODEL_FIELDS] for at in range(0, len(named), _MODEL_FIELDS)]
     if count != shown or type(ts) is not int or not 0 <= ts <= MAX_TS:
         raise Poison(poison.OUT_OF_RANGE, "another number of objects, or no time")
-    drafted: dict[str, Any] = {"models": models, "teams": _unpacked(packed, count)}
+    whole = int.from_bytes(packed, "little")
+    drafted: dict[str, Any] = {"models": models, "teams": [whole >> (2 * rank) & 3 for rank in range(count)]}
     if explored:
         drafted["explored"] = [explored[0], explored_chance(shown, explored[1])]
     return SignedList(ts, draft_of_fields(drafted, shown))
-
-
-def _packed(teams: Sequence[int]) -> bytes:
-    whole = sum(team << (2 * rank) for rank, team in enumerate(teams))
-    return whole.to_bytes(-(-len(teams) // 4), "little")
-
-
-def _unpacked(packed: bytes, count: int) -> list[int]:
-    whole = int.from_bytes(packed, "little")
-    return [whole >> (2 * rank) & 3 for rank in range(count)]

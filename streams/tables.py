@@ -131,8 +131,7 @@ class Table:
         """
         from pyarrow import compute
 
-        wanted = {column: compute.field(*self._path(column)) for column in columns}
-        return self._batches(wanted, rows)
+        return self._batches({column: compute.field(*self._path(column)) for column in columns}, rows)
 
     def _batches(self, wanted: dict[str, Any], rows: int) -> Iterator[Batch]:
         first = 1

@@ -128,8 +128,7 @@ class BlockReader:
     def _from_log(self, unit: Unit, block: RecordBlock, least: int) -> bool:
         """Take records until there are enough; whether the stretch is at its end."""
         if self._batches is None:
-            address = self._reach(unit.name.rpartition("#")[0])
-            self._batches = _stretch(unit, address, self.at.items)
+            self._batches = _stretch(unit, self._reach(unit.name.rpartition("#")[0]), self.at.items)
         for batch in self._batches:
             block.batches.append(batch)
             block.read += len(batch)
@@ -142,11 +141,9 @@ class BlockReader:
 def _stretch(unit: Unit, address: Address, passed: int) -> Iterator[RecordBatch]:
     with closing(open_source(address)) as source:
         if source.identity().topic_id != unit.digest:
-            raise UserError(
-                f"{unit.name}: the topic was made anew since the backfill began",
-                "name an empty folder with checkpoints.path, and begin again",
-                EX_DATAERR,
-            )
+            message = f"{unit.name}: the topic was made anew since the backfill began"
+            remedy = "name an empty folder with checkpoints.path, and begin again"
+            raise UserError(message, remedy, EX_DATAERR)
         at, runs = unit.start + passed, Runs(source)
         while at < unit.stop:
             # so many at a time, whatever the source gives: where blocks end depends on nothing else

@@ -98,8 +98,7 @@ class ShardsOnRay:
     """An actor for each shard, of one core each."""
 
     def __init__(self, jobs: Sequence[ShardJob], limits: Limits) -> None:
-        ray = ray_module()
-        kind = ray.remote(num_cpus=1, max_restarts=0)(PacedShard)
+        kind = ray_module().remote(num_cpus=1, max_restarts=0)(PacedShard)
         with lost():
             self._actors = [kind.remote(job, limits, True) for job in jobs]
 
@@ -160,11 +159,9 @@ def ray_module() -> Any:
         import ray
         import ray.exceptions
     except ImportError:
-        raise UserError(
-            "Ray is not installed, on which history is learned by several processes",
-            'pip install "tripletd[backfill]"; or --here, in this process alone',
-            EX_CONFIG,
-        ) from None
+        message = "Ray is not installed, on which history is learned by several processes"
+        remedy = 'pip install "tripletd[backfill]"; or --here, in this process alone'
+        raise UserError(message, remedy, EX_CONFIG) from None
     return ray
 
 
@@ -203,11 +200,8 @@ def ray_running(address: str | None, cores: int) -> Iterator[None]:
         ray.init(**own, logging_level="ERROR", log_to_driver=False, configure_logging=False)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         where = "on this machine" if address is None else f"at {address}"
-        raise UserError(
-            f"no Ray {where}: {_first_line(error)}",
-            "check that the cluster is up and reachable from here; without --address one is started here",
-            EX_UNAVAILABLE,
-        ) from None
+        remedy = "check that the cluster is up and reachable from here; without --address one is started here"
+        raise UserError(f"no Ray {where}: {_first_line(error)}", remedy, EX_UNAVAILABLE) from None
     try:
         yield
     finally:

@@ -113,11 +113,8 @@ class HistoryProgress:
                 bool(entry["done"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(
-                f"version {manifest.number} records a backfill that cannot be read: {error!r}",
-                "use the release that wrote it",
-                EX_DATAERR,
-            ) from error
+            message = f"version {manifest.number} records a backfill that cannot be read: {error!r}"
+            raise UserError(message, "use the release that wrote it", EX_DATAERR) from error
 
 
 def shared_out(units: Sequence[Unit], shards: int) -> list[list[Unit]]:

@@ -148,11 +148,9 @@ def begin_history(
     known = None if newest is None else HistoryProgress.in_version(newest)
     progress = None if known is None or known.done else goes_on(known, recipe, units)
     if known is not None and known.done and is_same(known, recipe, units):
-        raise UserError(
-            f"version {newest.number if newest else 0} holds all of this already",
-            "start `tripletd learn`; to learn it again name an empty folder with checkpoints.path",
-            EX_USAGE,
-        )
+        message = f"version {newest.number if newest else 0} holds all of this already"
+        remedy = "start `tripletd learn`; to learn it again name an empty folder with checkpoints.path"
+        raise UserError(message, remedy, EX_USAGE)
     origin = _origin(config, job, inputs, newest is None)
     resumed = progress is not None
     if progress is None:
@@ -192,11 +190,8 @@ def verify(config: Config, job: BackfillJob, report: BackfillReport) -> Verified
         if known is not None and known.done:
             break
     else:
-        raise UserError(
-            "no version of this folder was written by a backfill that came to its end",
-            "name its folder with checkpoints.path",
-            EX_USAGE,
-        )
+        message = "no version of this folder was written by a backfill that came to its end"
+        raise UserError(message, "name its folder with checkpoints.path", EX_USAGE)
     config = as_made(config, manifest)
     job = replace(
         job,
@@ -204,16 +199,12 @@ def verify(config: Config, job: BackfillJob, report: BackfillReport) -> Verified
         merge_events=known.recipe.merge_events,
         version_events=known.recipe.version_events,
     )
-    units = units_of(job.sources, config.stream.reached)
-    goes_on(replace(known, done=False), recipe_of(config, job), units)
+    goes_on(replace(known, done=False), recipe_of(config, job), units_of(job.sources, config.stream.reached))
     try:
         base = versions.load(known.base)
     except CheckpointError as error:
-        raise UserError(
-            f"version {known.base}, which the backfill began from, cannot be read: {error}",
-            "more versions are kept with checkpoints.keep",
-            EX_DATAERR,
-        ) from error
+        message = f"version {known.base}, which the backfill began from, cannot be read: {error}"
+        raise UserError(message, "more versions are kept with checkpoints.keep", EX_DATAERR) from error
     run = BackfillRun(config, job, report, None)
     with threadpool_limits(limits=1):
         found = run.again(begins(known.recipe, known.units, known.base), base)
@@ -256,11 +247,9 @@ class BackfillRun:
                     base, failures = publisher.number, 0
                 failures += 1
                 if failures >= ATTEMPTS:
-                    raise UserError(
-                        f"workers were lost {ATTEMPTS} times in a row: {error}",
-                        "look at memory and at the cluster, then give the same command again",
-                        EX_TEMPFAIL,
-                    ) from error
+                    message = f"workers were lost {ATTEMPTS} times in a row: {error}"
+                    remedy = "look at memory and at the cluster, then give the same command again"
+                    raise UserError(message, remedy, EX_TEMPFAIL) from error
                 self.restarts += 1
                 self._report.note(f"workers are lost ({error}); going on from version {base}")
                 if publisher.progress is not None and publisher.version is not None:
@@ -275,8 +264,7 @@ class BackfillRun:
 
         def publish(reached: Reached) -> Version:
             nonlocal last
-            last = reached.arrays
-            return Version(base.manifest, last)
+            return Version(base.manifest, reached.arrays)
 
         with self._shards(first) as shards:
             run_rounds(shards, base, first, publish, self._tell)

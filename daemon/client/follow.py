@@ -35,11 +35,8 @@ def follow(place: str | Path, alias: str = "stable", *, wait_s: float = 30.0) ->
     deadline = time.monotonic() + wait_s
     config = _config(Path(place))
     folder = place if config is None else config.checkpoints.path
-    stored = open_existing(
-        folder,
-        ", so there are no versions to follow",
-        "name the learner's checkpoint folder, or its configuration file",
-    )
+    remedy = "name the learner's checkpoint folder, or its configuration file"
+    stored = open_existing(folder, ", so there are no versions to follow", remedy)
     versions = stored.versions
     while (found := read_space(versions)) is None:
         if time.monotonic() > deadline:

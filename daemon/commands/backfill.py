@@ -8,19 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from daemon.commands import common
+from daemon.commands import common, history
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, flag, load
-from daemon.commands.history import (
-    ClusterOption,
-    FormatOption,
-    MappingOption,
-    NiceOption,
-    RateOption,
-    ReadingStatus,
-    SourcesArgument,
-    reading,
-    require_format,
-)
 from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE, UserError
 
 if TYPE_CHECKING:
@@ -31,11 +20,11 @@ if TYPE_CHECKING:
 
 def backfill(
     *,
-    sources: SourcesArgument,
+    sources: history.SourcesArgument,
     config: ConfigOption = None,
     set_: SetOption = None,
-    format_: FormatOption = None,
-    mapping: MappingOption = None,
+    format_: history.FormatOption = None,
+    mapping: history.MappingOption = None,
     shards: Annotated[
         int, typer.Option(min=1, max=1024, metavar="N", help="Learners side by side, a core each.")
     ] = 1,
@@ -53,10 +42,10 @@ def backfill(
             "begins), history (by the newest event's time), or as learn --start.",
         ),
     ] = "latest",
-    address: ClusterOption = None,
+    address: history.ClusterOption = None,
     here: Annotated[bool, flag("--here", "Without Ray: all learners in this process, in turn.")] = False,
-    max_events_per_second: RateOption = 0.0,
-    nice: NiceOption = 0,
+    max_events_per_second: history.RateOption = 0.0,
+    nice: history.NiceOption = 0,
     no_judge: Annotated[bool, flag("--no-judge", "Leave out the verdict at the end.")] = False,
     verify: Annotated[
         bool, flag("--verify", "Learn it all again and compare with the version; writes nothing.")
@@ -68,7 +57,7 @@ def backfill(
     A run that was ended, whatever ended it, goes on with the same command.
     """
     effective = load(config, set_)
-    require_format(format_)
+    history.require_format(format_)
     if here and address is not None:
         raise UserError("--here and --address exclude each other", "leave one of them out", EX_USAGE)
     from daemon.backfill.cluster import Limits
@@ -79,9 +68,8 @@ def backfill(
 
     configure("warning", effective.log.format, "backfill")
     what = sources, format_, mapping, shards, merge_events, version_events
-    limits = Limits(max_events_per_second, nice)
-    job = BackfillJob(*what, from_position, here, address, limits, not no_judge)
-    with reading(stderr_console) as status:
+    job = BackfillJob(*what, from_position, here, address, Limits(max_events_per_second, nice), not no_judge)
+    with history.reading(stderr_console) as status:
         report = _reporter(status)
         if verify:
             return _verify(effective, job, report, json_)
@@ -89,7 +77,7 @@ def backfill(
         return common.show(json_, asdict(done), partial(common.say, *_told(done, effective)))
 
 
-def _reporter(status: ReadingStatus) -> BackfillReport:
+def _reporter(status: history.ReadingStatus) -> BackfillReport:
     from daemon.backfill.run import BackfillReport
 
     def progress(told: Told, seconds: float) -> None:
@@ -131,11 +119,9 @@ def _verify(config: Config, job: BackfillJob, report: BackfillReport, as_json: b
     if as_json:
         common.write_json({**asdict(found), "equal": found.equal})
     if not found.equal:
-        raise UserError(
-            f"version {found.version} is not what its history gives: {found.hash}, not {found.recorded}",
-            "other packages or another processor round otherwise; else its state was altered",
-            EX_DATAERR,
-        )
+        message = f"version {found.version} is not what its history gives: {found.hash}, not {found.recorded}"
+        remedy = "other packages or another processor round otherwise; else its state was altered"
+        raise UserError(message, remedy, EX_DATAERR)
     if not as_json:
         common.say(f"version {found.version} is what {found.records:,} events make of version {found.base}")
     return EX_OK

@@ -74,11 +74,8 @@ def bias(
     except FeedError as error:
         raise UserError(error.message, error.remedy, EX_DATAERR) from None
     if not found.lists:
-        raise UserError(
-            f"no shown list was found{_dropped(reader)}",
-            "give lists with what was shown and clicked; triplets do not tell places",
-            EX_DATAERR,
-        )
+        remedy = "give lists with what was shown and clicked; triplets do not tell places"
+        raise UserError(f"no shown list was found{_dropped(reader)}", remedy, EX_DATAERR)
     about = {"dropped": dict(sorted(reader.dropped.items())), "unchecked": reader.unchecked}
     common.show(json, as_document(found) | about, lambda: _print(found, reader))
     if found.refused:

@@ -137,11 +137,8 @@ def feed(
     if mapping is not None and format_ is not None:
         raise UserError("--mapping and --format exclude each other", "leave one of them out", EX_USAGE)
     if mapping is not None and (ubi_click or ubi_query != USER_QUERY):
-        raise UserError(
-            "--ubi-query and --ubi-click say nothing to a mapping",
-            "save it with --show-mapping, and change query and click there",
-            EX_USAGE,
-        )
+        remedy = "save it with --show-mapping, and change query and click there"
+        raise UserError("--ubi-query and --ubi-click say nothing to a mapping", remedy, EX_USAGE)
     _one_of("--rule", rule, RULES)
     _one_of("--format", format_, FORMATS)
     _one_of("--pairs", pairs, PAIRS)
@@ -174,11 +171,8 @@ def feed(
 def _follow(config: Path | None, set_: list[str] | None, leave: bool, others: Collection[str]) -> int:
     """Be the feed role; `others`: what else was given, which is refused."""
     if others:
-        raise UserError(
-            "--follow takes what it does from the configuration alone",
-            "write sources and mapping in [feed.follow], the rest in [feed], [stream] and [catalog]",
-            EX_USAGE,
-        )
+        remedy = "write sources and mapping in [feed.follow], the rest in [feed], [stream] and [catalog]"
+        raise UserError("--follow takes what it does from the configuration alone", remedy, EX_USAGE)
     effective = start_role("feed", config, set_)
     from daemon.follow.role import run
 

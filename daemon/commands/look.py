@@ -169,11 +169,8 @@ def curves(
     found = reader.read()
     common.write_notes(reader.notes)
     if not found.drawn():
-        raise UserError(
-            "nothing is learned or judged yet",
-            "start `tripletd learn` and `tripletd validate`",
-            EX_UNAVAILABLE,
-        )
+        remedy = "start `tripletd learn` and `tripletd validate`"
+        raise UserError("nothing is learned or judged yet", remedy, EX_UNAVAILABLE)
     if csv is not None:
         _write(csv, csv_pieces(found))
     if out is not None:

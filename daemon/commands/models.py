@@ -267,11 +267,9 @@ def keys_of_version(
         return rows
     found = [row for row in rows if row.key == key]
     if not found:
-        raise UserError(
-            f"version {number} has no model of the key {key!r}, so version 0 answers it",
-            f"`tripletd models show {number} --json` lists its {len(events):,} keys",
-            EX_USAGE,
-        )
+        message = f"version {number} has no model of the key {key!r}, so version 0 answers it"
+        remedy = f"`tripletd models show {number} --json` lists its {len(events):,} keys"
+        raise UserError(message, remedy, EX_USAGE)
     return found
 
 

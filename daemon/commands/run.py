@@ -72,11 +72,8 @@ def learn(
 ) -> int:
     """Learn from the stream and write numbered versions."""
     if jump and start == "checkpoint":
-        raise UserError(
-            "--jump leaves the version's position, and no --start names another",
-            "name the place with --start, such as --start earliest",
-            EX_USAGE,
-        )
+        message = "--jump leaves the version's position, and no --start names another"
+        raise UserError(message, "name the place with --start, such as --start earliest", EX_USAGE)
     effective = common.start_role("learn" if shard is None else f"learn-{shard}", config, set_)
     with loading():
         from checkpoints.entries import MOST_DIGITS

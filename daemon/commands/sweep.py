@@ -7,25 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.commands import common
+from daemon.commands import common, history
 from daemon.commands.common import ConfigOption, JsonOption, config_file, load
-from daemon.commands.history import (
-    ClusterOption,
-    CsvOption,
-    FormatOption,
-    MappingOption,
-    MeasureOption,
-    NiceOption,
-    RateOption,
-    SourcesArgument,
-    WorkersOption,
-    csv_of,
-    number,
-    placed_cells,
-    reading,
-    require_format,
-    require_known,
-)
 from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE, UserError
 from daemon.text import safe
 
@@ -39,7 +22,7 @@ if TYPE_CHECKING:
 
 def sweep(
     *,
-    sources: SourcesArgument,
+    sources: history.SourcesArgument,
     config: ConfigOption = None,
     set_: Annotated[
         list[str] | None,
@@ -60,17 +43,17 @@ def sweep(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where results and versions are kept.")] = Path(
         "sweep"
     ),
-    by: MeasureOption = None,
-    format_: FormatOption = None,
-    mapping: MappingOption = None,
-    workers: WorkersOption = 1,
+    by: history.MeasureOption = None,
+    format_: history.FormatOption = None,
+    mapping: history.MappingOption = None,
+    workers: history.WorkersOption = 1,
     version_events: Annotated[
         int, typer.Option(min=1_000, metavar="N", help="Events between two versions of a setting.")
     ] = 250_000,
-    address: ClusterOption = None,
-    max_events_per_second: RateOption = 0.0,
-    nice: NiceOption = 0,
-    csv: CsvOption = None,
+    address: history.ClusterOption = None,
+    max_events_per_second: history.RateOption = 0.0,
+    nice: history.NiceOption = 0,
+    csv: history.CsvOption = None,
     json_: JsonOption = False,
 ) -> int:
     """Try many settings on the same click logs, and say which learns best.
@@ -87,8 +70,8 @@ def sweep(
     from daemon.sweep.table import lines_of, rows_of
     from daemon.work_pool import Workers
 
-    require_format(format_)
-    require_known("--by", by, COMPARED)
+    history.require_format(format_)
+    history.require_known("--by", by, COMPARED)
     base = load(config, None)
     configure("error", base.log.format, "sweep")
     check_base(base)
@@ -96,14 +79,14 @@ def sweep(
     trials = trials_of(config_file(config), settings, out.absolute())
     crew = Workers(workers, address, nice)
     job = SweepJob(sources, out.absolute(), format_, mapping, crew, version_events, max_events_per_second)
-    with reading(stderr_console) as status:
+    with history.reading(stderr_console) as status:
         progress = "{:,} of {:,} settings are done".format
         report = SweepReport(status.note, lambda done, every: status.update(progress(done, every)))
         swept = run(base, trials, job, report)
     measure = by or default_measure(base)
     rows = rows_of(settings, swept.results, measure)
     if csv is not None:
-        csv.write_text(csv_of(lines_of(rows)), encoding="utf-8")
+        csv.write_text(history.csv_of(lines_of(rows)), encoding="utf-8")
     _write(rows, measure, settings, swept, as_json=json_)
     return EX_OK if rows else EX_DATAERR
 
@@ -175,8 +158,8 @@ def _cells(row: SweepRow) -> tuple[str, ...]:
     measures = row.result.scores.measures
     prefers = measures.get(PREFERENCE)
     return (
-        *placed_cells(row.placed),
-        number(row.over_own, "+.4f"),
+        *history.placed_cells(row.placed),
+        history.number(row.over_own, "+.4f"),
         "-" if prefers is None else f"{prefers:+.3f} ± {2 * measures[PREFERENCE_ERROR]:.3f}",
         f"{row.result.seconds:.1f}",
     )

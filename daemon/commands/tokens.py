@@ -36,8 +36,7 @@ def add(
     """Make a token and print it, this once: the file keeps its hash alone. Roles take it within a second."""
     from daemon.runtime.doors import add_token
 
-    token = add_token(_file(config, set_), name, scope, key or ())
-    sys.stdout.write(token + "\n")
+    sys.stdout.write(add_token(_file(config, set_), name, scope, key or ()) + "\n")
     return EX_OK
 
 

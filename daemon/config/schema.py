@@ -121,10 +121,8 @@ class HttpConfig(Section):
             return [self.learn_port]
         first = self.shard_ports
         if first and first + shards - 1 > LAST_PORT:
-            raise UserError(
-                f"http.shard_ports: {first} and {shards} shards go beyond port {LAST_PORT}",
-                "set http.shard_ports lower, or to 0 for free ones",
-            )
+            message = f"http.shard_ports: {first} and {shards} shards go beyond port {LAST_PORT}"
+            raise UserError(message, "set http.shard_ports lower, or to 0 for free ones")
         return [first + number if first else 0 for number in range(shards)]
 
     @model_validator(mode="before")
@@ -802,9 +800,7 @@ class ValidateConfig(Section):
     @property
     def decided_by(self) -> Literal["race", "map_shown", "map_clicks", "map_full"]:
         """What decides, `auto` resolved."""
-        if self.decide == "auto":
-            return "map_full" if self.judgments else "race"
-        return self.decide
+        return "map_full" if self.judgments else "race" if self.decide == "auto" else self.decide
 
     @property
     def least_impressions(self) -> int:
@@ -912,15 +908,11 @@ class Config:
         from streams.event import SpaceSpec, ViewSpec
 
         if not self.space.views and self.file is None:
-            raise UserError(
-                f"no tripletd.toml in {Path.cwd()}",
-                "name one with --config, go to its folder (cd), or have one written: tripletd init FILES",
-            )
+            remedy = "name one with --config, go to its folder (cd), or have one written: tripletd init FILES"
+            raise UserError(f"no tripletd.toml in {Path.cwd()}", remedy)
         if not self.space.views:
-            raise UserError(
-                f"{self.file}: no view is configured",
-                "add a table such as [space.views.x] with kind and dim (a plain `x` in events is view x)",
-            )
+            remedy = "add a table such as [space.views.x] with kind and dim (a plain `x` in events is view x)"
+            raise UserError(f"{self.file}: no view is configured", remedy)
         views = (ViewSpec(name, view.kind, view.dim) for name, view in self.space.views.items())
         return SpaceSpec(self.space.id, tuple(views))
 

@@ -12,18 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from daemon.config.values import (
-    Bytes,
-    HttpUrl,
-    OptionalBytes,
-    OptionalSeconds,
-    PathSetting,
-    PositiveSeconds,
-    RecordBytes,
-    Section,
-    StreamAddress,
-    table,
-)
+from daemon.config import values
 from daemon.exits import EX_CONFIG, UserError
 from streams.source import Address, KafkaSettings, parse_address
 
@@ -31,7 +20,7 @@ if TYPE_CHECKING:
     from streams.feed.follow.registry import RegistrySettings
 
 
-class KafkaConfig(Section):
+class KafkaConfig(values.Section):
     """[stream.kafka]: client, encryption, authentication. Passwords are never shown."""
 
     client: Literal["kafka-python", "confluent"] = Field(
@@ -45,11 +34,11 @@ class KafkaConfig(Section):
     )
     sasl_username: str = Field("", description="user of the sasl_mechanism")
     sasl_password: SecretStr = Field(SecretStr(""), description="the user's password")
-    ssl_cafile: PathSetting = Field(
+    ssl_cafile: values.PathSetting = Field(
         "", description="PEM file of the authorities to trust; empty: the system's"
     )
-    ssl_certfile: PathSetting = Field("", description="PEM file of our own certificate")
-    ssl_keyfile: PathSetting = Field("", description="PEM file of our certificate's key")
+    ssl_certfile: values.PathSetting = Field("", description="PEM file of our own certificate")
+    ssl_keyfile: values.PathSetting = Field("", description="PEM file of our certificate's key")
     ssl_key_password: SecretStr = Field(SecretStr(""), description="password of ssl_keyfile")
     ssl_check_hostname: bool = Field(True, description="the broker's certificate must name its host")
     timeout_s: float = Field(5.0, ge=0.5, le=300, description="longest wait for a broker's answer, seconds")
@@ -66,8 +55,7 @@ class KafkaConfig(Section):
         return [name for name in names if _plain(getattr(self, name))]
 
     def _sasl_problems(self) -> list[str]:
-        sasl = self.security_protocol.startswith("SASL_")
-        if not sasl:
+        if not self.security_protocol.startswith("SASL_"):
             idle = self._given("sasl_mechanism", "sasl_username", "sasl_password")
             needed = "SASL_SSL" if self.security_protocol == "SSL" else "SASL_SSL or SASL_PLAINTEXT"
             return [f"{_listed(idle)} without SASL; set security_protocol to {needed}"] if idle else []
@@ -114,24 +102,24 @@ CALLS_WITHIN_A_CALL = 6
 """How many answers of a broker one call to the stream may wait for, twice over."""
 
 
-class StreamConfig(Section):
+class StreamConfig(values.Section):
     """[stream]: where events come from."""
 
-    address: StreamAddress = Field(
+    address: values.StreamAddress = Field(
         "log:clicks.log", description="log:PATH, log:PATH#TOPIC or kafka://HOST:PORT/TOPIC"
     )
     partitions: int = Field(1, ge=1, le=4096, description="partitions of a topic that is created")
     poll_records: int = Field(4096, ge=1, le=1_000_000, description="most records per poll and kernel call")
-    max_record_bytes: RecordBytes = Field(
+    max_record_bytes: values.RecordBytes = Field(
         1 << 20, description="a larger training record is a dead letter; at most 1MiB"
     )
-    max_future: PositiveSeconds = Field(
+    max_future: values.PositiveSeconds = Field(
         86400.0, description="an event stamped further past its arrival in the log is a dead letter"
     )
-    retention: OptionalSeconds = Field(
+    retention: values.OptionalSeconds = Field(
         None, description="drop learned records that arrived longer ago; empty keeps all"
     )
-    retention_bytes: OptionalBytes = Field(
+    retention_bytes: values.OptionalBytes = Field(
         None, description="drop the oldest learned records above this size per topic; empty keeps all"
     )
     pause_poison_share: float = Field(
@@ -140,10 +128,10 @@ class StreamConfig(Section):
     pause_poison_window: int = Field(
         10_000, ge=1, description="newest records whose share of dead letters counts"
     )
-    stuck_after: PositiveSeconds = Field(
+    stuck_after: values.PositiveSeconds = Field(
         60.0, description="a stream call or loop turn this long is a bug: stacks to stderr, exit 70"
     )
-    kafka: KafkaConfig = table(KafkaConfig, "how a kafka:// address is reached")
+    kafka: KafkaConfig = values.table(KafkaConfig, "how a kafka:// address is reached")
 
     def problems(self) -> list[str]:
         """What does not fit together where a broker is reached; empty when all does."""
@@ -166,18 +154,20 @@ class StreamConfig(Section):
         return replace(address, kafka=self.kafka.to_settings()) if address.scheme == "kafka" else address
 
 
-class RegistryConfig(Section):
+class RegistryConfig(values.Section):
     """[feed.follow.registry]: the schema registry in which records name their schemas."""
 
-    url: HttpUrl = Field(
+    url: values.HttpUrl = Field(
         "",
         description="schema registry of Confluent's interface; empty: topics hold JSON. Avro needs"
         ' "tripletd[avro]", Protobuf "tripletd[protobuf]"',
     )
     user: str = Field("", description="of basic authentication; empty: the secret is a bearer token")
     secret: SecretStr = Field(SecretStr(""), description="password or token of the registry")
-    cafile: PathSetting = Field("", description="PEM file of the authorities to trust; empty: the system's")
-    timeout: PositiveSeconds = Field(5.0, description="longest wait for an answer of the registry")
+    cafile: values.PathSetting = Field(
+        "", description="PEM file of the authorities to trust; empty: the system's"
+    )
+    timeout: values.PositiveSeconds = Field(5.0, description="longest wait for an answer of the registry")
 
     @model_validator(mode="after")
     def _goes_together(self) -> RegistryConfig:
@@ -195,7 +185,7 @@ class RegistryConfig(Section):
         return RegistrySettings(self.url, self.user, secret, self.cafile, self.timeout)
 
 
-class IndexConfig(Section):
+class IndexConfig(values.Section):
     """[index]: the vector store that is already there, asked with what was learned."""
 
     store: Literal["", "pgvector", "qdrant", "elasticsearch", "opensearch"] = Field(
@@ -235,7 +225,7 @@ class IndexConfig(Section):
         le=10_000,
         description="how far an approximate search looks at least: hnsw.ef_search, hnsw_ef, num_candidates",
     )
-    timeout: PositiveSeconds = Field(1.0, description="longest wait for the store")
+    timeout: values.PositiveSeconds = Field(1.0, description="longest wait for the store")
     connections: int = Field(8, ge=1, le=256, description="most questions to the store at once")
     fallback: Literal["none", "catalog"] = Field(
         "none", description="while the store is away: none, answer 503; catalog, search the catalog itself"
@@ -246,7 +236,7 @@ class IndexConfig(Section):
         le=1,
         description="least share of the exact first 10 that the store should find; below it, a warning",
     )
-    recall_every: OptionalSeconds = Field(600.0, description="how often that is measured; empty never")
+    recall_every: values.OptionalSeconds = Field(600.0, description="how often that is measured; empty never")
 
     @property
     def holds_exported(self) -> bool:
@@ -273,15 +263,15 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[^@\s]{1,200}")
 
 
-class EmbeddingsConfig(Section):
+class EmbeddingsConfig(values.Section):
     """[embeddings]: texts to vectors by a program of yours or a model in a folder, with queries folded."""
 
-    upstream: HttpUrl = Field(
+    upstream: values.HttpUrl = Field(
         "",
         description="base URL of OpenAI's shape, such as https://api.openai.com/v1: /v1/embeddings and"
         " /v1/rerank send texts there; without it and `folder` both are off",
     )
-    folder: PathSetting = Field(
+    folder: values.PathSetting = Field(
         "",
         description="instead of an upstream, folder of a model of sentence-transformers in ONNX, which runs"
         ' in serve itself (pip install "tripletd[local]")',
@@ -295,12 +285,12 @@ class EmbeddingsConfig(Section):
         description="name -> the model that embeds, so that NAME-query and NAME-doc can be asked for; empty:"
         " the upstream's own names, or that of `folder`",
     )
-    timeout: PositiveSeconds = Field(
+    timeout: values.PositiveSeconds = Field(
         30.0,
         description="longest time for an answer of the upstream, or for the texts of a request by `folder`",
     )
     connections: int = Field(16, ge=1, le=1000, description="most requests to the upstream at once")
-    answer: Bytes = Field(32 << 20, description="largest answer of the upstream")
+    answer: values.Bytes = Field(32 << 20, description="largest answer of the upstream")
 
     @field_validator("key_env")
     @classmethod

@@ -83,13 +83,8 @@ def _table(curves: Curves) -> Table:
             bar.append("  your ranking", style="dim")
         if point.version and point.version == curves.best:
             bar.append("  best", style="bold green")
-        table.add_row(
-            str(point.version),
-            f"{point.events:,}",
-            f"{value:.3f}",
-            f"{point.measures.get('p10_full', 0.0):.3f}",
-            bar,
-        )
+        first = f"{point.measures.get('p10_full', 0.0):.3f}"
+        table.add_row(str(point.version), f"{point.events:,}", f"{value:.3f}", first, bar)
     return table
 
 

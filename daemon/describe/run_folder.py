@@ -3,7 +3,6 @@ on; and the configuration that is among the latter."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 
 from daemon.exits import EX_CANTCREAT, EX_TEMPFAIL, EX_USAGE, UserError
 from daemon.toml_text import toml_table
-from streams.durable import TEMPORARY, replacing
+from streams.durable import TEMPORARY, is_locked, replacing
 from streams.event import SpaceSpec
 
 _PLAN = "plan.json"
@@ -58,12 +57,10 @@ def run_folder(files: DescribedFiles, plan: dict[str, Any], fresh: bool) -> Iter
         remedy = "remove it, or name another with --out"
         raise UserError(f"{files.catalog} is there already", remedy, EX_CANTCREAT)
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+    with (folder / _LOCK).open("wb") as lock:
+        if not is_locked(lock):
             what = f"{folder}: another process is describing into it"
-            raise UserError(what, "wait for it, or end it", EX_TEMPFAIL) from None
+            raise UserError(what, "wait for it, or end it", EX_TEMPFAIL)
         _take_over(folder, json.loads(json.dumps(plan)), fresh)
         yield folder
 
@@ -76,11 +73,8 @@ def _take_over(folder: Path, plan: dict[str, Any], fresh: bool) -> None:
         former = None  # killed before anything was done
     if former not in (None, plan) and not fresh:
         changed = sorted(key for key in {*former, *plan} if former.get(key) != plan.get(key))
-        raise UserError(
-            f"{folder}: a run was begun here with other {', '.join(changed)}",
-            "give what it was begun with, or --fresh to throw away what it did",
-            EX_USAGE,
-        )
+        remedy = "give what it was begun with, or --fresh to throw away what it did"
+        raise UserError(f"{folder}: a run was begun here with other {', '.join(changed)}", remedy, EX_USAGE)
     for one in folder.iterdir():
         if one.name != _LOCK and (former is None or fresh or one.name.startswith(TEMPORARY)):
             one.unlink()

@@ -83,8 +83,7 @@ def find_photos(source: Path, ids: IdRule = "stem") -> list[RawObject]:
     ending is passed over, in a list refused. Raises UserError, also where two photos would have one id.
     """
     try:
-        kind = source.stat().st_mode
-        if stat.S_ISDIR(kind):
+        if stat.S_ISDIR(source.stat().st_mode):
             found = sorted(_in_folder(source, ids), key=lambda one: one.name)
         elif source.suffix.lower() == LIST:
             found = list(_in_list(source, ids))
@@ -172,11 +171,9 @@ def _in_tar(path: Path, ids: IdRule) -> Iterator[RawObject]:
                     place = str(path), member.offset_data, member.size, changed
                     yield RawObject(_id(text, ids), text, *place, folders=_folders(text))
     except tarfile.TarError as error:
-        raise UserError(
-            f"{path}: not a folder, a list ({LIST}) or an uncompressed tar ({error})",
-            "unpack what is compressed: photos in a tar are read one by one, wherever they lie",
-            EX_DATAERR,
-        ) from None
+        message = f"{path}: not a folder, a list ({LIST}) or an uncompressed tar ({error})"
+        remedy = "unpack what is compressed: photos in a tar are read one by one, wherever they lie"
+        raise UserError(message, remedy, EX_DATAERR) from None
 
 
 def _folders(name: str) -> tuple[str, ...]:
@@ -195,9 +192,6 @@ def _check_ids(found: list[RawObject]) -> None:
         except UnicodeEncodeError:
             raise UserError(f"{one.name!a}: the name is not UTF-8", "rename it", EX_DATAERR) from None
         if one.id in seen:
-            raise UserError(
-                f"{seen[one.id]} and {one.name} would both be {one.id!r}",
-                "give --ids path, or a list of ids and paths (.txt, with a tab between them)",
-                EX_USAGE,
-            )
+            remedy = "give --ids path, or a list of ids and paths (.txt, with a tab between them)"
+            raise UserError(f"{seen[one.id]} and {one.name} would both be {one.id!r}", remedy, EX_USAGE)
         seen[one.id] = one.name

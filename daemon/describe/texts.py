@@ -51,5 +51,4 @@ def chosen_words(total: Mapping[str, int], most: int) -> tuple[str, ...]:
 
 def bag_of(text: str, places: Mapping[str, int]) -> Bag:
     """Its words that have a place, counted; others are passed over."""
-    found = [places[word] for word in word_reader()(text) if word in places]
-    return Bag.of(np.array(found, np.int64))
+    return Bag.of(np.array([places[word] for word in word_reader()(text) if word in places], np.int64))

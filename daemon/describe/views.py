@@ -32,11 +32,7 @@ class RawView:
 
 
 _WHOLE: Mapping[str, Callable[[Pixels], Floats]] = {
-    "colour81": whole.colour81,
-    "edges37": whole.edges37,
-    "gabor120": whole.gabor120,
-    "lbp59": whole.lbp59,
-    "gist512": whole.gist512,
+    one.__name__: one for one in (whole.colour81, whole.edges37, whole.gabor120, whole.lbp59, whole.gist512)
 }
 POINTS: Mapping[str, Callable[[Pixels], Floats]] = {"sift": points.sift, "surf": points.surf}
 FIVE = {"shape": 324, "silhouette": 288, "colour": 144, "texture": 295, "gist": 192}

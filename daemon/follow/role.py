@@ -163,11 +163,8 @@ def plan_of(config: Config) -> FollowPlan:
 
 def _checkpoints(config: Config) -> FeedCheckpoints:
     if not config.feed.follow.path and is_object_address(config.checkpoints.path):
-        raise UserError(
-            "feed.follow.path: what feeds for ever keeps a checkpoint of its own, in a local folder",
-            "set feed.follow.path to a folder that outlasts a restart",
-            EX_CONFIG,
-        )
+        message = "feed.follow.path: what feeds for ever keeps a checkpoint of its own, in a local folder"
+        raise UserError(message, "set feed.follow.path to a folder that outlasts a restart", EX_CONFIG)
     folder = Path(config.feed.follow.path or Path(config.checkpoints.path, FOLDER))
     try:
         return FeedCheckpoints(folder)

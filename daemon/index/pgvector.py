@@ -227,11 +227,8 @@ def load_psycopg() -> tuple[Any, Any]:
         from psycopg import sql
         from psycopg_pool import ConnectionPool
     except ImportError as error:
-        raise UserError(
-            f"a Postgres table is configured, but psycopg cannot be imported: {error}",
-            "pip install 'tripletd[pgvector]'",
-            EX_UNAVAILABLE,
-        ) from error
+        message = f"a Postgres table is configured, but psycopg cannot be imported: {error}"
+        raise UserError(message, "pip install 'tripletd[pgvector]'", EX_UNAVAILABLE) from error
     logging.getLogger("psycopg").setLevel(logging.ERROR)  # a lost connection is reported in the answer
     return ConnectionPool, sql
 

@@ -126,8 +126,6 @@ class StoreSpace:
 def dense_of(vector: AskedVector, name: str) -> NDArray[np.float64]:
     """The numbers of a dense vector, float64 [d]. Raises StoreRefused for a sparse one."""
     if isinstance(vector, Mapping):
-        raise StoreRefused(
-            f"{name} holds dense vectors, and those of this space are sparse",
-            "use sparsevec of pgvector or a sparse vector of Qdrant, or remove [index]",
-        )
+        remedy = "use sparsevec of pgvector or a sparse vector of Qdrant, or remove [index]"
+        raise StoreRefused(f"{name} holds dense vectors, and those of this space are sparse", remedy)
     return np.array(vector, np.float64)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 import structlog
@@ -98,18 +98,7 @@ class IndexVerdict:
 
     def to_meta(self) -> dict[str, Any]:
         """As it is kept with its version."""
-        modes = {
-            name: {"mean": one.mean, "error": one.error, "queries": one.queries}
-            for name, one in self.modes.items()
-        }
-        return {
-            "format": FORMAT,
-            "index": self.index,
-            "candidates": self.candidates,
-            "version": self.version,
-            "modes": modes,
-            "at": self.at,
-        }
+        return {"format": FORMAT, **asdict(self)}
 
     @classmethod
     def of_meta(cls, meta: Mapping[str, Any]) -> IndexVerdict | None:

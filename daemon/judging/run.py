@@ -47,19 +47,13 @@ def judge_versions(
     """Judge versions by number on the lists that the holdout topic has now, or on those of a history. Raises
     UserError where there are too few, and with one model per key."""
     if config.keys.slots:
-        raise UserError(
-            "keys.slots: with one model per key every key is judged on its own lists",
-            "run `tripletd validate`, which judges key by key",
-            EX_CONFIG,
-        )
+        message = "keys.slots: with one model per key every key is judged on its own lists"
+        raise UserError(message, "run `tripletd validate`, which judges key by key", EX_CONFIG)
     lists = _lists(config, versions, history)
     least = config.validate.least_impressions
     if len(lists) < least:
-        raise UserError(
-            f"{len(lists)} held-out lists, {least} are needed",
-            "feed more, or lower validate.min_impressions",
-            EX_UNAVAILABLE,
-        )
+        remedy = "feed more, or lower validate.min_impressions"
+        raise UserError(f"{len(lists)} held-out lists, {least} are needed", remedy, EX_UNAVAILABLE)
     data, began = encode_lists(lists), time.monotonic()
     tasks = [JudgeTask(config, number, data) for number in numbers]
     found, failed = dict[int, JudgedVersion](), dict[int, UserError]()

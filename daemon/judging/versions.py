@@ -75,14 +75,10 @@ def judge_version(task: JudgeTask) -> JudgedVersion:
             version = opened.open(task.number)
             scores, at_zero = (desk.scores(task.config, one, zero) for one in (version, zero))
         except (CandidateRejected, NotFinite, CheckpointError) as error:
-            raise UserError(
-                f"version {task.number} in {task.config.checkpoints.path} cannot be judged: {error}",
-                "leave it out, or learn it again",
-                EX_DATAERR,
-            ) from error
+            message = f"version {task.number} in {task.config.checkpoints.path} cannot be judged: {error}"
+            raise UserError(message, "leave it out, or learn it again", EX_DATAERR) from error
         opened.keep(0)
-        manifest = version.manifest
-        return JudgedVersion(version.number, manifest.state_hash, version.events, scores, at_zero)
+        return JudgedVersion(version.number, version.manifest.state_hash, version.events, scores, at_zero)
 
 
 class JudgeDesk:

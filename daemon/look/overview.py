@@ -236,5 +236,4 @@ def read_events(versions: VersionStore, number: int) -> dict[str, int] | None:
         return None
     arrays = versions.load(number, lambda spec: fresh(spec) if spec.name in KEY_ARRAYS else None).arrays
     names = [row.tobytes().rstrip(b"\0").decode() for row in arrays["key_name"]]
-    events = arrays["key_events"].tolist()
-    return {name: count for name, count in zip(names, events, strict=True) if name}
+    return {name: count for name, count in zip(names, arrays["key_events"].tolist(), strict=True) if name}

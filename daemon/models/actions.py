@@ -75,13 +75,9 @@ def verify(versions: VersionStore, number: int, served: int | None, field: str) 
         message = f"version {number} does not load: {error.place}: {error.problem}"
         raise MoveRefused("damaged", field, message, error.remedy, EX_DATAERR) from error
     if wrong is not None:
-        raise MoveRefused(
-            "not_finite",
-            field,
-            f"version {number}: array {wrong} holds values that are not finite",
-            "choose an older version; `tripletd replay --verify` finds the event that brought them in",
-            EX_DATAERR,
-        )
+        message = f"version {number}: array {wrong} holds values that are not finite"
+        remedy = "choose an older version; `tripletd replay --verify` finds the event that brought them in"
+        raise MoveRefused("not_finite", field, message, remedy, EX_DATAERR)
 
 
 def _first_not_finite(versions: VersionStore, manifest: Manifest) -> str | None:
@@ -207,13 +203,8 @@ def move(
             continue
         _check_still_there(versions, ledger, entry)
         return replace(moved, entry=entry)
-    raise MoveRefused(
-        "busy",
-        "alias",
-        f"{ATTEMPTS} others wrote to the ledger first",
-        "ask again; nothing was written",
-        EX_TEMPFAIL,
-    )
+    message = f"{ATTEMPTS} others wrote to the ledger first"
+    raise MoveRefused("busy", "alias", message, "ask again; nothing was written", EX_TEMPFAIL)
 
 
 def _check_still_there(versions: VersionStore, ledger: Ledger, entry: LedgerEntry) -> None:
@@ -327,11 +318,8 @@ def write_off(ledger: Ledger, numbers: Iterable[int], by: str, reason: str) -> l
     for number in asked:
         if number not in lost:
             known = number_runs(list(lost)) or "none"
-            raise UserError(
-                f"entry {number} is not one that cannot be read",
-                f"those that cannot: {known}; see `tripletd models write-off`",
-                EX_USAGE,
-            )
+            remedy = f"those that cannot: {known}; see `tripletd models write-off`"
+            raise UserError(f"entry {number} is not one that cannot be read", remedy, EX_USAGE)
     for number in asked:
         ledger.write_off(number, by, reason)
     return [lost[number] for number in asked]

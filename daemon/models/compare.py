@@ -141,11 +141,8 @@ def _queries(
     asked: CompareOptions,
 ) -> Queries:
     if objects.map_id != pair[0].manifest.map.get("id"):
-        raise UserError(
-            f"version {pair[0].manifest.number} is of another map than the catalog was mapped with",
-            "compare versions of what is served now",
-            EX_DATAERR,
-        )
+        message = f"version {pair[0].manifest.number} is of another map than the catalog was mapped with"
+        raise UserError(message, "compare versions of what is served now", EX_DATAERR)
     items, rows = as_items(objects.mapped), sample(len(objects.ids), asked.queries, asked.seed)
     before, after = (
         nearest(_form(versions, version, serving, asked.key), objects.mapped, items, rows) for version in pair
@@ -166,8 +163,7 @@ def form_of_key(form: ServedForm, number: int, key: str | None) -> ServedForm:
             return form
         raise UserError(f"version {number} has one model for all", "leave --key out", EX_USAGE)
     if key is None:
-        remedy = "name one with --key"
-        raise UserError(f"version {number} has one model per key", remedy, EX_USAGE)
+        raise UserError(f"version {number} has one model per key", "name one with --key", EX_USAGE)
     model = form.model_of(key)
     return form.base if model is None else model.form()
 
@@ -220,9 +216,7 @@ def has_matrix(arrays: Mapping[str, NDArray[Any]]) -> bool:
 
 def what_is_compared(arrays: Mapping[str, NDArray[Any]], matrices: Matrices) -> list[str]:
     """Listed among what a comparison leaves out, for a learner without W."""
-    if has_matrix(arrays):
-        return []
-    return [NO_MATRIX if matrices[0] is not None else NO_PRODUCT]
+    return [] if has_matrix(arrays) else [NO_MATRIX if matrices[0] is not None else NO_PRODUCT]
 
 
 Matrices: TypeAlias = tuple[Float32s | None, Float32s | None]

@@ -42,12 +42,8 @@ class MoveRefused(UserError):
 def no_such_version(name: int | str, kept: Sequence[int], field: str = "version") -> MoveRefused:
     """For a number that is not there (never written, or pruned) or a name that means no version."""
     known = number_runs(kept) or "none yet"
-    return MoveRefused(
-        "no_such_version",
-        field,
-        f"there is no version {str(name)[:80]}",
-        f"versions: {known}; see `tripletd models list`",
-    )
+    message = f"there is no version {str(name)[:80]}"
+    return MoveRefused("no_such_version", field, message, f"versions: {known}; see `tripletd models list`")
 
 
 def number_of(name: str, kept: Sequence[int], entries: Iterable[LedgerEntry]) -> int:
@@ -111,12 +107,9 @@ def decide(wish: MoveRequest, seen: StoreSnapshot) -> Move:
         raise _pinned(wish.alias, last)
     now = seen.means(wish.alias)
     if last is not None and after == last.version and not now.doubts:
-        raise MoveRefused(
-            "already_there",
-            "to" if wish.verb == "rollback" else "version",
-            f"{wish.alias} points at version {after} already, by entry {last.n} of the ledger",
-            "nothing to do; see `tripletd models list`",
-        )
+        message = f"{wish.alias} points at version {after} already, by entry {last.n} of the ledger"
+        remedy = "nothing to do; see `tripletd models list`"
+        raise MoveRefused("already_there", "to" if wish.verb == "rollback" else "version", message, remedy)
     measures = {PIN: True} if wish.verb == "pin" else {}
     kind: Literal["PROMOTE", "ROLLBACK"] = "ROLLBACK" if wish.verb == "rollback" else "PROMOTE"
     notes = _doubts(now)  # which end with this move
@@ -146,19 +139,11 @@ _RESERVED = {
 def _check_name(alias: str) -> None:
     whose = _RESERVED.get(alias)
     if whose is not None:
-        raise MoveRefused(
-            "reserved",
-            "alias",
-            f"{alias} is {whose} and is not moved by hand",
-            f"move `{STABLE}` instead, or a name of your own; the servers of that name follow",
-        )
+        remedy = f"move `{STABLE}` instead, or a name of your own; the servers of that name follow"
+        raise MoveRefused("reserved", "alias", f"{alias} is {whose} and is not moved by hand", remedy)
     if not NAME.fullmatch(alias):
-        raise MoveRefused(
-            "bad_name",
-            "alias",
-            f"{alias[:80]!r} is no name for a version",
-            "expected a small letter, then up to 63 small letters, digits, - or _",
-        )
+        remedy = "expected a small letter, then up to 63 small letters, digits, - or _"
+        raise MoveRefused("bad_name", "alias", f"{alias[:80]!r} is no name for a version", remedy)
 
 
 def _number(wish: MoveRequest, seen: StoreSnapshot) -> int:
@@ -177,12 +162,9 @@ def _step_back(wish: MoveRequest, seen: StoreSnapshot, last: LedgerEntry | None)
         raise _pinned(wish.alias, last)
     number = before(wish.alias, seen.entries)
     if number is None:
-        raise MoveRefused(
-            "nothing_before",
-            "alias",
-            f"{wish.alias} was never promoted, so there is nothing to go back to",
-            f"name the version: `tripletd models rollback --to N` or `promote N` (alias {wish.alias})",
-        )
+        message = f"{wish.alias} was never promoted, so there is nothing to go back to"
+        remedy = f"name the version: `tripletd models rollback --to N` or `promote N` (alias {wish.alias})"
+        raise MoveRefused("nothing_before", "alias", message, remedy)
     if number not in seen.versions:
         raise no_such_version(number, seen.versions, "to")
     return number
@@ -191,12 +173,8 @@ def _step_back(wish: MoveRequest, seen: StoreSnapshot, last: LedgerEntry | None)
 def _take_away(wish: MoveRequest, seen: StoreSnapshot, last: LedgerEntry | None) -> Move:
     now = seen.means(wish.alias)
     if last is None or (last.version is None and not now.doubts):
-        raise MoveRefused(
-            "already_there",
-            "alias",
-            f"{wish.alias} points at no version of its own",
-            "see the names in use: `tripletd models list`",
-        )
+        message = f"{wish.alias} points at no version of its own"
+        raise MoveRefused("already_there", "alias", message, "see the names in use: `tripletd models list`")
     without = LedgerEntry(n=seen.last + 1, kind="ROLLBACK", alias=wish.alias)
     after = meaning(wish.alias, seen.versions, [*seen.entries, without])
     notes = (f"{STABLE} means {_told(after)} from now on",) if wish.alias == STABLE else ()
@@ -226,12 +204,8 @@ def _is_pin(last: LedgerEntry) -> bool:
 
 
 def _pinned(alias: str, last: LedgerEntry) -> MoveRefused:
-    return MoveRefused(
-        "pinned",
-        "alias",
-        f"{alias} is pinned to version {last.version}",
-        f"unpin it first: `tripletd models unpin {alias}`; or choose another name",
-    )
+    remedy = f"unpin it first: `tripletd models unpin {alias}`; or choose another name"
+    return MoveRefused("pinned", "alias", f"{alias} is pinned to version {last.version}", remedy)
 
 
 BY = "tripletd resume"

@@ -243,11 +243,9 @@ def _factor(version: Version, name: str) -> NDArray[np.float32]:
     try:
         W = getattr(learner_of(version), "W", None)
         if W is None or W.ndim != 2:
-            raise UserError(
-                f"version {version.manifest.number} is of {name}, which has no matrix to factor",
-                f"export versions of one of {those_that(lambda one: one.factors)}",
-                EX_USAGE,
-            )
+            message = f"version {version.manifest.number} is of {name}, which has no matrix to factor"
+            remedy = f"export versions of one of {those_that(lambda one: one.factors)}"
+            raise UserError(message, remedy, EX_USAGE)
         return factor(W)
     except LearnerError as error:
         message = f"version {version.manifest.number} has no factor: {error}"

@@ -157,11 +157,8 @@ def _view_of(fitted: FittedSpaceMap, asked: MigrationRequest) -> str:
     """The view that is asked for. Raises UserError where it or the name is none."""
     known = ", ".join(fitted.views)
     if asked.name in fitted.views or not NAME.fullmatch(asked.name):
-        raise UserError(
-            f"{asked.name[:80]!r} cannot be the name of a model of queries",
-            f"use 1 to 64 letters, digits, - or _, and not the name of a view ({known})",
-            EX_USAGE,
-        )
+        remedy = f"use 1 to 64 letters, digits, - or _, and not the name of a view ({known})"
+        raise UserError(f"{asked.name[:80]!r} cannot be the name of a model of queries", remedy, EX_USAGE)
     if not asked.view and len(fitted.views) > 1:
         raise UserError(f"the space has the views {known}", "say which with --view", EX_USAGE)
     view = asked.view or next(iter(fitted.views))

@@ -19,19 +19,10 @@ from numpy.typing import NDArray
 from daemon.exits import EX_UNAVAILABLE, EX_USAGE, UserError
 from daemon.models.derive import write_new
 from daemon.models.vectors import ExportSource, FormDescription, VectorSide, adapter_of, embedding_of
+from learners import maps
 from learners.block import DenseBlock
 from learners.forms.embedding import Embedding
 from learners.forms.serving import BackoffForm
-from learners.maps import (
-    ChainMap,
-    FittedSpaceMap,
-    IdentityMap,
-    PreconditionMap,
-    ProjectionMap,
-    StandardiseMap,
-    UnitMap,
-    ViewMap,
-)
 
 FORMAT = "tripletd model 1"
 OPSET, IR = 18, 10
@@ -57,8 +48,7 @@ def export_model(served: ExportSource, path: Path, side: VectorSide) -> ModelDes
     UserError without the package onnx, and for maps and forms that are not written so."""
     graph, fitted = _Graph(), served.fitted
     embedding = embedding_of(served)
-    mapped = _mapped(graph, fitted)
-    made = _embedded(graph, embedding, mapped, side)
+    made = _embedded(graph, embedding, _mapped(graph, fitted), side)
     about = {"side": side, "similarity": embedding.similarity, "symmetric": embedding.symmetric}
     return _write(served, graph, made, path, **about, dim=embedding.dim)
 
@@ -78,7 +68,7 @@ def export_folding(served: ExportSource, path: Path) -> ModelDescription:
     return _write(served, graph, folded, path, **about, dim=len(F))
 
 
-def _input(graph: _Graph, fitted: FittedSpaceMap, name: str) -> str:
+def _input(graph: _Graph, fitted: maps.FittedSpaceMap, name: str) -> str:
     view = fitted.views[name]
     if _reads_sparse(view):
         raise _not_written(f"view {name} is sparse, and ONNX models read dense rows")
@@ -86,11 +76,11 @@ def _input(graph: _Graph, fitted: FittedSpaceMap, name: str) -> str:
     return name
 
 
-def _reads_sparse(view: ViewMap) -> bool:
-    return _reads_sparse(view.maps[0]) if isinstance(view, ChainMap) else view.sparse
+def _reads_sparse(view: maps.ViewMap) -> bool:
+    return _reads_sparse(view.maps[0]) if isinstance(view, maps.ChainMap) else view.sparse
 
 
-def _mapped(graph: _Graph, fitted: FittedSpaceMap) -> str:
+def _mapped(graph: _Graph, fitted: maps.FittedSpaceMap) -> str:
     """Rows in the space, as `FittedSpaceMap.transform` has them."""
     parts = []
     for name, view in fitted.views.items():
@@ -103,21 +93,21 @@ def _mapped(graph: _Graph, fitted: FittedSpaceMap) -> str:
     return graph.unit(joined) if fitted.unit and not fitted.by_block else joined
 
 
-def _of_view(graph: _Graph, view: ViewMap, rows: str, name: str) -> str:
-    if isinstance(view, ChainMap):
+def _of_view(graph: _Graph, view: maps.ViewMap, rows: str, name: str) -> str:
+    if isinstance(view, maps.ChainMap):
         for one in view.maps:
             rows = _of_view(graph, one, rows, name)
         return rows
-    if isinstance(view, UnitMap):
+    if isinstance(view, maps.UnitMap):
         return graph.unit(rows)
-    if isinstance(view, IdentityMap):
+    if isinstance(view, maps.IdentityMap):
         return rows
-    if isinstance(view, PreconditionMap):
+    if isinstance(view, maps.PreconditionMap):
         return graph.node("MatMul", rows, graph.constant(view.components))
-    if isinstance(view, ProjectionMap | StandardiseMap):
+    if isinstance(view, maps.ProjectionMap | maps.StandardiseMap):
         there = graph.node("Sign", graph.norm(rows))  # a missing view stays zeros
         centred = graph.node("Sub", rows, graph.constant(view.mean))
-        if isinstance(view, ProjectionMap):
+        if isinstance(view, maps.ProjectionMap):
             moved = graph.node("MatMul", centred, graph.constant(view.components))
         else:
             moved = graph.node("Mul", centred, graph.constant(view.scale))
@@ -208,11 +198,8 @@ class _Graph:
             import onnx
             from onnx import helper, numpy_helper
         except ImportError as error:
-            raise UserError(
-                f"a file .onnx needs the package onnx, which cannot be imported: {error}",
-                "pip install 'tripletd[onnx]'",
-                EX_UNAVAILABLE,
-            ) from error
+            message = f"a file .onnx needs the package onnx, which cannot be imported: {error}"
+            raise UserError(message, "pip install 'tripletd[onnx]'", EX_UNAVAILABLE) from error
         nodes = [helper.make_node(kind, given, [name], **more) for kind, given, name, more in self.nodes]
         nodes.append(helper.make_node("Identity", [result], [OUTPUT]))
         kinds = onnx.TensorProto.FLOAT

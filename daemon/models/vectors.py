@@ -206,11 +206,8 @@ def export_adapter(served: ExportSource, path: Path) -> AdapterDescription:
         what = "the map of this space shifts vectors: the matrix has a bias, for which npy has no room"
         raise UserError(what, f"name a file {path.stem}.safetensors", EX_USAGE)
     if path.suffix not in (".npy", ".safetensors", ""):
-        raise UserError(
-            f"{path.name}: no format has this ending",
-            "end it in .safetensors or .npy, or name a folder for LlamaIndex, without an ending",
-            EX_USAGE,
-        )
+        remedy = "end it in .safetensors or .npy, or name a folder for LlamaIndex, without an ending"
+        raise UserError(f"{path.name}: no format has this ending", remedy, EX_USAGE)
     exact = "up to each object's own norm"
     if isinstance(served.form, BackoffForm):
         exact += ", for queries that the form gives no way for; /v1/fold folds all of them"
@@ -232,11 +229,8 @@ def adapter_of(served: ExportSource) -> tuple[Float32s, Float32s | None, dict[st
     """Weight, bias and views of `AdapterDescription`. Raises UserError where there is no such matrix."""
     form, linear, about = served.form, linear_space(served.fitted), served.about
     if not folds(form):
-        raise UserError(
-            f"version {about['version']} is of {about['learner']}, whose similarity does not fold",
-            "ask /v1/similar, or export a version of omks-maps or oasis",
-            EX_USAGE,
-        )
+        message = f"version {about['version']} is of {about['learner']}, whose similarity does not fold"
+        raise UserError(message, "ask /v1/similar, or export a version of omks-maps or oasis", EX_USAGE)
     if linear is None:
         raise UserError(
             "the map of this space is not linear: no vector of the given space stands for a folded query",
@@ -244,11 +238,8 @@ def adapter_of(served: ExportSource) -> tuple[Float32s, Float32s | None, dict[st
             EX_USAGE,
         )
     if max(linear.dim, form.dim) > MAX_FULL_DIM:
-        raise UserError(
-            f"a matrix of {linear.dim:,} x {linear.dim:,} is not written (at most {MAX_FULL_DIM:,})",
-            "ask /v1/fold for folded queries",
-            EX_USAGE,
-        )
+        message = f"a matrix of {linear.dim:,} x {linear.dim:,} is not written (at most {MAX_FULL_DIM:,})"
+        raise UserError(message, "ask /v1/fold for folded queries", EX_USAGE)
     F, bias = linear.adapter(familiar_matrix(form))
     views = {
         view.name: (view.columns.start, view.columns.stop - view.columns.start, view.unit)
@@ -266,11 +257,8 @@ def _dense(rows: Block, path: Path) -> Float32s:
     if isinstance(rows, DenseBlock):
         return rows.values
     if (wanted := 4 * len(rows) * rows.dim) > MOST_BYTES:
-        raise UserError(
-            f"{path.name} would take {size(wanted)}: these vectors are sparse, of {rows.dim:,} columns",
-            "end it in .npz or .parquet, which hold sparse vectors",
-            EX_USAGE,
-        )
+        message = f"{path.name} would take {size(wanted)}: these vectors are sparse, of {rows.dim:,} columns"
+        raise UserError(message, "end it in .npz or .parquet, which hold sparse vectors", EX_USAGE)
     return np.asarray(rows.checked_csr().toarray(), np.float32)
 
 

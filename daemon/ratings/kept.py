@@ -166,11 +166,8 @@ class RatingsFile:
         """Write one line and see that it lasts; the end of a line that was cut off gives way to it."""
         line = _RECORD.dump_json(record) + b"\n"
         if self._read + len(line) > self._most:
-            raise UserError(
-                f"{self._path} holds {self._read:,} bytes; serve.ratings.size allows {self._most:,}",
-                "begin another file (serve.ratings.file), or raise it",
-                EX_CANTCREAT,
-            )
+            message = f"{self._path} holds {self._read:,} bytes; serve.ratings.size allows {self._most:,}"
+            raise UserError(message, "begin another file (serve.ratings.file), or raise it", EX_CANTCREAT)
         os.ftruncate(descriptor, self._read)
         write_whole(descriptor, line, self._read, os.fsync)
         self._read += len(line)
@@ -181,10 +178,8 @@ class RatingsFile:
 def ratings_path(config: Config) -> Path:
     """Where the ratings of this configuration are kept. Raises UserError where that is in no folder."""
     if not config.serve.ratings.file and is_object_address(config.checkpoints.path):
-        raise UserError(
-            "serve.ratings.file: ratings are kept in a local file, and checkpoints.path is no folder",
-            "set serve.ratings.file",
-        )
+        message = "serve.ratings.file: ratings are kept in a local file, and checkpoints.path is no folder"
+        raise UserError(message, "set serve.ratings.file")
     return Path(config.serve.ratings.file or Path(config.checkpoints.path, FILE))
 
 

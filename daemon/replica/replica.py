@@ -222,7 +222,9 @@ class Follower(BackgroundThread):
         self._look_at = now + self._look_every_s
         try:
             versions = self._source.versions.listing.poll()
-            entries = self._source.ledger.poll(report=self._doubt)
+            entries = self._source.ledger.poll(
+                report=lambda why: log.warning("a verdict cannot be read", alias=self._alias, why=str(why))
+            )
         except (CheckpointError, OSError) as error:
             self._stands_behind(True)
             self._board.set_why_not_newer(f"the versions cannot be listed: {error}", self._refusals.counts)
@@ -369,9 +371,6 @@ class Follower(BackgroundThread):
         self._board.fell_back(lost.reason)
         log.warning("the step log is left", alias=self._alias, reason=lost.reason, why=REASONS[lost.reason])
         self._reload, self._look_at = lost.reload, 0.0
-
-    def _doubt(self, error: CheckpointError) -> None:
-        log.warning("a verdict cannot be read", alias=self._alias, why=str(error))
 
 
 def manifest_of(versions: VersionStore, number: int) -> Manifest | None:

@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
 from scipy import sparse
 
 from daemon.replica.view import ModelId, View
@@ -23,7 +22,7 @@ from daemon.versions.forms import KeyedForm
 from learners.block import Block, DenseBlock, Float32s, as_block
 from learners.forms.carried import CarriedForm
 from learners.forms.embedding import Embedding, GivenForm, Root, given_form, root_of
-from learners.forms.quadratic import DiagonalForm, FoldingForm, by_distance, inverse_roots
+from learners.forms.quadratic import FoldingForm, inverse_roots
 from learners.forms.serving import learned_of
 from learners.maps import FittedSpaceMap
 from learners.maps.linear import linear_space
@@ -99,7 +98,8 @@ class VectorMaker:
         """Make the vectors of mapped objects by the model that `read` gives. Raises NoVectorsError."""
         if wanted in ("folded", "own"):
             with read() as view:
-                return self._folded(self._owners(view) if wanted == "own" else view, mapped)
+                by_owner = replace(view, form=view.by_owner(self._own)) if wanted == "own" else view
+                return self._folded(by_owner, mapped)
         for _ in range(TRIES):
             with read() as view:
                 _refuse(view)
@@ -114,14 +114,6 @@ class VectorMaker:
                         while len(self._roots) > ROOTS:
                             self._roots.popitem(last=False)
         raise NoVectorsError("busy", "the model changed while it was prepared", "ask again shortly")
-
-    def _owners(self, view: View) -> View:
-        """The view with the owner's ranking in the place of what was learned; where the map lost it, with the
-        similarity that learning began from."""
-        if self._own is not None:
-            return replace(view, form=self._own.form())
-        plain = DiagonalForm(np.ones(view.dim, np.float32), view.form.normalised, by_distance(view.form))
-        return replace(view, form=plain)
 
     def fold_given(self, read: ReadView, rows: Float32s, *, begin: bool = True) -> MadeVectors | None:
         """`make` of folded queries from their given vectors, float32 [n, dim], of the space's only view, by a
@@ -161,11 +153,9 @@ class VectorMaker:
         if view.rescored or isinstance(view.form, KeyedForm):
             _refuse(view)
         if self._linear is None:
-            raise NoVectorsError(
-                "not_linear",
-                "the map of this space is not linear: no given vector stands for a folded query",
-                "ask for the mode embedded, and index exported vectors",
-            )
+            message = "the map of this space is not linear: no given vector stands for a folded query"
+            remedy = "ask for the mode embedded, and index exported vectors"
+            raise NoVectorsError("not_linear", message, remedy)
         folded = view.fold(mapped)
         if view.normalised:
             folded = folded * inverse_roots(view.self_scores(mapped))[:, None]
@@ -192,17 +182,13 @@ def _embedded(view: View, mapped: Block, root: Root | None, wanted: WantedVector
 def _refuse(view: View) -> None:
     """Raise NoVectorsError for a model of which nothing is exported."""
     if isinstance(view.form, KeyedForm):
-        raise NoVectorsError(
-            "one_model_per_key",
-            "one model per key is learned here: there is no one space of vectors",
-            "ask /v1/similar with a key, or export a key's model: tripletd models export --key",
-        )
+        message = "one model per key is learned here: there is no one space of vectors"
+        remedy = "ask /v1/similar with a key, or export a key's model: tripletd models export --key"
+        raise NoVectorsError("one_model_per_key", message, remedy)
     if view.rescored:
-        raise NoVectorsError(
-            "no_vectors",
-            "the similarity of this model is no inner product of finite vectors",
-            "ask /v1/similar; models of omks-maps and oasis have vectors",
-        )
+        message = "the similarity of this model is no inner product of finite vectors"
+        remedy = "ask /v1/similar; models of omks-maps and oasis have vectors"
+        raise NoVectorsError("no_vectors", message, remedy)
     if view.top is not None:
         first = f"the first {view.top}" if view.reordered_first else "lists"
         raise NoVectorsError(
@@ -212,11 +198,9 @@ def _refuse(view: View) -> None:
             "/v1/similar with filter.include, or /v1/rerank",
         )
     if view.model.behind or isinstance(learned_of(view.form), CarriedForm):
-        raise NoVectorsError(
-            "between_versions",
-            "this name follows the learner step by step, and vectors are exported of versions",
-            "ask a name that stands for versions, such as stable, or for the mode folded",
-        )
+        message = "this name follows the learner step by step, and vectors are exported of versions"
+        remedy = "ask a name that stands for versions, such as stable, or for the mode folded"
+        raise NoVectorsError("between_versions", message, remedy)
 
 
 def as_numbers(rows: Block) -> Iterator[list[float] | dict[str, list[Any]]]:

@@ -17,6 +17,7 @@ from daemon.versions.contents import learner_specs
 from daemon.versions.order import Answering
 from learners.block import Block, Float32s, Int64s, against, without_sense
 from learners.forms.quadratic import (
+    DiagonalForm,
     FoldingForm,
     IdentityForm,
     Pieces,
@@ -198,6 +199,13 @@ class View:
     def dim(self) -> int:
         """Dimension of the mapped vectors."""
         return self.form.dim
+
+    def by_owner(self, own: OwnRanking | None) -> DiagonalForm:
+        """The owner's ranking in the place of what was learned; where the map lost it, the similarity that
+        learning began from."""
+        if own is not None:
+            return own.form()
+        return DiagonalForm(np.ones(self.dim, np.float32), self.form.normalised, by_distance(self.form))
 
     def terms(self, self_scores: Float32s) -> Float32s:
         """Those numbers of self scores, float32 [n]: 1 / norm where `normalised`, else what is added."""

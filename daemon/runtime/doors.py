@@ -90,11 +90,8 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_REQUIRED
         context.options |= ssl.OP_NO_TICKET  # a certificate is looked at by every handshake
         context.num_tickets = 0
-    _read(
-        lambda: context.load_cert_chain(files.certificate, files.key or None, _no_password),
-        files.certificate,
-        files.key,
-    )
+    chain = files.certificate, files.key or None, _no_password
+    _read(lambda: context.load_cert_chain(*chain), files.certificate, files.key)
     if files.client_ca:
         _read(lambda: context.load_verify_locations(files.client_ca), files.client_ca)
     return context
@@ -246,8 +243,7 @@ def digest_of(token: bytes) -> bytes:
 def read_tokens(path: Path) -> list[KeptToken]:
     """The tokens of a file. Raises UserError 78 where it cannot be read or is something else."""
     try:
-        raw = json.loads(path.read_bytes())
-        return [_token(one) for one in raw["tokens"]]
+        return [_token(one) for one in json.loads(path.read_bytes())["tokens"]]
     except OSError as error:
         remedy = "make one with `tripletd tokens add`, or correct http.tokens"
         raise UserError(f"{path} cannot be read: {error.strerror}", remedy, EX_CONFIG) from None

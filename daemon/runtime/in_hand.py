@@ -74,7 +74,9 @@ class Known:
         if not died:
             return Known((), self.careful, self.deaths)
         if not with_words:
-            again = tuple(held for held in died if any(_meet(held, before) for before in self.seen))
+            again = tuple(
+                one for one in died if any(one[0] == p and one[1] < b and a < one[2] for p, a, b in self.seen)
+            )
             return Known(died, tuple(dict.fromkeys(self.careful + again)), self.deaths)
         deaths = dict(self.deaths)
         if len(set(died)) == 1 and died[0][2] - died[0][1] == 1:
@@ -119,10 +121,6 @@ class Known:
 def left_out(alone: RecordBatch) -> RecordBatch:
     """A one-record batch marked as unreadable, keeping the bytes for the dead letter."""
     return replace(alone, values=[None], damaged=REASONS[SUSPECT], kept=alone.values[0] or b"")
-
-
-def _meet(one: Range, other: Range) -> bool:
-    return one[0] == other[0] and one[1] < other[2] and other[1] < one[2]
 
 
 class InHand(Guard):

@@ -58,12 +58,8 @@ class EventTimes:
 
     def joined(self, other: EventTimes, now_ms: int, horizon_s: float) -> EventTimes:
         """Both, as coarse as their ages allow at `now_ms`."""
-        made = EventTimes._made(
-            np.concatenate([self.ms, other.ms]),
-            np.concatenate([self.counts, other.counts]),
-            now_ms,
-            horizon_s,
-        )
+        ms, counts = (np.concatenate(pair) for pair in ((self.ms, other.ms), (self.counts, other.counts)))
+        made = EventTimes._made(ms, counts, now_ms, horizon_s)
         old_ms = made.old_ms + self.old_ms + other.old_ms
         return EventTimes(made.ms, made.counts, made.old + self.old + other.old, old_ms)
 
@@ -168,13 +164,12 @@ class Freshness:
 
     def _keep_bounds(self, now_ms: int) -> None:
         """Join neighbours into the later state: the oldest that stand at no version, else the oldest."""
-        while self._is_over() and len(self.groups) > 1:
+        while len(self.groups) > 1 and (
+            len(self.groups) > MOST_GROUPS or sum(len(times.ms) for _, times in self.groups) > MOST_TIMES
+        ):
             pairs = range(len(self.groups) - 1)
             first = next((place for place in pairs if self.groups[place][0] not in self._cuts), 0)
             (_, before), (total, after) = self.groups[first : first + 2]
             joined = before.joined(after, now_ms, self._horizon_s)
             self.groups[first : first + 2] = [(total, joined)]
         self._cuts = {at for at in self._cuts if at >= self.groups[0][0]}
-
-    def _is_over(self) -> bool:
-        return len(self.groups) > MOST_GROUPS or sum(len(times.ms) for _, times in self.groups) > MOST_TIMES

@@ -34,6 +34,7 @@ from daemon.replica.vectors import (
 )
 from daemon.replica.view import ModelSpace, NotServing, ReplicaStatus
 from daemon.runtime.watchdog import BackgroundThread, end_all
+from daemon.serve import retrieve
 from daemon.serve.clicks import RecentClicks
 from daemon.serve.freshness import Freshness
 from daemon.serve.items.catalog import CatalogStatus, ServingCatalog, build_catalog
@@ -48,16 +49,6 @@ from daemon.serve.query import (
     QueryError,
     ScoreAnswers,
     VectorAnswers,
-)
-from daemon.serve.retrieve import (
-    GraphKeeper,
-    GraphSearch,
-    GraphStatus,
-    GuardResult,
-    KeySettings,
-    Lookup,
-    Observing,
-    Searcher,
 )
 from daemon.serve.retrieve.explaining import Explainer
 from daemon.serve.retrieve.part import answerable
@@ -185,13 +176,13 @@ class OpenedServing:
     fitted: FittedSpaceMap
     catalog: ServingCatalog
     replicas: dict[str, Replica]
-    searcher: Searcher
+    searcher: retrieve.Searcher
     explorer: VersionCache
     verdicts: SeenVerdicts
     clicks: RecentClicks
     vectors: VectorMaker
-    lookup: Lookup
-    keeper: GraphKeeper | None
+    lookup: retrieve.Lookup
+    keeper: retrieve.GraphKeeper | None
 
     def maps(self, alias: str) -> QueryMaps:
         """What takes queries of other models to the space, by the model of an alias. Raises QueryError 503
@@ -218,9 +209,9 @@ class Live:
         versions: VersionStore,
         ledger: Ledger,
         watcher: FreshnessWatcher,
-        guarded: Callable[[GuardResult], None],
+        guarded: Callable[[retrieve.GuardResult], None],
         *,
-        keys: Observing | None = None,
+        keys: retrieve.Observing | None = None,
         tell: Tell | None = None,
     ) -> None:
         """tell: receives the progress of reading objects; by default a log line."""
@@ -249,18 +240,18 @@ class Live:
         replicas: dict[str, Replica] = {}
         serve = self._config.serve
         keeper = self._keeper(catalog, fitted.sparse)
-        graphs = None if keeper is None else GraphSearch(keeper.covered, serve.ann_recall)
+        graphs = None if keeper is None else retrieve.GraphSearch(keeper.covered, serve.ann_recall)
         verdicts = SeenVerdicts()
         lookup = partial(resolve, space=catalog.space, fitted=catalog.fitted)
         clicks = RecentClicks(partial(open_source, self._config.stream.to_address()))
-        searcher = Searcher(
+        searcher = retrieve.Searcher(
             replicas,
             lambda: catalog.current,
             lookup,
             graphs,
             self._guarded,
             shortlist=serve.shortlist,
-            keys=KeySettings(serve.key_models, serve.refine_every, verdicts.now, self._of_keys),
+            keys=retrieve.KeySettings(serve.key_models, serve.refine_every, verdicts.now, self._of_keys),
             explainer=Explainer(fitted.blocks, fitted.own, clicks.clicks_on),
         )
         on_ledger = verdicts.take if space.keys.slots else None
@@ -430,36 +421,27 @@ class Live:
             threads += [self.opened.catalog, *(thread for one in replicas for thread in one.threads)]
         end_all(threads, lambda _: LEAVE_S)
 
-    def graphs(self) -> GraphStatus | None:
+    def graphs(self) -> retrieve.GraphStatus | None:
         """How graphs stand; None before there is a catalog, and where none are kept."""
         keeper = None if self.opened is None else self.opened.keeper
         return None if keeper is None else keeper.status()
 
-    def _keeper(self, catalog: ServingCatalog, sparse: bool) -> GraphKeeper | None:
+    def _keeper(self, catalog: ServingCatalog, sparse: bool) -> retrieve.GraphKeeper | None:
         """What keeps graphs; None for sparse objects and where they are switched off. Raises UserError where
         they are asked for and cannot be built."""
         serve = self._config.serve
         installed = find_spec("faiss") is not None
         if serve.ann == "on" and not installed:
-            raise UserError(
-                "serve.ann is on, but faiss is not installed",
-                "pip install 'tripletd[ann]', or set serve.ann to auto or off: search is then exact",
-                EX_UNAVAILABLE,
-            )
+            remedy = "pip install 'tripletd[ann]', or set serve.ann to auto or off: search is then exact"
+            raise UserError("serve.ann is on, but faiss is not installed", remedy, EX_UNAVAILABLE)
         if serve.ann == "off" or sparse or not installed:
             return None
         roots = [folder / GRAPHS for folder in folders(self._config)]
-        return GraphKeeper(roots, lambda: catalog.current, serve.ann_from, self._items_changed)
+        return retrieve.GraphKeeper(roots, lambda: catalog.current, serve.ann_from, self._items_changed)
 
-    def _guarded(self, found: GuardResult) -> None:
-        width = "exact" if found.width is None else found.width
-        log.info(
-            "approximate search was measured",
-            model=found.model,
-            items=found.items,
-            width=width,
-            recall=round(found.recall, 3),
-        )
+    def _guarded(self, found: retrieve.GuardResult) -> None:
+        said = {"width": "exact" if found.width is None else found.width, "recall": round(found.recall, 3)}
+        log.info("approximate search was measured", model=found.model, items=found.items, **said)
         self._show_guarded(found)
 
     def _items_changed(self) -> None:

@@ -90,28 +90,21 @@ class _OnRead(Collector):
 
 def _served(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
     yield from _models(states)
+    about = "Times that following the steps restarted from a version, by reason"
     for name, documentation, label, field in (
         ("tripletd_swaps", "Models swapped in, by what changed", "result", "swaps"),
         ("tripletd_refused_swaps", "Versions refused, by reason", "reason", "refusals"),
-        (
-            "tripletd_step_log_fallbacks",
-            "Times that following the steps restarted from a version, by reason",
-            "reason",
-            "fallbacks",
-        ),
+        ("tripletd_step_log_fallbacks", about, "reason", "fallbacks"),
     ):
         counts = CounterMetricFamily(name, documentation, labels=["alias", label])
         yield _filled(counts, {one.alias: getattr(one, field) for one in states})
-    seconds = GaugeMetricFamily(
-        "tripletd_swap_seconds", "Of the last swap, by phase", labels=["alias", "phase"]
-    )
+    seconds = _gauge("tripletd_swap_seconds", "Of the last swap, by phase", "phase")
     yield _filled(seconds, {one.alias: one.swap_seconds for one in states})
-    error = GaugeMetricFamily(
-        "tripletd_carried_error",
+    about = (
         "Error of a form carried along the steps, when it was last recomputed: fold, norms (relative; 0 is "
-        "exact), overlap (of the top 10; 1 is exact)",
-        labels=["alias", "kind"],
+        "exact), overlap (of the top 10; 1 is exact)"
     )
+    error = _gauge("tripletd_carried_error", about, "kind")
     carried = {one.alias: one.carried for one in states if one.carried is not None}
     kinds = ("fold", "norms", "overlap")
     yield _filled(
@@ -124,26 +117,17 @@ def _served(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
 
 
 def _models(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
-    info = GaugeMetricFamily(
-        "tripletd_served_version_info", "The version that answers", labels=["alias", "version"]
-    )
-    line = GaugeMetricFamily(
-        "tripletd_served_line_info", "The line of history of what answers", labels=["alias", "line"]
-    )
-    order = GaugeMetricFamily(
-        "tripletd_served_order_info",
-        "In words how what answers orders and searches, where lists have an order of their own",
-        labels=["alias", "order"],
-    )
+    info = _gauge("tripletd_served_version_info", "The version that answers", "version")
+    line = _gauge("tripletd_served_line_info", "The line of history of what answers", "line")
+    about = "In words how what answers orders and searches, where lists have an order of their own"
+    order = _gauge("tripletd_served_order_info", about, "order")
     serving = _gauge("tripletd_serving", "1 while the alias answers")
     version = _gauge("tripletd_served_version", "Number of the version that answers")
     records = _gauge("tripletd_served_records", "Records applied in the state that answers, since version 0")
     watermark = _gauge("tripletd_served_watermark_seconds", "Newest event time in answers, Unix seconds")
     since = _gauge("tripletd_served_since_seconds", "When this state began to answer, Unix seconds")
-    behind = _gauge(
-        "tripletd_served_behind_seconds",
-        "How long something newer has been there than what answers, 0 for none",
-    )
+    about = "How long something newer has been there than what answers, 0 for none"
+    behind = _gauge("tripletd_served_behind_seconds", about)
     reach = _gauge("tripletd_serve_reach", "1 while what answers searches by its form, 0: it orders lists")
     for one in states:
         serving.add_metric([one.alias], one.model is not None)
@@ -184,13 +168,10 @@ def _items(found: CatalogStatus | None) -> Iterator[Metric]:
         ("tripletd_items_current", "1 when all items were taken in", found.ready),
         ("tripletd_item_parts", "Parts of the index", found.parts),
         ("tripletd_items_bytes", "Memory of the index", found.nbytes),
-        (
-            "tripletd_item_dead_letters_unwritten",
-            "Dead letters of items that their topic has not taken yet",
-            found.unwritten,
-        ),
     ):
         yield GaugeMetricFamily(name, documentation, value)
+    about = "Dead letters of items that their topic has not taken yet"
+    yield GaugeMetricFamily("tripletd_item_dead_letters_unwritten", about, found.unwritten)
     records = CounterMetricFamily("tripletd_item_records", "Item records taken in", labels=["op"])
     dead = CounterMetricFamily("tripletd_item_dead_letters", "Item records refused", labels=["reason"])
     for family, counts in ((records, {"put": found.puts, "remove": found.removes}), (dead, found.dead)):
@@ -206,8 +187,8 @@ def _waiting(by_alias: Mapping[str, int]) -> Iterator[Metric]:
     yield family
 
 
-def _gauge(name: str, documentation: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, documentation, labels=["alias"])
+def _gauge(name: str, documentation: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, documentation, labels=["alias", *labels])
 
 
 def _filled(

@@ -277,8 +277,5 @@ def _session(folder: Path, layout: TextModelLayout, threads: int) -> Any:
 
 
 def _missing(package: str, error: ImportError) -> UserError:
-    return UserError(
-        f"embeddings.folder needs the package {package}, which cannot be imported: {error}",
-        "pip install 'tripletd[local]'",
-        EX_UNAVAILABLE,
-    )
+    message = f"embeddings.folder needs the package {package}, which cannot be imported: {error}"
+    return UserError(message, "pip install 'tripletd[local]'", EX_UNAVAILABLE)

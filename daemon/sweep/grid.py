@@ -60,11 +60,8 @@ def grid_of_options(options: Sequence[str]) -> dict[str, tuple[Any, ...]]:
     for option in options:
         key, equals, text = option.partition("=")
         if not equals or not text.strip():
-            raise UserError(
-                f"--set {option}: not of the form section.key=value,value",
-                "for example --set learner.C=0.01,0.1,1",
-                EX_USAGE,
-            )
+            remedy = "for example --set learner.C=0.01,0.1,1"
+            raise UserError(f"--set {option}: not of the form section.key=value,value", remedy, EX_USAGE)
         name = key.strip()
         values = tuple(parse_setting(f"{name}={one}")[1] for one in split_values(text))
         grid[name] = grid.get(name, ()) + values
@@ -89,23 +86,16 @@ def check_keys(grid: Grid) -> None:
     for name in grid:
         section, *rest = name.split(".")
         if section not in SWEPT:
-            raise UserError(
-                f"{name} cannot be swept: it changes nothing that is learned or scored",
-                f"sweep keys of {', '.join(f'[{one}]' for one in SWEPT)}; give others in the file",
-                EX_USAGE,
-            )
+            message = f"{name} cannot be swept: it changes nothing that is learned or scored"
+            remedy = f"sweep keys of {', '.join(f'[{one}]' for one in SWEPT)}; give others in the file"
+            raise UserError(message, remedy, EX_USAGE)
         if name in SPLIT or name.startswith("feed.follow."):
-            raise UserError(
-                f"{name} cannot be swept: every setting is judged on the same held-out lists",
-                "give it in the file, or run one sweep for each value with --out folders of their own",
-                EX_USAGE,
-            )
+            message = f"{name} cannot be swept: every setting is judged on the same held-out lists"
+            remedy = "give it in the file, or run one sweep for each value with --out folders of their own"
+            raise UserError(message, remedy, EX_USAGE)
         if name == "space.id" or (section == "space" and rest and rest[-1] in _OBJECTS):
-            raise UserError(
-                f"{name} cannot be swept: it says what the objects are, not how they are learned",
-                "sweep the keys of their map and learner",
-                EX_USAGE,
-            )
+            message = f"{name} cannot be swept: it says what the objects are, not how they are learned"
+            raise UserError(message, "sweep the keys of their map and learner", EX_USAGE)
 
 
 def settings_of(grids: Sequence[Grid], count: int | None = None, seed: int = 0) -> list[Setting]:

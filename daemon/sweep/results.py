@@ -6,7 +6,6 @@ off is taken away by the next run.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import IO, Any
 from daemon.backfill.plan import Recipe, Unit, changed, differences, some
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, UserError
 from daemon.judging.samples import VersionScores
-from streams.durable import sync
+from streams.durable import is_locked, sync
 
 RESULTS, LISTS = "results.jsonl", "lists.msgpack"
 """Of an --out folder."""
@@ -62,11 +61,8 @@ def refuse_other(known: SweepBasis, recipe: Recipe, units: Sequence[Unit], judge
     """Raise UserError, naming what differs, where a folder's results are of something else."""
     found = differences(known.recipe, known.units, recipe, units)
     if differ := [*(found[1] if found else ()), *changed(known.judged, judged)]:
-        raise UserError(
-            f"the results there are of another sweep: {some(differ)}",
-            "give the same files and options, or another folder with --out",
-            EX_DATAERR,
-        )
+        remedy = "give the same files and options, or another folder with --out"
+        raise UserError(f"the results there are of another sweep: {some(differ)}", remedy, EX_DATAERR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +101,9 @@ class ResultsFile:
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / RESULTS
         self._file: IO[bytes] = stack.enter_context(self._path.open("a+b"))
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(
-                f"{folder}: another sweep writes there",
-                "wait for it, or name another folder with --out",
-                EX_TEMPFAIL,
-            ) from None
+        if not is_locked(self._file):
+            remedy = "wait for it, or name another folder with --out"
+            raise UserError(f"{folder}: another sweep writes there", remedy, EX_TEMPFAIL)
         self.basis: SweepBasis | None = None
         self.known: dict[str, SettingResult] = {}
         self._read()
@@ -147,9 +138,7 @@ class ResultsFile:
                     continue
                 result = SettingResult.from_json(found)
             except (KeyError, TypeError, ValueError) as error:
-                raise UserError(
-                    f"{self._path}: line {number} cannot be read: {error!r}",
-                    "remove the line, or name another folder with --out",
-                    EX_DATAERR,
-                ) from error
+                message = f"{self._path}: line {number} cannot be read: {error!r}"
+                remedy = "remove the line, or name another folder with --out"
+                raise UserError(message, remedy, EX_DATAERR) from error
             self.known[result.scored] = result

@@ -109,11 +109,9 @@ def _basis(
     lists = lists_of_history(before, learner_catalog(before, lambda _: None), progress)
     least = before.validate.least_impressions
     if len(lists) < least:
-        raise UserError(
-            f"{len(lists)} held-out lists, {least} are needed to judge settings by",
-            "give more history, raise feed.holdout_share, or lower validate.min_impressions",
-            EX_UNAVAILABLE,
-        )
+        message = f"{len(lists)} held-out lists, {least} are needed to judge settings by"
+        remedy = "give more history, raise feed.holdout_share, or lower validate.min_impressions"
+        raise UserError(message, remedy, EX_UNAVAILABLE)
     data = encode_lists(lists)
     with replacing(lists_file) as file:
         file.write(data)
@@ -126,11 +124,8 @@ def _kept(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UserError(
-            f"{path}: the held-out lists cannot be read: {error.strerror}",
-            "put it back, or name another folder with --out",
-            EX_DATAERR,
-        ) from None
+        message = f"{path}: the held-out lists cannot be read: {error.strerror}"
+        raise UserError(message, "put it back, or name another folder with --out", EX_DATAERR) from None
 
 
 def _job(job: SweepJob, now_ms: int | None) -> BackfillJob:
@@ -188,8 +183,7 @@ class SweepRun:
         self._report.progress(done, len(distinct))
         job = _job(self._job, self._basis.recipe.now_ms)
         about = (job, self._basis.units, str(self._job.out / FOLDER), _kept(self._job.out / LISTS))
-        groups = grouped(left, self._job.workers.count, TOGETHER)
-        tasks = [GroupTask(group, *about) for group in groups]
+        tasks = [GroupTask(group, *about) for group in grouped(left, self._job.workers.count, TOGETHER)]
         for task, outcome in done_by(self._job.workers, do_group, tasks, self._report.note):
             if isinstance(outcome, UserError):
                 self.failed |= {one.scored: outcome for one in task.trials}

@@ -69,11 +69,8 @@ def trials_of(path: Path | None, settings: Sequence[Setting], out: Path) -> list
 def check_base(config: Config) -> None:
     """Raise UserError for a configuration that no sweep can be made of."""
     if not config.catalog.path:
-        raise UserError(
-            "catalog.path is empty: every setting has to learn with the same objects",
-            "name the objects with catalog.path",
-            EX_CONFIG,
-        )
+        message = "catalog.path is empty: every setting has to learn with the same objects"
+        raise UserError(message, "name the objects with catalog.path", EX_CONFIG)
     if config.catalog.path.startswith(LIVE):
         raise UserError(
             "catalog.path: objects that live in a database or a topic may change from setting to setting",
@@ -81,11 +78,8 @@ def check_base(config: Config) -> None:
             EX_CONFIG,
         )
     if config.keys.slots:
-        raise UserError(
-            "keys.slots: with one model per key every key has measures of its own, and no setting one",
-            "sweep with keys.slots = 0, and take the setting over",
-            EX_CONFIG,
-        )
+        message = "keys.slots: with one model per key every key has measures of its own, and no setting one"
+        raise UserError(message, "sweep with keys.slots = 0, and take the setting over", EX_CONFIG)
     config.space_spec()
 
 

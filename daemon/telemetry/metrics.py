@@ -93,8 +93,7 @@ class _Bins:
 
     def add(self, values: Floats, counts: npt.NDArray[np.integer] | None = None) -> None:
         # In the values' own precision: float32 0.1 is above float64 0.1, yet belongs in the bucket "0.1".
-        edges = self._edges.astype(values.dtype)
-        places = np.searchsorted(edges, values, side="left")
+        places = np.searchsorted(self._edges.astype(values.dtype), values, side="left")
         added = np.bincount(places, counts, minlength=len(self._counts)).astype(np.int64)
         total = float((values if counts is None else values * counts).sum(dtype=np.float64))
         with self._lock:
@@ -236,11 +235,9 @@ class LearnMetrics:
         self.poison_share = gauge("tripletd_poison_share", "Dead letters among the newest records")
         self.keys = KeyMetrics(registry)
         self.folder = FolderMetrics(registry)
+        about = "From capture to durable"
         self._checkpoint_seconds = Histogram(
-            "tripletd_checkpoint_seconds",
-            "From capture to durable",
-            buckets=_CHECKPOINT_EDGES,
-            registry=registry,
+            "tripletd_checkpoint_seconds", about, buckets=_CHECKPOINT_EDGES, registry=registry
         )
         self._checkpoint_bytes = gauge("tripletd_checkpoint_bytes", "Size of the newest version")
         about = "Versions that could not be written"

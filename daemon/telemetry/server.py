@@ -313,11 +313,9 @@ def cannot_listen(error: OSError, host: str, port: int) -> UserError:
     """Why an address cannot be listened on, and what to do: 69 for a port that is taken, else 78."""
     if error.errno == errno.EADDRINUSE:
         who = f"see who holds it with `ss -ltnp 'sport = :{port}'`"
-        return UserError(
-            f"http: port {port} on {host} is taken, perhaps by another tripletd",
-            f"{who}, or choose another port in [http] (0 = any free one)",
-            EX_UNAVAILABLE,
-        )
+        message = f"http: port {port} on {host} is taken, perhaps by another tripletd"
+        remedy = f"{who}, or choose another port in [http] (0 = any free one)"
+        return UserError(message, remedy, EX_UNAVAILABLE)
     remedy = "set http.host to an address of this machine, and the role's port in [http] to 1024 or above"
     return UserError(
         f"http: cannot listen on {host} port {port}: {error.strerror or error}", remedy, EX_CONFIG
@@ -328,8 +326,7 @@ def has_unread(descriptor: int) -> bool:
     """Whether the other end of a socket has sent what was not read yet, and has not hung up."""
     looking = select.poll()
     looking.register(descriptor, select.POLLIN | select.POLLRDHUP)
-    events = dict(looking.poll(0)).get(descriptor, 0)
-    return events == select.POLLIN
+    return dict(looking.poll(0)).get(descriptor, 0) == select.POLLIN
 
 
 FILES = 512

@@ -205,11 +205,8 @@ def _look_ahead(config: Config, replicas: int | None) -> None:
     address = config.stream.to_address()
     preflight(address, "create")
     if replicas is not None and replicas > (brokers := cluster_of(address)[1]):
-        raise UserError(
-            f"{address}: {replicas} replicas on {brokers} broker(s)",
-            f"each copy needs a broker of its own: use --replication {brokers}, or add brokers",
-            EX_CONFIG,
-        )
+        remedy = f"each copy needs a broker of its own: use --replication {brokers}, or add brokers"
+        raise UserError(f"{address}: {replicas} replicas on {brokers} broker(s)", remedy, EX_CONFIG)
 
 
 _MOST_PARTITIONS = 8

@@ -11,18 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from daemon.exits import (
-    EX_CANTCREAT,
-    EX_CONFIG,
-    EX_DATAERR,
-    EX_OK,
-    EX_SOFTWARE,
-    EX_TEMPFAIL,
-    EX_UNAVAILABLE,
-    EX_USAGE,
-)
+from daemon import exits
 
-REFUSED = frozenset({EX_USAGE, EX_DATAERR, EX_CANTCREAT, EX_CONFIG})
+REFUSED = frozenset({exits.EX_USAGE, exits.EX_DATAERR, exits.EX_CANTCREAT, exits.EX_CONFIG})
 """Exit codes that another start cannot cure: wrong usage, data or configuration, or not allowed to write.
 
 73 is among them: two learners that are both started again would take each other's place for ever.
@@ -34,13 +25,13 @@ _KEPT = 16
 """Failures that are remembered: more than it takes to reach the longest wait."""
 
 _MEANING = {
-    EX_USAGE: "wrong usage",
-    EX_DATAERR: "bad data",
-    EX_UNAVAILABLE: "something that it needs is not available",
-    EX_SOFTWARE: "a bug, or a client that hung",
-    EX_CANTCREAT: "it cannot write, or another learner has its place",
-    EX_TEMPFAIL: "it could not continue for now",
-    EX_CONFIG: "wrong configuration",
+    exits.EX_USAGE: "wrong usage",
+    exits.EX_DATAERR: "bad data",
+    exits.EX_UNAVAILABLE: "something that it needs is not available",
+    exits.EX_SOFTWARE: "a bug, or a client that hung",
+    exits.EX_CANTCREAT: "it cannot write, or another learner has its place",
+    exits.EX_TEMPFAIL: "it could not continue for now",
+    exits.EX_CONFIG: "wrong configuration",
 }
 
 
@@ -94,13 +85,13 @@ def decide(returncode: int, failures: Sequence[float], now: float, policy: Resta
         now: monotonic time of this failure.
         policy: how long to wait.
     """
-    if returncode == EX_OK:
+    if returncode == exits.EX_OK:
         return Finished()
     if returncode in REFUSED:
         return StayDown(returncode)
     recent = sum(1 for moment in failures if now - moment <= policy.window_s)
     if policy.most_failures is not None and recent >= policy.most_failures:
-        return StayDown(returncode if returncode > 0 else EX_SOFTWARE)
+        return StayDown(returncode if returncode > 0 else exits.EX_SOFTWARE)
     return Restart(min(policy.first_delay_s * 2.0**recent, policy.max_delay_s))
 
 

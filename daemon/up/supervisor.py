@@ -29,20 +29,7 @@ from daemon.runtime.watchdog import Notifier
 from daemon.telemetry import Health, serve_http
 from daemon.telemetry.metrics import add_build_info, add_place
 from daemon.telemetry.server import listen
-from daemon.up.restarts import (
-    Finished,
-    Restart,
-    RestartPolicy,
-    RoleReport,
-    State,
-    StayDown,
-    decide,
-    how_it_ended,
-    not_ready,
-    reason_of,
-    remedy,
-    with_failure,
-)
+from daemon.up import restarts
 from daemon.up.role_process import RoleProcess
 from daemon.versions.storage import open_for_reading
 from streams.source import Quiet
@@ -74,7 +61,7 @@ class _Watched:
     """A role: running (process), waiting for its start (start_at), or neither: down or finished."""
 
     spec: RoleSpec
-    report: RoleReport
+    report: restarts.RoleReport
     process: RoleProcess | None = None
     start_at: float | None = 0.0
     started_at: float = 0.0
@@ -85,7 +72,7 @@ class _Watched:
         """From now on nothing is wrong with it."""
         self.report = replace(self.report, state="running", exit=None, reason="")
 
-    def failed(self, state: State, exit: int, reason: str) -> None:
+    def failed(self, state: restarts.State, exit: int, reason: str) -> None:
         """It has failed, and now stands like this."""
         failures = self.report.failures + 1
         self.report = replace(self.report, state=state, exit=exit, reason=reason, failures=failures)
@@ -119,23 +106,23 @@ class Supervisor:
         signals: Signals,
         log: Any,
         *,
-        policy: RestartPolicy | None = None,
+        policy: restarts.RestartPolicy | None = None,
         grace_s: float = GRACE_S,
         notifier: Notifier | None = None,
-        on_change: Callable[[Sequence[RoleReport]], None] = lambda reports: None,
+        on_change: Callable[[Sequence[restarts.RoleReport]], None] = lambda reports: None,
         reload: Callable[[], None] = lambda: None,
         checkpoint: Callable[[], None] | None = None,
         at_stake: Callable[[], bool] = lambda: True,
         to_renew: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._notifier = notifier or Notifier({})
-        self._roles = [_Watched(spec, RoleReport(spec.name)) for spec in specs]
+        self._roles = [_Watched(spec, restarts.RoleReport(spec.name)) for spec in specs]
         self._start, self._signals, self._log, self._on_change = start, signals, log, on_change
         self._at_stake, self._reload, self._to_renew = at_stake, reload, to_renew
         self._checkpoint = checkpoint or self._hand_on_checkpoint
-        self._policy = policy or RestartPolicy()
+        self._policy = policy or restarts.RestartPolicy()
         self._grace_s = grace_s
-        self._known: list[RoleReport] = []
+        self._known: list[restarts.RoleReport] = []
         self._quiet = Quiet(_POLL_S, _IDLE_POLL_S)
         self._down = dict[str, int]()
         self._announced_ready = False
@@ -201,7 +188,7 @@ class Supervisor:
             self._quiet.broken()
             self._known = reports
             self._on_change(reports)
-            self._notifier.status(not_ready(reports, os.getpid()) or "all roles run")
+            self._notifier.status(restarts.not_ready(reports, os.getpid()) or "all roles run")
 
     def _look_after(self, role: _Watched, now: float) -> None:
         if role.process is not None:
@@ -222,32 +209,32 @@ class Supervisor:
             self._log.info("started", role=role.spec.name, pid=role.process.pid)
 
     def _ended(self, role: _Watched, returncode: int, last_words: str, now: float) -> None:
-        name, reason = role.spec.name, reason_of(returncode, last_words)
+        name, reason = role.spec.name, restarts.reason_of(returncode, last_words)
         is_renewed, role.is_renewed = role.is_renewed, False
         if is_renewed and returncode in (EX_OK, -signal.SIGTERM):
             role.start_at = now
             self._log.info("stopped, to be started again", role=name)
             return
-        match decide(returncode, role.failures, now, self._policy):
-            case Finished():
+        match restarts.decide(returncode, role.failures, now, self._policy):
+            case restarts.Finished():
                 role.report = replace(role.report, state="finished", exit=None, reason="")
                 self._log.info("finished", role=name)
                 role.spec.finished()
                 self._ending = self._ending or role.spec.ends_all
-            case Restart(delay_s):
-                role.failures = with_failure(role.failures, now)
+            case restarts.Restart(delay_s):
+                role.failures = restarts.with_failure(role.failures, now)
                 role.start_at = now + delay_s
                 role.failed("waiting", returncode, reason)
                 details = {"exit": returncode, "in_s": delay_s, "reason": reason}
                 self._log.warning("failed, starting it again", role=name, **details)
-            case StayDown(code):
+            case restarts.StayDown(code):
                 self._down[name] = code
                 role.failed("down", returncode, reason)
                 if not self._at_stake():
                     self._ending = True
                     self._log.error("failed, giving up", role=name, exit=returncode, reason=reason)
                     return
-                details = {"exit": returncode, "reason": reason, "remedy": remedy(os.getpid())}
+                details = {"exit": returncode, "reason": reason, "remedy": restarts.remedy(os.getpid())}
                 self._log.error("failed; it stays down, the others keep running", role=name, **details)
                 role.spec.finished()
 
@@ -308,14 +295,14 @@ class UpMetrics(Collector):
     """How each role stands; `registry` goes to the HTTP server. Written by one thread, read by any."""
 
     def __init__(self, checkpoints: str) -> None:
-        self._reports: Sequence[RoleReport] = ()
+        self._reports: Sequence[restarts.RoleReport] = ()
         self.registry = CollectorRegistry()
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
         add_build_info(self.registry, "up")
         add_place(self.registry, checkpoints)
 
-    def set_reports(self, reports: Sequence[RoleReport]) -> None:
+    def set_reports(self, reports: Sequence[restarts.RoleReport]) -> None:
         """From now on the roles stand like this."""
         self._reports = tuple(reports)
 
@@ -329,7 +316,7 @@ class UpMetrics(Collector):
         reports = self._reports
         states, failures = self.describe()
         for one in reports:
-            ended = "" if one.exit is None else how_it_ended(one.exit).removeprefix("exit ")
+            ended = "" if one.exit is None else restarts.how_it_ended(one.exit).removeprefix("exit ")
             states.add_metric([one.name, one.state, ended, one.reason], 1)
             failures.add_metric([one.name], one.failures)
         yield states
@@ -386,7 +373,7 @@ class UpHealth:
         self._health.started()
         self._health.set_ready("no role is started yet")
 
-    def set_reports(self, reports: Sequence[RoleReport]) -> None:
+    def set_reports(self, reports: Sequence[restarts.RoleReport]) -> None:
         """From now on the roles stand like this."""
         self._metrics.set_reports(reports)
-        self._health.set_ready(not_ready(reports, os.getpid()))
+        self._health.set_ready(restarts.not_ready(reports, os.getpid()))

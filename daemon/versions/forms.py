@@ -290,8 +290,7 @@ class MatrixForms(FormKind):
 
     def as_learned(self) -> FormKind:
         """W itself where it is the array `W` of the state, else a matrix that is made of several."""
-        own_array = self.follows == CARRIED and self.familiar is None
-        return AsLearnedForms(follows=ANEW if own_array else HELD)
+        return AsLearnedForms(follows=ANEW if self.follows == CARRIED and self.familiar is None else HELD)
 
     def has_matrix(self, config: ServingConfig, dim: int) -> bool:
         """See `has_matrix`."""
@@ -448,10 +447,8 @@ class BlocksForms(FormKind):
         """
         made = cast(OmksMaps, untethered(learner))
         if config.psd == "lanczos":
-            raise UserError(
-                'serving.psd: "lanczos" is no form of omks-maps, whose blocks are decomposed whole',
-                'set serving.psd to "auto"',
-            )
+            message = 'serving.psd: "lanczos" is no form of omks-maps, whose blocks are decomposed whole'
+            raise UserError(message, 'set serving.psd to "auto"')
         psd = config.psd != "off"
         if psd and max(made.config.widths) > MAX_FULL_DIM:
             raise UserError(
@@ -482,16 +479,12 @@ class SupportsForms(FormKind):
         """The form by `score`, `psd` and `power`; "off" serves the similarity as it was learned.
         Raises UserError."""
         if config.psd == "lanczos":
-            raise UserError(
-                'serving.psd: "lanczos" is no form of oks and omks, which have no matrix',
-                'set serving.psd to "auto"',
-            )
+            message = 'serving.psd: "lanczos" is no form of oks and omks, which have no matrix'
+            raise UserError(message, 'set serving.psd to "auto"')
         power, kept = None if config.psd == "off" else config.power, cast(Omks, learner).support.objects
         if power is not None and kept > MOST_OBJECTS:
-            raise UserError(
-                f"serving.psd: a form of {kept} kept objects takes too long (at most {MOST_OBJECTS})",
-                'lower learner.objects, or set serving.psd to "off"',
-            )
+            message = f"serving.psd: a form of {kept} kept objects takes too long (at most {MOST_OBJECTS})"
+            raise UserError(message, 'lower learner.objects, or set serving.psd to "off"')
         return cast(Omks, learner).form(config.score != "raw", power)
 
     def read(self, arrays: State, learner: Learner, own: Own = None) -> ServedForm:

@@ -187,11 +187,8 @@ def record_of(manifest: Manifest) -> ShardRecord:
     """The record of a shard's version. Raises UserError for a version of no shard."""
     found = ShardRecord.of(manifest)
     if found is None:
-        raise UserError(
-            f"version {manifest.number} is of no shard, but lies where a shard's versions belong",
-            "name another folder in checkpoints.path, or move this one away",
-            EX_DATAERR,
-        )
+        message = f"version {manifest.number} is of no shard, but lies where a shard's versions belong"
+        raise UserError(message, "name another folder in checkpoints.path, or move this one away", EX_DATAERR)
     return found
 
 

@@ -74,11 +74,8 @@ def open_store(address: str | Path) -> Checkpoints:
     """
     scheme, place = _split(address)
     if scheme not in STORES:
-        raise UserError(
-            f"checkpoints: there is no store for {scheme}://",
-            f"name a folder, or one of {', '.join(f'{known}://' for known in STORES)}",
-            EX_CONFIG,
-        )
+        remedy = f"name a folder, or one of {', '.join(f'{known}://' for known in STORES)}"
+        raise UserError(f"checkpoints: there is no store for {scheme}://", remedy, EX_CONFIG)
     store = STORES[scheme](place)
     return Checkpoints(VersionStore(store), Ledger(store), str(address))
 
@@ -149,20 +146,15 @@ def line(versions: VersionStore, from_version: int, to_version: int) -> list[Lin
         links.append(link)
         number = link.parent
     if number != from_version:
-        raise UserError(
-            f"version {to_version} does not descend from version {from_version}",
-            f"its line leads to {'none' if number is None else number}; replay from a version on it",
-            EX_DATAERR,
-        )
+        message = f"version {to_version} does not descend from version {from_version}"
+        remedy = f"its line leads to {'none' if number is None else number}; replay from a version on it"
+        raise UserError(message, remedy, EX_DATAERR)
     return links[::-1]
 
 
 def _pruned(record: Mapping[str, Any], number: int) -> Link:
     if "schedule" not in record:
-        raise UserError(
-            f"the schedule of version {number} is lost: neither it nor its line of history can be read",
-            "replay from a later version",
-            EX_DATAERR,
-        )
+        message = f"the schedule of version {number} is lost: neither it nor its line of history can be read"
+        raise UserError(message, "replay from a later version", EX_DATAERR)
     schedule = tuple(entry if isinstance(entry, dict) else tuple(entry) for entry in record["schedule"])
     return Link(number, record["parent"], schedule, record.get("runtime", {}), None)

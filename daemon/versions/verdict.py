@@ -37,10 +37,7 @@ NAMES: Mapping[str, str] = {
     "sparsity": "share of weights that are 0 (SOML)",
 }
 """What each measure is called, everywhere it is shown, in order of weight."""
-SHORT: Mapping[str, str] = {
-    HIGHER: "clicked higher",
-    "position_balanced": "order of shown lists",
-}
+SHORT: Mapping[str, str] = {HIGHER: "clicked higher", "position_balanced": "order of shown lists"}
 """For a line of a log, where a name has no room."""
 
 
@@ -221,9 +218,7 @@ def _by_clicks(seen: ByClicks) -> PlainAnswer:
         details.append(f"not shown to search the catalog better: your own ranking {finds}")
         what = f"the first {seen.top:,} objects of your ranking" if seen.top > 1 else "given lists"
         return _say("yes", f"it orders {what} better{higher}", *details)
-    if seen.served:
-        return _better(seen, higher, details, ask)
-    return _not_better(seen, higher, details, ask)
+    return _better(seen, higher, details, ask) if seen.served else _not_better(seen, higher, details, ask)
 
 
 def _better(seen: ByClicks, higher: str, details: list[str], ask: str) -> PlainAnswer:

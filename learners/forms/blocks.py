@@ -51,8 +51,7 @@ class BlockLayout:
     @property
     def columns(self) -> list[slice]:
         """The columns of each block."""
-        edges = self.starts.tolist()
-        return [slice(*edge) for edge in pairwise(edges)]
+        return [slice(*edge) for edge in pairwise(self.starts.tolist())]
 
     def matrices(self, flat: NDArray[Any]) -> list[NDArray[Any]]:
         """Views [D_k, D_k] of the flat array."""

@@ -19,20 +19,8 @@ from scipy import sparse
 from learners.block import Block, DenseBlock, Float32s, Int32s, Int64s, SparseBlock, as_block
 from learners.errors import StateError, saved
 from learners.forms.quadratic import Pieces, batches, score_pairs, whole
+from learners.kernels import row_tables
 from learners.kernels.oasis_rows import add_fold, self_products_rows
-from learners.kernels.row_tables import (
-    ENTRIES,
-    LIVE,
-    MARKS,
-    TOP,
-    WANTED_PLACES,
-    cut_for,
-    drop_below,
-    fill,
-    gather,
-    move_together,
-    places_for,
-)
 
 PROBES = 1 << 10
 """What the self score of an item costs, in multiplications, for each of its numbers."""
@@ -58,7 +46,7 @@ class Tables:
     def empty(cls, dim: int, places: int = 0) -> Self:
         """None touched; pages are not there before they are."""
         by_row = (np.zeros(dim, np.int64), np.zeros(dim, np.int32), np.zeros(dim, np.int32))
-        return cls(*by_row, _cells(places), np.zeros(MARKS, np.int64))
+        return cls(*by_row, _cells(places), np.zeros(row_tables.MARKS, np.int64))
 
     @classmethod
     def of_entries(cls, dim: int, arrays: Mapping[str, NDArray[Any]]) -> Self:
@@ -73,8 +61,8 @@ class Tables:
                 "arrays dim, rows, starts, columns and values do not fit each other: they were altered"
             )
         rows, pointers, columns, values = map(np.ascontiguousarray, (rows, pointers, columns, values))
-        tables = cls.empty(dim, places_for(rows, pointers, dim))
-        fill(tables.for_kernels, rows, pointers, columns, values)
+        tables = cls.empty(dim, row_tables.places_for(rows, pointers, dim))
+        row_tables.fill(tables.for_kernels, rows, pointers, columns, values)
         return tables
 
     @property
@@ -85,7 +73,7 @@ class Tables:
     @property
     def count(self) -> int:
         """Entries."""
-        return int(self.marks[ENTRIES])
+        return int(self.marks[row_tables.ENTRIES])
 
     @property
     def nbytes(self) -> int:
@@ -105,30 +93,29 @@ class Tables:
         return Tables(*by_row, self._in_room_of(len(self.cells)), self.marks.copy())
 
     def _in_room_of(self, places: int) -> Int64s:
-        cells, top = _cells(places), int(self.marks[TOP])
+        cells, top = _cells(places), int(self.marks[row_tables.TOP])
         cells[:top] = self.cells[:top]
         return cells
 
     def make_room(self) -> None:
         """As many places more as the last step wanted: by moving the tables together, or by more cells."""
-        wanted = int(self.marks[LIVE] + self.marks[WANTED_PLACES])
+        wanted = int(self.marks[row_tables.LIVE] + self.marks[row_tables.WANTED_PLACES])
         if wanted > len(self.cells) - len(self.cells) // SPARE:
             self.cells = self._in_room_of(wanted + wanted // 4)
-        move_together(self.for_kernels)
+        row_tables.move_together(self.for_kernels)
 
     def cut_for(self, most: int) -> tuple[int, int, int]:
         """What leaves so many entries, those of largest magnitude, for `drop_below`."""
-        found: tuple[int, int, int] = cut_for(self.for_kernels, most)
+        found: tuple[int, int, int] = row_tables.cut_for(self.for_kernels, most)
         return found
 
     def drop_below(self, cut: tuple[int, int, int], transposed: bool = False) -> int:
         """Drop the entries that a cut leaves out; how many went. transposed: it is one of the transpose."""
-        return int(drop_below(self.for_kernels, cut, transposed))
+        return int(row_tables.drop_below(self.for_kernels, cut, transposed))
 
     def transposed(self) -> Tables:
         """Those of the transpose."""
-        entries = entries_of(sparse.csr_array(self.matrix().T))
-        return Tables.of_entries(self.dim, entries)
+        return Tables.of_entries(self.dim, entries_of(sparse.csr_array(self.matrix().T)))
 
     def entries(self) -> dict[str, NDArray[Any]]:
         """The entries by row and column, whatever way they came in; copies.
@@ -140,7 +127,7 @@ class Tables:
         pointers = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(self.counts[rows], out=pointers[1:])
         columns, values = np.empty(self.count, np.int32), np.empty(self.count, np.float32)
-        gather(self.for_kernels, rows, pointers, columns, values)
+        row_tables.gather(self.for_kernels, rows, pointers, columns, values)
         return {"rows": rows, "starts": pointers, "columns": columns, "values": values}
 
     def matrix(self) -> sparse.csr_array:

@@ -18,29 +18,8 @@ from scipy import sparse
 
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, as_block
 from learners.errors import BlockError, MapError
-from learners.kernels.map_rows import (
-    GAUSSIAN,
-    INTERSECTION,
-    fourier_dense,
-    fourier_sparse,
-    landmarks_dense,
-    landmarks_sparse,
-)
-from learners.maps.base import (
-    BANDWIDTH,
-    SEED,
-    SIGMA,
-    Option,
-    Options,
-    Shapes,
-    ViewMap,
-    kernel_option,
-    option_flag,
-    option_whole,
-    require_dense,
-    require_sample,
-    require_sparse,
-)
+from learners.kernels import map_rows
+from learners.maps import base
 from learners.maps.histograms import refuse_negative
 
 MOST_ROWS = 2000
@@ -54,7 +33,7 @@ def sample_rows(kind: str, sample: Block, most: int, seed: int) -> Any:
     """At most so many non-zero rows of a sample, drawn by the seed and in their order: float64, a 2-d array
     or scipy CSR. Raises MapError when none are left or a value is not finite."""
     if isinstance(sample, DenseBlock):
-        rows: Any = require_sample(kind, sample)
+        rows: Any = base.require_sample(kind, sample)
     else:
         try:
             rows = sample.checked_csr().astype(np.float64)
@@ -100,7 +79,7 @@ def _positive(kind: str, distance: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RffMap(ViewMap):
+class RffMap(base.ViewMap):
     """x -> sqrt(2/D) cos(w_r^T x + b_r), b uniform in a turn (Rahimi and Recht, NIPS 2007; Gong and Lazebnik,
     CVPR 2011, section 3.2.2): the dot product approximates a kernel, its error falling as 1/sqrt(D).
 
@@ -114,14 +93,14 @@ class RffMap(ViewMap):
     """
 
     kind: ClassVar[str] = "rff"
-    takes: ClassVar[Options] = {
-        "kernel": kernel_option(kind),
-        "components": Option(256, option_whole),
-        "sigma": SIGMA,
-        "bandwidth": BANDWIDTH,
-        "seed": SEED,
+    takes: ClassVar[base.Options] = {
+        "kernel": base.kernel_option(kind),
+        "components": base.Option(256, base.option_whole),
+        "sigma": base.SIGMA,
+        "bandwidth": base.BANDWIDTH,
+        "seed": base.SEED,
     }
-    fitted: ClassVar[Shapes] = {"frequencies": ("dim_in", "components"), "offsets": ("components",)}
+    fitted: ClassVar[base.Shapes] = {"frequencies": ("dim_in", "components"), "offsets": ("components",)}
     frequencies: Float32s
     offsets: Float32s
     reads_sparse: bool
@@ -156,11 +135,11 @@ class RffMap(ViewMap):
         block = as_block(block)
         out = np.empty((len(block), self.dim), np.float32)
         if self.reads_sparse:
-            rows = require_sparse(self.kind, block, self.dim_in).kernel_rows()
-            fourier_sparse(rows, self.frequencies, self.offsets, out)
+            rows = base.require_sparse(self.kind, block, self.dim_in).kernel_rows()
+            map_rows.fourier_sparse(rows, self.frequencies, self.offsets, out)
         else:
-            values = require_dense(self.kind, block, self.dim_in).values
-            fourier_dense(values, self.frequencies, self.offsets, out)
+            values = base.require_dense(self.kind, block, self.dim_in).values
+            map_rows.fourier_dense(values, self.frequencies, self.offsets, out)
         return DenseBlock(out)
 
 
@@ -172,7 +151,7 @@ MOST_ENTRIES = 1 << 28
 
 
 @dataclass(frozen=True, eq=False)
-class NystroemMap(ViewMap):
+class NystroemMap(base.ViewMap):
     """x -> k(x, landmarks) projection (Williams and Seeger, NIPS 2000; Fowlkes, Belongie, Chung, Malik, PAMI
     26 (2004)).
 
@@ -190,16 +169,16 @@ class NystroemMap(ViewMap):
     """
 
     kind: ClassVar[str] = "nystroem"
-    takes: ClassVar[Options] = {
-        "kernel": kernel_option(kind),
-        "laplacian": Option(False, option_flag),
-        "landmarks": Option(1000, option_whole),
-        "components": Option(50, option_whole),
-        "sigma": SIGMA,
-        "bandwidth": BANDWIDTH,
-        "seed": SEED,
+    takes: ClassVar[base.Options] = {
+        "kernel": base.kernel_option(kind),
+        "laplacian": base.Option(False, base.option_flag),
+        "landmarks": base.Option(1000, base.option_whole),
+        "components": base.Option(50, base.option_whole),
+        "sigma": base.SIGMA,
+        "bandwidth": base.BANDWIDTH,
+        "seed": base.SEED,
     }
-    fitted: ClassVar[Shapes] = {"landmarks": ("dim_in", "landmarks"), "projection": ("landmarks", "dim")}
+    fitted: ClassVar[base.Shapes] = {"landmarks": ("dim_in", "landmarks"), "projection": ("landmarks", "dim")}
     sizes = ("dim", "landmarks")
     landmarks: Float32s
     projection: Float32s
@@ -239,13 +218,13 @@ class NystroemMap(ViewMap):
         gaussian, out = self.options["kernel"] == "gaussian", np.empty((len(block), self.dim), np.float32)
         width = self.options["sigma"] * self.options["bandwidth"]
         gamma = 1 / width**2 if gaussian else 0.0
-        which = (GAUSSIAN if gaussian else INTERSECTION, gamma, self.options["laplacian"])
+        which = (map_rows.GAUSSIAN if gaussian else map_rows.INTERSECTION, gamma, self.options["laplacian"])
         if self.reads_sparse:
-            rows = require_sparse(self.kind, block, self.dim_in).kernel_rows()
-            landmarks_sparse(which, rows, self.landmarks, self._squares, self.projection, out)
+            rows = base.require_sparse(self.kind, block, self.dim_in).kernel_rows()
+            map_rows.landmarks_sparse(which, rows, self.landmarks, self._squares, self.projection, out)
         else:
-            values = require_dense(self.kind, block, self.dim_in).values
-            landmarks_dense(which, values, self.landmarks, self.projection, out)
+            values = base.require_dense(self.kind, block, self.dim_in).values
+            map_rows.landmarks_dense(which, values, self.landmarks, self.projection, out)
         return DenseBlock(out)
 
     @cached_property

@@ -15,29 +15,11 @@ import numpy as np
 
 from learners.block import MAX_DIM, Block, DenseBlock, Float32s, SparseBlock, as_block
 from learners.errors import BlockError, MapError
-from learners.kernels.map_rows import (
-    roots,
-    shares_dense,
-    shares_sparse,
-    unary_dense,
-    unary_lengths,
-    unary_sparse,
-)
-from learners.maps.base import (
-    IdentityMap,
-    Option,
-    Options,
-    Shapes,
-    ViewMap,
-    ViewMetric,
-    option_whole,
-    require_dense,
-    require_sample,
-    require_sparse,
-)
+from learners.kernels import map_rows
+from learners.maps import base
 
 
-class SqrtMap(IdentityMap):
+class SqrtMap(base.IdentityMap):
     """x_j -> sqrt(x_j), dense or sparse: the dot product is then Bhattacharyya's kernel sum_j sqrt(x_j z_j),
     for histograms (Gong and Lazebnik, CVPR 2011, section 3.2.2).
 
@@ -56,12 +38,12 @@ class SqrtMap(IdentityMap):
 
     def transform(self, block: Block) -> Block:
         """Roots in new arrays."""
-        rows = IdentityMap.transform(self, block)
+        rows = base.IdentityMap.transform(self, block)
         values = np.empty_like(rows.values)
-        roots(rows.values.reshape(-1), values.reshape(-1))
+        map_rows.roots(rows.values.reshape(-1), values.reshape(-1))
         return rows.with_values(values)
 
-    def metric(self) -> ViewMetric | None:
+    def metric(self) -> base.ViewMetric | None:
         """None: it is not linear."""
         return None
 
@@ -73,7 +55,7 @@ def refuse_negative(kind: str, sample: Block) -> None:
         raise MapError(f"the map {kind} is for histograms, the sample holds values below 0: use another map")
 
 
-class SharesMap(IdentityMap):
+class SharesMap(base.IdentityMap):
     """x -> x / sum_j |x_j|, dense or sparse; a zero vector stays zero: what histogram intersection and
     Bhattacharyya's kernel compare. No options."""
 
@@ -82,20 +64,20 @@ class SharesMap(IdentityMap):
 
     def transform(self, block: Block) -> Block:
         """Rows of sum 1 in new arrays."""
-        rows = IdentityMap.transform(self, block)
+        rows = base.IdentityMap.transform(self, block)
         if isinstance(rows, SparseBlock):
-            shares_sparse(rows.dim, rows.kernel_rows(), rows.values)
+            map_rows.shares_sparse(rows.dim, rows.kernel_rows(), rows.values)
         else:
-            shares_dense(rows.values)
+            map_rows.shares_dense(rows.values)
         return rows
 
-    def metric(self) -> ViewMetric | None:
+    def metric(self) -> base.ViewMetric | None:
         """None: it is not linear."""
         return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HikeMap(ViewMap):
+class HikeMap(base.ViewMap):
     """Unary code of each column: the first round(x_j / step_j) of its B columns are sqrt(step_j), step_j =
     range_j / B, so that the dot product approximates sum_j min(x_j, z_j) (Maji and Berg, ICCV 2009; Gong and
     Lazebnik, CVPR 2011, section 3.2.2).
@@ -106,8 +88,8 @@ class HikeMap(ViewMap):
     """
 
     kind: ClassVar[str] = "hike"
-    takes: ClassVar[Options] = {"levels": Option(8, option_whole)}
-    fitted: ClassVar[Shapes] = {"step": ("dim_in",)}
+    takes: ClassVar[base.Options] = {"levels": base.Option(8, base.option_whole)}
+    fitted: ClassVar[base.Shapes] = {"step": ("dim_in",)}
     sizes = ("levels",)
     step: Float32s
     levels: int
@@ -134,7 +116,7 @@ class HikeMap(ViewMap):
                 raise MapError("the map hike needs sample rows, all of finite numbers: drop the others")
             highest = np.asarray(rows.max(axis=0).toarray(), np.float64).reshape(-1)
         else:
-            highest = require_sample(cls.kind, sample).max(axis=0)
+            highest = base.require_sample(cls.kind, sample).max(axis=0)
         return cls((highest / levels).astype(np.float32), levels, isinstance(sample, SparseBlock))
 
     def __post_init__(self) -> None:
@@ -144,16 +126,16 @@ class HikeMap(ViewMap):
         """Codes in new arrays."""
         block = as_block(block)
         if not self.sparse:
-            rows = require_dense(self.kind, block, self.dim_in).values
+            rows = base.require_dense(self.kind, block, self.dim_in).values
             out = np.empty((len(rows), self.dim), np.float32)
-            unary_dense(rows, self.step, self.levels, out)
+            map_rows.unary_dense(rows, self.step, self.levels, out)
             return DenseBlock(out)
-        entries = require_sparse(self.kind, block, self.dim_in).kernel_rows()
+        entries = base.require_sparse(self.kind, block, self.dim_in).kernel_rows()
         lengths = np.zeros(len(block), np.int64)
-        unary_lengths(entries, self.step, self.levels, lengths)
+        map_rows.unary_lengths(entries, self.step, self.levels, lengths)
         indptr = np.concatenate(([0], np.cumsum(lengths)))
         indices, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
-        unary_sparse(entries, self.step, self.levels, indptr[:-1].copy(), indices, values)
+        map_rows.unary_sparse(entries, self.step, self.levels, indptr[:-1].copy(), indices, values)
         return SparseBlock(indptr, indices, values, self.dim)
 
 

@@ -65,8 +65,7 @@ class OrderMap(ViewMap):
         indices[sound] = self.place[indices[sound]]
         row = np.repeat(np.arange(len(rows), dtype=np.int64), lengths)
         # one sort for all rows; entries of a malformed row stay in their order
-        key = (row << 32) | np.where(sound, indices, np.arange(len(indices)))
-        order = np.argsort(key)
+        order = np.argsort((row << 32) | np.where(sound, indices, np.arange(len(indices))))
         indptr = rows.indptr - rows.indptr[0]
         return SparseBlock(indptr, indices[order], rows.values[given][order], rows.dim)
 

@@ -19,24 +19,11 @@ from numpy.typing import NDArray
 from learners.block import Block, DenseBlock, Float32s, SparseBlock
 from learners.errors import BlockError, MapError
 from learners.kernels.map_rows import project_dense, scale_sparse, standardise_dense
-from learners.maps.base import (
-    LinearRows,
-    Option,
-    Options,
-    Shapes,
-    ViewMap,
-    ViewMetric,
-    option_number,
-    option_whole,
-    require_dense,
-    require_sample,
-    require_sparse,
-    to_unit,
-)
+from learners.maps import base
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StandardiseMap(ViewMap):
+class StandardiseMap(base.ViewMap):
     """Columns of mean 0 and deviation 1 on the sample; a constant column is only centred.
 
     mean, scale: float32 [dim]; scale = 1 / deviation. Computed per entry in float64. A zero row stays zero:
@@ -45,7 +32,7 @@ class StandardiseMap(ViewMap):
 
     kind: ClassVar[str] = "standardise"
     by_column: ClassVar[bool] = True
-    fitted: ClassVar[Shapes] = {"mean": ("dim_in",), "scale": ("dim_in",)}
+    fitted: ClassVar[base.Shapes] = {"mean": ("dim_in",), "scale": ("dim_in",)}
     mean: Float32s
     scale: Float32s
 
@@ -55,19 +42,19 @@ class StandardiseMap(ViewMap):
         from sklearn.preprocessing import StandardScaler
 
         cls.chosen(options)
-        scaler = StandardScaler().fit(require_sample(cls.kind, require_dense(cls.kind, sample)))
+        scaler = StandardScaler().fit(base.require_sample(cls.kind, base.require_dense(cls.kind, sample)))
         return cls(scaler.mean_.astype(np.float32), (1 / scaler.scale_).astype(np.float32))
 
     def transform(self, block: Block) -> DenseBlock:
         """Standardised rows in new arrays."""
-        rows = require_dense(self.kind, block, self.dim_in).values
+        rows = base.require_dense(self.kind, block, self.dim_in).values
         out = np.empty_like(rows)
         standardise_dense(rows, self.mean, self.scale, out)
         return DenseBlock(out)
 
-    def linear(self) -> LinearRows | None:
+    def linear(self) -> base.LinearRows | None:
         """The scales of the columns, about their means."""
-        return LinearRows(self.scale.astype(np.float64), self.mean.astype(np.float64))
+        return base.LinearRows(self.scale.astype(np.float64), self.mean.astype(np.float64))
 
 
 def _option_idf(kind: str, options: Mapping[str, Any], name: str) -> None:
@@ -76,7 +63,7 @@ def _option_idf(kind: str, options: Mapping[str, Any], name: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class TfidfMap(ViewMap):
+class TfidfMap(base.ViewMap):
     """x_j -> x_j idf_j / norm, n sample rows of which n_j hold term j.
 
     Options: idf, "smooth", idf_j = ln((1 + n) / (1 + n_j)) + 1, or "plain", as printed, idf_j = -ln(n_j / n)
@@ -88,8 +75,8 @@ class TfidfMap(ViewMap):
     kind: ClassVar[str] = "tfidf"
     by_column: ClassVar[bool] = True
     sparse: ClassVar[bool] = True
-    takes: ClassVar[Options] = {"idf": Option("smooth", _option_idf)}
-    fitted: ClassVar[Shapes] = {"idf": ("dim_in",)}
+    takes: ClassVar[base.Options] = {"idf": base.Option("smooth", _option_idf)}
+    fitted: ClassVar[base.Shapes] = {"idf": ("dim_in",)}
     idf: Float32s
     options: Mapping[str, Any]
 
@@ -99,7 +86,7 @@ class TfidfMap(ViewMap):
         from sklearn.feature_extraction.text import TfidfTransformer
 
         chosen = cls.chosen(options)
-        rows = require_sparse(cls.kind, sample)
+        rows = base.require_sparse(cls.kind, sample)
         if len(rows) == 0:
             raise MapError("the map tfidf needs at least one sample row")
         try:
@@ -121,23 +108,23 @@ class TfidfMap(ViewMap):
 
     def transform(self, block: Block) -> SparseBlock:
         """Weighted unit rows in new arrays."""
-        rows = require_sparse(self.kind, block, self.dim_in)
+        rows = base.require_sparse(self.kind, block, self.dim_in)
         indices = rows.indices[rows.entries]
         values = np.empty(len(indices), np.float32)
         scale_sparse(rows.kernel_rows(), self.idf, values)
         weighted = SparseBlock(rows.indptr - rows.indptr[0], indices, values, rows.dim)
-        to_unit(weighted)
+        base.to_unit(weighted)
         return weighted
 
-    def metric(self) -> ViewMetric | None:
+    def metric(self) -> base.ViewMetric | None:
         """1 / idf^2 for each term; None where a term counts for nothing."""
         if not self.idf.min(initial=np.inf) > 0:
             return None
-        return ViewMetric(1 / np.square(self.idf, dtype=np.float64), "scaled")
+        return base.ViewMetric(1 / np.square(self.idf, dtype=np.float64), "scaled")
 
-    def linear(self) -> LinearRows | None:
+    def linear(self) -> base.LinearRows | None:
         """idf of each term."""
-        return LinearRows(self.idf.astype(np.float64), rows="scaled")
+        return base.LinearRows(self.idf.astype(np.float64), rows="scaled")
 
     def spec(self) -> dict[str, Any]:
         """The map's dimension; its option where it is not the usual one, as older maps have none."""
@@ -161,13 +148,13 @@ stake, the directions asked for are found by randomised SVD with a fixed seed.""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProjectionMap(ViewMap):
+class ProjectionMap(base.ViewMap):
     """x -> (x - mean) @ components, all sums in float64.
 
     mean: float32 [d]; components: float32 [d, k]. A zero row stays zero: that view is missing.
     """
 
-    fitted: ClassVar[Shapes] = {"mean": ("dim_in",), "components": ("dim_in", "dim")}
+    fitted: ClassVar[base.Shapes] = {"mean": ("dim_in",), "components": ("dim_in", "dim")}
     sizes = ("dim",)
     mean: Float32s
     components: Float32s
@@ -180,12 +167,12 @@ class ProjectionMap(ViewMap):
 
     def transform(self, block: Block) -> DenseBlock:
         """Projected rows in new arrays."""
-        rows = require_dense(self.kind, block, self.dim_in).values
+        rows = base.require_dense(self.kind, block, self.dim_in).values
         return DenseBlock(_projected(rows, self.mean, self.components))
 
-    def linear(self) -> LinearRows | None:
+    def linear(self) -> base.LinearRows | None:
         """Its components, about the mean."""
-        return LinearRows(self.components.astype(np.float64), self.mean.astype(np.float64))
+        return base.LinearRows(self.components.astype(np.float64), self.mean.astype(np.float64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,9 +186,9 @@ class WhitenMap(ProjectionMap):
     """
 
     kind: ClassVar[str] = "whiten"
-    takes: ClassVar[Options] = {
-        "components": Option(COMPONENTS, option_whole),
-        "epsilon": Option(EPSILON, partial(option_number, positive=False)),
+    takes: ClassVar[base.Options] = {
+        "components": base.Option(COMPONENTS, base.option_whole),
+        "epsilon": base.Option(EPSILON, partial(base.option_number, positive=False)),
     }
 
     @classmethod
@@ -211,7 +198,7 @@ class WhitenMap(ProjectionMap):
         from sklearn.preprocessing import StandardScaler
 
         chosen = cls.chosen(options)
-        rows = require_sample(cls.kind, require_dense(cls.kind, sample))
+        rows = base.require_sample(cls.kind, base.require_dense(cls.kind, sample))
         scaler = StandardScaler()
         standard = scaler.fit_transform(rows)
         _require_spread(cls.kind, standard)
@@ -235,7 +222,7 @@ class PcaMap(ProjectionMap):
     """
 
     kind: ClassVar[str] = "pca"
-    takes: ClassVar[Options] = {"components": Option(COMPONENTS, option_whole)}
+    takes: ClassVar[base.Options] = {"components": base.Option(COMPONENTS, base.option_whole)}
 
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
@@ -243,7 +230,7 @@ class PcaMap(ProjectionMap):
         from sklearn.decomposition import PCA
 
         chosen = cls.chosen(options)
-        rows = require_sample(cls.kind, require_dense(cls.kind, sample))
+        rows = base.require_sample(cls.kind, base.require_dense(cls.kind, sample))
         _require_spread(cls.kind, rows - rows[0])
         asked = min(chosen["components"], *rows.shape)
         pca = PCA(asked, svd_solver=_solver(rows.shape, asked), random_state=0).fit(rows)
@@ -290,7 +277,7 @@ def _solver(shape: tuple[int, ...], components: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PreconditionMap(ViewMap):
+class PreconditionMap(base.ViewMap):
     """x -> D^(-1/2) V^T x: whitening about 0 that keeps every direction, so that x is what it was: x = V
     D^(1/2) z. V: the mean direction of the sample, then the eigenvectors of its second moments in what is
     left, largest first; D = v + epsilon m, v the second moments along V, m the mean of those other than that
@@ -307,9 +294,9 @@ class PreconditionMap(ViewMap):
     """
 
     kind: ClassVar[str] = "precondition"
-    takes: ClassVar[Options] = {"epsilon": Option(1.0, option_number)}
+    takes: ClassVar[base.Options] = {"epsilon": base.Option(1.0, base.option_number)}
     """How much of the mean second moment every direction is given."""
-    fitted: ClassVar[Shapes] = {"components": ("dim_in", "dim_in"), "weights": ("dim_in",)}
+    fitted: ClassVar[base.Shapes] = {"components": ("dim_in", "dim_in"), "weights": ("dim_in",)}
     components: Float32s
     weights: Float32s
     options: Mapping[str, Any]
@@ -318,7 +305,7 @@ class PreconditionMap(ViewMap):
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Fit on the non-zero rows of the sample. Raises MapError without any."""
         chosen = cls.chosen(options)
-        rows = require_sample(cls.kind, require_dense(cls.kind, sample))
+        rows = base.require_sample(cls.kind, base.require_dense(cls.kind, sample))
         moments, vectors = _about_the_mean(rows)
         beside = max(float(np.mean(moments[1:] if len(moments) > 1 else moments)), NULL_SHARE * moments.max())
         weights = (moments + float(chosen["epsilon"]) * beside).astype(np.float32)
@@ -333,16 +320,16 @@ class PreconditionMap(ViewMap):
 
     def transform(self, block: Block) -> DenseBlock:
         """Mapped rows in new arrays."""
-        rows = require_dense(self.kind, block, self.dim_in).values
+        rows = base.require_dense(self.kind, block, self.dim_in).values
         return DenseBlock(_projected(rows, np.zeros(self.dim_in, np.float32), self.components))
 
-    def metric(self) -> ViewMetric | None:
+    def metric(self) -> base.ViewMetric | None:
         """The diagonal metric D."""
-        return ViewMetric(self.weights.astype(np.float64), "kept")
+        return base.ViewMetric(self.weights.astype(np.float64), "kept")
 
-    def linear(self) -> LinearRows | None:
+    def linear(self) -> base.LinearRows | None:
         """The matrix V D^(-1/2)."""
-        return LinearRows(self.components.astype(np.float64))
+        return base.LinearRows(self.components.astype(np.float64))
 
 
 def _about_the_mean(rows: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -26,22 +26,8 @@ from learners.kernels.separable import (
     additive_sparse,
     interpolate_dense,
 )
+from learners.maps import base
 from learners.maps.approximations import MOST_ENTRIES, NULL_SHARE, sample_rows
-from learners.maps.base import (
-    BANDWIDTH,
-    SEED,
-    SIGMA,
-    Option,
-    Options,
-    Shapes,
-    ViewMap,
-    kernel_option,
-    option_flag,
-    option_whole,
-    require_dense,
-    require_sample,
-    require_sparse,
-)
 from learners.maps.histograms import refuse_negative
 
 BINS = 50
@@ -73,7 +59,7 @@ NULL_VARIANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EigenfunctionsMap(ViewMap):
+class EigenfunctionsMap(base.ViewMap):
     """Base of the maps of Laplacian eigenfunctions: x -> f_e(s_m) along each direction m, s = (x - mean)
     directions.
 
@@ -89,7 +75,7 @@ class EigenfunctionsMap(ViewMap):
     two. functions: float32 [m e, 50]. Dense in, dense out. A zero row stays zero: that view is missing.
     """
 
-    fitted: ClassVar[Shapes] = {
+    fitted: ClassVar[base.Shapes] = {
         "mean": ("dim_in",),
         "directions": ("dim_in", "directions"),
         "bins": ("directions", 2),
@@ -111,7 +97,7 @@ class EigenfunctionsMap(ViewMap):
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Find the directions and decompose each. Raises MapError on rows that do not differ."""
         chosen = cls.chosen(options)
-        rows = require_sample(cls.kind, require_dense(cls.kind, sample))
+        rows = base.require_sample(cls.kind, base.require_dense(cls.kind, sample))
         if not np.ptp(rows, axis=0).any():
             raise MapError(
                 f"the map {cls.kind} needs sample rows that differ: give it more objects, or use the map unit"
@@ -149,14 +135,14 @@ class EigenfunctionsMap(ViewMap):
 
     def transform(self, block: Block) -> DenseBlock:
         """Functions in new arrays."""
-        rows = require_dense(self.kind, block, self.dim_in).values
+        rows = base.require_dense(self.kind, block, self.dim_in).values
         out = np.empty((len(rows), self.dim), np.float32)
         interpolate_dense(rows, self.mean, self.directions, self.bins, self.functions, out)
         return DenseBlock(out)
 
 
 def _option_functions(kind: str, options: Mapping[str, Any], name: str) -> None:
-    if option_whole(kind, options, name) >= BINS:
+    if base.option_whole(kind, options, name) >= BINS:
         raise MapError(f"the option {name} of {kind} must be below {BINS}")
 
 
@@ -166,12 +152,12 @@ class PcaLapMap(EigenfunctionsMap):
 
     __slots__ = ()
     kind: ClassVar[str] = "pcalap"
-    takes: ClassVar[Options] = {
-        "directions": Option(50, option_whole),
-        "functions": Option(2, _option_functions),
-        "sigma": SIGMA,
-        "bandwidth": BANDWIDTH,
-        "weighted": Option(False, option_flag),
+    takes: ClassVar[base.Options] = {
+        "directions": base.Option(50, base.option_whole),
+        "functions": base.Option(2, _option_functions),
+        "sigma": base.SIGMA,
+        "bandwidth": base.BANDWIDTH,
+        "weighted": base.Option(False, base.option_flag),
     }
 
     @classmethod
@@ -201,7 +187,11 @@ class RpLapMap(EigenfunctionsMap):
 
     __slots__ = ()
     kind: ClassVar[str] = "rplap"
-    takes: ClassVar[Options] = {**PcaLapMap.takes, "directions": Option(1000, option_whole), "seed": SEED}
+    takes: ClassVar[base.Options] = {
+        **PcaLapMap.takes,
+        "directions": base.Option(1000, base.option_whole),
+        "seed": base.SEED,
+    }
 
     @classmethod
     def _directions(cls, centred: NDArray[np.float64], options: Mapping[str, Any]) -> NDArray[np.float64]:
@@ -241,7 +231,7 @@ def line_width(line: NDArray[np.float64]) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AddKpcaMap(ViewMap):
+class AddKpcaMap(base.ViewMap):
     """x_j -> k(x_j, landmarks_j) U Lambda^(-1/2) of each column j, K_j = U Lambda U^T the kernel of its
     landmarks: the dot product approximates the additive kernel sum_j k(x_j, z_j) (Perronnin, Sanchez, Liu,
     CVPR 2010; Gong and Lazebnik, CVPR 2011, section 3.2.1).
@@ -257,15 +247,15 @@ class AddKpcaMap(ViewMap):
     """
 
     kind: ClassVar[str] = "addkpca"
-    takes: ClassVar[Options] = {
-        "kernel": kernel_option(kind),
-        "landmarks": Option(128, option_whole),
-        "functions": Option(2, option_whole),
-        "sigma": SIGMA,
-        "bandwidth": BANDWIDTH,
-        "seed": SEED,
+    takes: ClassVar[base.Options] = {
+        "kernel": base.kernel_option(kind),
+        "landmarks": base.Option(128, base.option_whole),
+        "functions": base.Option(2, base.option_whole),
+        "sigma": base.SIGMA,
+        "bandwidth": base.BANDWIDTH,
+        "seed": base.SEED,
     }
-    fitted: ClassVar[Shapes] = {
+    fitted: ClassVar[base.Shapes] = {
         "landmarks": ("dim_in", "landmarks"),
         "projection": ("dim_in*functions", "landmarks"),
         "rates": ("dim_in",),
@@ -320,25 +310,20 @@ class AddKpcaMap(ViewMap):
                 landmarks[column, : len(values)].astype(np.float64), chosen, float(rates[column])
             )
             projection[column, : len(found), : len(values)] = found
-        return cls(
-            landmarks,
-            projection.reshape(-1, chosen["landmarks"]),
-            rates,
-            isinstance(sample, SparseBlock),
-            chosen,
-        )
+        flat = projection.reshape(-1, chosen["landmarks"])
+        return cls(landmarks, flat, rates, isinstance(sample, SparseBlock), chosen)
 
     def transform(self, block: Block) -> Block:
         """Mapped rows in new arrays. The Gaussian's exponential is the machine's: bits repeat on one
         machine."""
         block = as_block(block)
         if not self.sparse:
-            rows = require_dense(self.kind, block, self.dim_in).values
+            rows = base.require_dense(self.kind, block, self.dim_in).values
             out = np.empty((len(rows), self.dim), np.float32)
             which = INTERSECTION if self.options["kernel"] == "intersection" else GAUSSIAN
             additive_dense(which, rows, self.rates, self.landmarks, self.projection, out)
             return DenseBlock(out)
-        given = require_sparse(self.kind, block, self.dim_in)
+        given = base.require_sparse(self.kind, block, self.dim_in)
         indptr = (given.indptr - given.indptr[0]) * self.options["functions"]
         indices, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
         additive_sparse(given.kernel_rows(), self.rates, self.landmarks, self.projection, indices, values)

@@ -217,25 +217,12 @@ class KernelsMap(MapsMap):
 
 
 KINDS: Mapping[str, type[ViewMap]] = {
-    "identity": IdentityMap,
-    "unit": UnitMap,
-    "standardise": StandardiseMap,
-    "whiten": WhitenMap,
-    "pca": PcaMap,
-    "precondition": PreconditionMap,
-    "tfidf": TfidfMap,
-    "by_count": OrderMap,
-    "shares": SharesMap,
-    "sqrt": SqrtMap,
-    "cosine": CosineMap,
-    "rff": RffMap,
-    "hike": HikeMap,
-    "nystroem": NystroemMap,
-    "pcalap": PcaLapMap,
-    "rplap": RpLapMap,
-    "addkpca": AddKpcaMap,
-    "chain": ChainMap,
-    "kernels": KernelsMap,
+    one.kind: one
+    for one in (
+        *(IdentityMap, UnitMap, StandardiseMap, WhitenMap, PcaMap, PreconditionMap, TfidfMap),
+        *(OrderMap, SharesMap, SqrtMap, CosineMap, RffMap, HikeMap, NystroemMap, PcaLapMap),
+        *(RpLapMap, AddKpcaMap, ChainMap, KernelsMap),
+    )
 }
 """The maps by the name a configuration gives them."""
 

@@ -50,15 +50,7 @@ from learners.block import (
 from learners.errors import ConfigError, StateError, saved, saved_flag
 from learners.forms.quadratic import Pieces, batches, inverse_roots, whole
 from learners.forms.serving import DEFAULT_POWER
-from learners.kernels.kernel_values import (
-    Kept,
-    Plan,
-    fill_tiles,
-    object_features,
-    object_values,
-    own_values,
-    score_features,
-)
+from learners.kernels import kernel_values
 from learners.kernels.tiles import LANES
 from learners.multikernel.config import KernelConfig, OmksConfig, ViewKernels, make_plan
 from learners.multikernel.support import SupportSet, saved_array
@@ -86,8 +78,7 @@ def kernel_ends(K: Doubles, M: sparse.csr_array, pairs: int) -> tuple[Float32s, 
     approximations. All there are where `pairs` reaches that.
     """
     n = len(K)
-    width = min(n, pairs + SPARE)
-    start = np.random.default_rng(SEED).standard_normal((n, width))
+    start = np.random.default_rng(SEED).standard_normal((n, min(n, pairs + SPARE)))
     basis, images = np.empty((n, 0)), np.empty((n, 0))
     block = M @ (K @ start)
     for _ in range(BLOCKS):
@@ -174,11 +165,11 @@ def gram(objects: Float32s, view: ViewKernels, kernel: KernelConfig, gamma: floa
         np.ones((tiles, 1, LANES), np.float32),
         np.zeros((tiles, 1), np.bool_),
     )
-    fill_tiles(plan, own, kept)
+    kernel_values.fill_tiles(plan, own, kept)
     K = np.empty((n, n), np.float32)
     for part in row_blocks(n, tiles * LANES):
         values = np.empty((part.stop - part.start, 1, tiles * LANES), np.float32)
-        object_values(plan, kept, own[part], values)
+        kernel_values.object_values(plan, kept, own[part], values)
         K[part] = values[:, 0, :n]
     if several:
         lacking = ~own.any(axis=1)
@@ -208,8 +199,8 @@ class SupportsForm:
     vectors: Float32s
     values: Float32s
     normalised: bool
-    plan: Plan
-    kept: Kept
+    plan: kernel_values.Plan
+    kept: kernel_values.Kept
 
     @classmethod
     def from_support(  # noqa: PLR0917  (what a learner is made of)
@@ -263,7 +254,7 @@ class SupportsForm:
             np.ones((tiles, len(config.views), LANES), np.float32),
             np.zeros((tiles, len(config.views)), np.bool_),
         )
-        fill_tiles(plan, objects, kept)
+        kernel_values.fill_tiles(plan, objects, kept)
         padded = np.zeros((tiles * LANES, *vectors.shape[1:]), np.float32)
         padded[:n] = vectors
         by_tile = np.ascontiguousarray(padded.reshape(tiles, LANES, *vectors.shape[1:]).transpose(0, 2, 1, 3))
@@ -278,8 +269,7 @@ class SupportsForm:
         """Scores of all pairs, raw or normalised as the form says, float32 [queries, items].
 
         The bits of a score do not depend on what else is asked for with it. Raises BlockError on another
-        dimension or an index out of range.
-        """
+        dimension or an index out of range."""
         left, right = as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items")
         return self.pair_scores(left, self.features(left), right, self.features(right))
 
@@ -288,7 +278,7 @@ class SupportsForm:
         left, right = dense_rows(queries), dense_rows(items)
         scores = np.empty((len(left), len(right)), np.float32)
         weighted = asked[:, :-1] * self.values.reshape(-1)
-        score_features(self.plan, self.theta, left, right, weighted, features, scores)
+        kernel_values.score_features(self.plan, self.theta, left, right, weighted, features, scores)
         if self.normalised:
             scores *= asked[:, -1:]
             scores *= features[:, -1]
@@ -323,13 +313,13 @@ class SupportsForm:
 
     def _features(self, rows: Float32s) -> Float32s:
         features = np.empty((len(rows), *self.values.shape), np.float32)
-        object_features(self.plan, self.kept, self.vectors, rows, features)
+        kernel_values.object_features(self.plan, self.kept, self.vectors, rows, features)
         return features.reshape(len(rows), -1)
 
     def _squares(self, rows: Float32s, features: Float32s) -> Float32s:
         """S(p, p) of rows with these features, clipped at 0; summed in float64, row by row."""
         own = np.empty(len(rows))
-        own_values(self.plan, self.theta, rows, own)
+        kernel_values.own_values(self.plan, self.theta, rows, own)
         own += (np.square(features, dtype=np.float64) * self.values.reshape(-1)).sum(axis=1)
         return np.maximum(own, 0).astype(np.float32)
 
@@ -402,8 +392,7 @@ class AsLearned:
         """Scores of all pairs, raw or normalised as the form says, float32 [queries, items].
 
         The bits of a score do not depend on what else is asked for with it. Raises BlockError on another
-        dimension or an index out of range.
-        """
+        dimension or an index out of range."""
         left, right = as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items")
         plan = make_plan(self.config, self.gamma)
         scores = self.support.scores(plan, self.theta, dense_rows(left), dense_rows(right))

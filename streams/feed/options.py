@@ -119,13 +119,7 @@ def clicked_vs_random(shown: int, clicked: tuple[int, ...]) -> RankPairs:
 
 
 RULES: Mapping[str, Rule] = MappingProxyType(
-    {
-        "skip_above": skip_above,
-        "last_click": last_click,
-        "skip_next": skip_next,
-        "all_skipped": all_skipped,
-        "clicked_vs_random": clicked_vs_random,
-    }
+    {rule.__name__: rule for rule in (skip_above, last_click, skip_next, all_skipped, clicked_vs_random)}
 )
 
 

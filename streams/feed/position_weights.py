@@ -100,10 +100,8 @@ class PositionWeights:
                 weighed += often * pairs[c][s]
         of_pairs = weighed / total if total else 1.0
         of_drawn = sum(n * one for n, one in zip(curve.clicks, drawn, strict=True)) / sum(curve.clicks)
-        return cls(
-            [[round(one / of_pairs, _DIGITS) for one in row] for row in pairs],
-            [round(one / of_drawn, _DIGITS) for one in drawn],
-        )
+        each = [[round(one / of_pairs, _DIGITS) for one in row] for row in pairs]
+        return cls(each, [round(one / of_drawn, _DIGITS) for one in drawn])
 
     def of_pair(self, clicked: int, skipped: int) -> float:
         """Of a pair of ranks, from 0."""

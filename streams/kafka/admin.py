@@ -17,16 +17,8 @@ from kafka.protocol.consumer import IsolationLevel, OffsetSpec
 from kafka.structs import OffsetAndMetadata
 
 from streams.errors import LogMismatch, PartitionsAdded, StreamError, StreamUnavailable, TopicMissing
+from streams.kafka import connect
 from streams.kafka.clients.protocol import recreated
-from streams.kafka.connect import (
-    call_within,
-    client_options,
-    close_aside,
-    close_quietly,
-    missing,
-    open_client,
-    stream_error,
-)
 from streams.partitions import Bounds
 from streams.source import Address, HeldBack, TopicIdentity
 
@@ -184,7 +176,7 @@ class Admin:
             client, self._client = self._client, None
         if client is not None:
             with suppress(TimeoutError):  # a thread that waits for a name server is left behind
-                call_within(_LEAVE_S, lambda: close_quietly(client))
+                connect.call_within(_LEAVE_S, lambda: connect.close_quietly(client))
 
     def call(self, work: Callable[[Any], T]) -> T:
         """`work(client)` with a client of kafka-python, under the same rules."""
@@ -198,13 +190,13 @@ class Admin:
                     isinstance(error, kafka_errors.KafkaError) and error.retriable
                 )
                 if not passes or time.monotonic() + _RETRY_S >= deadline:
-                    raise stream_error(error, self._address) from error
+                    raise connect.stream_error(error, self._address) from error
             time.sleep(_RETRY_S)
 
     def _call_once(self, work: Callable[[Any], T], deadline: float) -> T:
         client = self._connected(deadline)
         try:
-            return call_within(_left(deadline), lambda: work(client))
+            return connect.call_within(_left(deadline), lambda: work(client))
         except StreamError:
             raise
         except BaseException:
@@ -217,13 +209,15 @@ class Admin:
                 raise StreamError(f"{self._address} is closed")
             if self._client is not None:
                 return self._client
-        client, _ = open_client(KafkaAdminClient, client_options(self._address), _left(deadline))
+        client, _ = connect.open_client(
+            KafkaAdminClient, connect.client_options(self._address), _left(deadline)
+        )
         with self._lock:
             closed, others = self._closed.is_set(), self._client
             self._client = None if closed else client
         spare = client if closed else others
         if spare is not None:  # another thread was faster, or the end came in between
-            close_aside(spare)
+            connect.close_aside(spare)
         if closed:
             raise StreamError(f"{self._address} is closed")
         return client
@@ -232,7 +226,7 @@ class Admin:
         with self._lock:
             if self._client is client:
                 self._client = None
-        close_aside(client)
+        connect.close_aside(client)
 
 
 def _identity(client: Any, address: Address) -> TopicIdentity:
@@ -240,7 +234,7 @@ def _identity(client: Any, address: Address) -> TopicIdentity:
     (topic,) = client.describe_topics([address.topic])
     failure = kafka_errors.for_code(topic["error_code"])
     if failure is kafka_errors.UnknownTopicOrPartitionError:
-        raise missing(address)
+        raise connect.missing(address)
     if failure is not kafka_errors.NoError:
         raise failure
     return TopicIdentity(

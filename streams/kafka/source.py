@@ -11,16 +11,7 @@ from functools import partial
 
 from streams.errors import PartitionMissing, RecordRefused
 from streams.kafka.admin import Admin, TopicWatch
-from streams.kafka.clients.protocol import (
-    ConsumerClient,
-    CorruptBatch,
-    Fetched,
-    OutOfRange,
-    Overfull,
-    ProducerClient,
-    make_consumer,
-    make_producer,
-)
+from streams.kafka.clients import protocol
 from streams.kafka.connect import abandon, attempt
 from streams.kafka.damage import (
     Damage,
@@ -41,12 +32,12 @@ from streams.source import UNKNOWN, Address, HeldBack, OutRecord, RecordBatch, T
 class Connection:
     """At most one client at a time, and at most one attempt to make one."""
 
-    def __init__(self, make: Callable[[], ConsumerClient]) -> None:
+    def __init__(self, make: Callable[[], protocol.ConsumerClient]) -> None:
         self._make = make
-        self._client: ConsumerClient | None = None
-        self._attempt: Future[ConsumerClient] | None = None
+        self._client: protocol.ConsumerClient | None = None
+        self._attempt: Future[protocol.ConsumerClient] | None = None
 
-    def client(self, positions: Mapping[int, int], timeout_s: float) -> ConsumerClient | None:
+    def client(self, positions: Mapping[int, int], timeout_s: float) -> protocol.ConsumerClient | None:
         """The client; a new one is assigned these positions. None when it is not there within `timeout_s`.
 
         The attempt then continues, and the next call waits for it. Raises what making one raises.
@@ -78,7 +69,7 @@ class FetchedQueue:
     """Pieces per partition, in order; the partition at the front of the queue is next."""
 
     def __init__(self) -> None:
-        self._pieces: dict[int, deque[Fetched]] = {}
+        self._pieces: dict[int, deque[protocol.Fetched]] = {}
         self._starts: dict[int, int] = {}
 
     def __bool__(self) -> bool:
@@ -87,15 +78,15 @@ class FetchedQueue:
     def __contains__(self, partition: int) -> bool:
         return partition in self._pieces
 
-    def add(self, piece: Fetched) -> None:
+    def add(self, piece: protocol.Fetched) -> None:
         """Put a piece behind what its partition has already."""
         self._pieces.setdefault(piece.partition, deque()).append(piece)
 
-    def next(self) -> Fetched:
+    def next(self) -> protocol.Fetched:
         """The piece that `take` takes from: its partition and epoch are those of the records to come."""
         return next(iter(self._pieces.values()))[0]
 
-    def take(self, max_records: int, max_bytes: int) -> Fetched:
+    def take(self, max_records: int, max_bytes: int) -> protocol.Fetched:
         """The next records; their partition then goes to the end of the queue.
 
         At least one, at most `max_records`, and no more once their values have `max_bytes`.
@@ -146,7 +137,7 @@ class KafkaSource:
             self._admin.close()
             raise
         self._watch = TopicWatch(self._admin, self._identity)
-        self._make_client = partial(make_consumer, address, self._identity)
+        self._make_client = partial(protocol.make_consumer, address, self._identity)
         self._connection = Connection(self._make_client)
         self._waiting = FetchedQueue()
         self._positions: dict[int, int] | None = None  # below these, everything was handed out
@@ -243,13 +234,13 @@ class KafkaSource:
                 return None
             pieces = client.poll(max_records, max(0.0, deadline - time.monotonic()))
             self._fetched = client.positions()
-        except Overfull:
+        except protocol.Overfull:
             self._connection.drop()
             return None
-        except CorruptBatch:
+        except protocol.CorruptBatch:
             self._connection.drop()
             return find_damage(self._prober(), self._positions, self.bounds(), self._second_prober())
-        except OutOfRange:
+        except protocol.OutOfRange:
             self._connection.drop()
             check_positions(self._identity.topic, self._positions, self.bounds())
             return None
@@ -320,7 +311,7 @@ class KafkaSink:
         except BaseException:
             self._admin.close()
             raise
-        self._client: ProducerClient | None = None
+        self._client: protocol.ProducerClient | None = None
 
     @property
     def max_record_bytes(self) -> int:
@@ -340,7 +331,7 @@ class KafkaSink:
             return []
         self._admin.check(identity)
         if self._client is None:
-            self._client = make_producer(self._address, self._max_message_bytes)
+            self._client = protocol.make_producer(self._address, self._max_message_bytes)
         try:
             offsets = self._client.send(list(zip(placed, records, strict=True)))
         except BaseException:

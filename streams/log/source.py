@@ -11,29 +11,22 @@ import msgpack
 
 from streams.errors import LogMismatch, OffsetExpired, PartitionMissing
 from streams.limits import MAX_POLL_BYTES, MAX_RECORD_BYTES
-from streams.log.database import (
-    BUSY_TIMEOUT_S,
-    check_same_file,
-    errors_of,
-    file_identity,
-    find_topic,
-    first_at_least,
-    open_log,
-    transaction,
-)
+from streams.log import database
 from streams.partitions import Bounds, assigned, check_positions, place_records, record_bytes
-from streams.source import UNKNOWN, Headers, HeldBack, OutRecord, Quiet, RecordBatch, TopicIdentity
+from streams.source import UNKNOWN, HeldBack, OutRecord, Quiet, RecordBatch, TopicIdentity
 
 
 class OpenLog:
     """One topic of an embedded log, open. `durable`: every transaction reaches the disk before it ends."""
 
-    def __init__(self, path: str, topic: str, *, durable: bool, timeout_s: float = BUSY_TIMEOUT_S) -> None:
+    def __init__(
+        self, path: str, topic: str, *, durable: bool, timeout_s: float = database.BUSY_TIMEOUT_S
+    ) -> None:
         self._path = path
-        self._file = file_identity(path)
-        self._connection = open_log(path, durable=durable, timeout_s=timeout_s)
+        self._file = database.file_identity(path)
+        self._connection = database.open_log(path, durable=durable, timeout_s=timeout_s)
         try:
-            self._topic = find_topic(self._connection, path, topic)
+            self._topic = database.find_topic(self._connection, path, topic)
         except BaseException:
             self._connection.close()
             raise
@@ -81,7 +74,7 @@ class LogSource(OpenLog):
         """Up to `max_records` next records of one partition, or None after `timeout_s` without any."""
         positions = assigned(self._positions, max_records)
         deadline = time.monotonic() + timeout_s
-        with errors_of(self._path):
+        with database.errors_of(self._path):
             while True:
                 # read before the records are looked for, so that no commit in between goes unseen
                 version = self._data_version()
@@ -91,10 +84,10 @@ class LogSource(OpenLog):
                         if batch is not None:
                             return batch
                     # nothing to read: because it expired, or because this is no longer the log it was?
-                    check_same_file(self._path, self._file)
+                    database.check_same_file(self._path, self._file)
                     check_positions(self._topic.identity.topic, positions, self.bounds())
                 else:
-                    check_same_file(self._path, self._file)
+                    database.check_same_file(self._path, self._file)
                 if not self._wait_for_commit(version, deadline):
                     return None
 
@@ -104,7 +97,7 @@ class LogSource(OpenLog):
 
     def bounds(self) -> Bounds:
         """Per partition: the earliest offset still there, and the end (one past the newest)."""
-        with errors_of(self._path):
+        with database.errors_of(self._path):
             rows = self._connection.execute(
                 "SELECT partition, start, next FROM partitions WHERE topic = ?", (self._topic.number,)
             ).fetchall()
@@ -118,7 +111,7 @@ class LogSource(OpenLog):
 
     def offsets_at(self, ts_ms: int) -> dict[int, int]:
         """Per partition: the first offset whose timestamp is >= `ts_ms`, else the end."""
-        with errors_of(self._path), transaction(self._connection, write=False):
+        with database.errors_of(self._path), database.transaction(self._connection, write=False):
             return {
                 partition: self._offset_at(partition, ts_ms, start, end)
                 for partition, (start, end) in self.bounds().items()
@@ -131,7 +124,7 @@ class LogSource(OpenLog):
             if not 0 <= partition < partitions:
                 raise PartitionMissing(self._topic.identity.topic, partition, partitions)
         rows = [(position, self._topic.number, partition) for partition, position in positions.items()]
-        with errors_of(self._path), transaction(self._connection, write=True):
+        with database.errors_of(self._path), database.transaction(self._connection, write=True):
             self._connection.executemany(
                 "UPDATE partitions SET committed = ? WHERE topic = ? AND partition = ?", rows
             )
@@ -140,7 +133,7 @@ class LogSource(OpenLog):
 
     def committed(self) -> dict[int, int]:
         """The positions last noted by anybody, for lag dashboards."""
-        with errors_of(self._path):
+        with database.errors_of(self._path):
             rows = self._connection.execute(
                 "SELECT partition, committed FROM partitions WHERE topic = ? AND committed IS NOT NULL",
                 (self._topic.number,),
@@ -149,7 +142,7 @@ class LogSource(OpenLog):
 
     def note(self) -> str:
         """The note last kept with the positions; "" for none."""
-        with errors_of(self._path):
+        with database.errors_of(self._path):
             row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (self._noted,)).fetchone()
         return str(row[0]) if row else ""
 
@@ -180,7 +173,8 @@ class LogSource(OpenLog):
         del self._positions[partition]
         self._positions[partition] = rows[-1][0] + 1
         offsets, timestamps, values, keys, headers = map(list, zip(*rows, strict=True))
-        return RecordBatch(partition, offsets, timestamps, values, keys, [_headers(one) for one in headers])
+        unpacked = [() if one is None else tuple(map(tuple, msgpack.unpackb(one))) for one in headers]
+        return RecordBatch(partition, offsets, timestamps, values, keys, unpacked)
 
     def _wait_for_commit(self, version: int, deadline: float) -> bool:
         """Sleep until somebody commits; False once the deadline has passed. Nothing is there at `version`:
@@ -204,17 +198,13 @@ class LogSource(OpenLog):
 
     def _offset_at(self, partition: int, ts_ms: int, start: int, end: int) -> int:
         table = self._topic.table(partition)
-        first = first_at_least(self._connection, table, "high", ts_ms, range(start, end))
+        first = database.first_at_least(self._connection, table, "high", ts_ms, range(start, end))
         # the record that raised `high` may have expired; from here on look at the timestamps themselves
         row = self._connection.execute(
             f"SELECT offset FROM {table} WHERE offset >= ? AND ts >= ? ORDER BY offset LIMIT 1",  # noqa: S608
             (first, ts_ms),
         ).fetchone()
         return end if row is None else int(row[0])
-
-
-def _headers(packed: bytes | None) -> Headers:
-    return () if packed is None else tuple((name, value) for name, value in msgpack.unpackb(packed))
 
 
 def now_ms() -> int:
@@ -232,7 +222,7 @@ class LogSink(OpenLog):
     max_record_bytes = MAX_RECORD_BYTES
 
     def __init__(
-        self, path: str, topic: str, timeout_s: float = BUSY_TIMEOUT_S, *, durable: bool = True
+        self, path: str, topic: str, timeout_s: float = database.BUSY_TIMEOUT_S, *, durable: bool = True
     ) -> None:
         super().__init__(path, topic, durable=durable, timeout_s=timeout_s)
 
@@ -242,8 +232,8 @@ class LogSink(OpenLog):
         placed = place_records(identity.topic, identity.partitions, records)
         if not records:
             return []
-        check_same_file(self._path, self._file)
-        with errors_of(self._path), transaction(self._connection, write=True):
+        database.check_same_file(self._path, self._file)
+        with database.errors_of(self._path), database.transaction(self._connection, write=True):
             return self._append(records, placed)
 
     def _append(self, records: Sequence[OutRecord], placed: list[int]) -> list[tuple[int, int]]:

@@ -337,8 +337,7 @@ class CatalogWriter:
         metadata |= {f"dim.{view.name}": str(view.dim) for view in space.views if view.kind == "sparse"}
         # Larger numbers first, so that each array is aligned to its own.
         order = sorted(self._spools, key=lambda name: (-self._spools[name].kind.itemsize, name))
-        header = self._header(order, metadata)
-        out.write(header)
+        out.write(self._header(order, metadata))
         data = sha256()
         for name in order:
             for piece in self._spools[name].chunks():

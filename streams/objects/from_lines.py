@@ -10,15 +10,8 @@ import numpy as np
 
 from streams.event import SpaceSpec, SparseVector, Vector
 from streams.items import Display
+from streams.objects import json_vectors
 from streams.objects.columns import ObjectColumns, SparsePair, VectorColumns, listed
-from streams.objects.json_vectors import (
-    FIELDS,
-    check_fields,
-    column_of,
-    read_features,
-    read_json,
-    read_vector,
-)
 from streams.objects.rows import BATCH_ROWS, CatalogError, ObjectRows, packed_display, shown_of, tags_of
 from streams.text_files import numbered_lines
 
@@ -54,7 +47,7 @@ class LineReader:
         some, reading = False, self._reading
 
         def read(line: bytes) -> DocumentRead:
-            return reading(read_json(line))
+            return reading(json_vectors.read_json(line))
 
         with self._path.open("rb") as file:
             for rows in object_rows(self._lines(file), read, lambda at: f"{self._path}, line {at}"):
@@ -98,7 +91,7 @@ def object_rows(
 
 
 def _batch(held: list[tuple[At, DocumentRead]], place: Callable[[At], str]) -> ObjectRows:
-    views = {name: column_of([one[1][name] for _, one in held]) for name in held[0][1][1]}
+    views = {name: json_vectors.column_of([one[1][name] for _, one in held]) for name in held[0][1][1]}
     shown = [one[2] for _, one in held]
     ids = [one[0] for _, one in held]
     return ObjectRows(ids, views, shown if any(shown) else None, lambda row: place(held[row][0]))
@@ -107,16 +100,15 @@ def _batch(held: list[tuple[At, DocumentRead]], place: Callable[[At], str]) -> O
 def document_reading(columns: ObjectColumns, space: SpaceSpec | None) -> Callable[[Any], DocumentRead]:
     """What reads one object of a JSON document by the columns that were given, else by our own keys; raises
     ValueError, also at once where the columns do not fit the space."""
-    vectors = columns.vectors(space)
-    return _Mapped(columns, vectors).read if columns else _read_own
+    return _Mapped(columns, columns.vectors(space)).read if columns else _read_own
 
 
 def _read_own(document: Any) -> DocumentRead:
-    fields = check_fields(document, (*FIELDS, *SHOWN))
+    fields = json_vectors.check_fields(document, (*json_vectors.FIELDS, *SHOWN))
     given = {name: fields.get(name) for name in SHOWN[:3]}
     tags = fields.get("tags", [])
     shown = packed_display(Display(**given, tags=tags_of([tags]))) if tags or any(given.values()) else b""
-    return fields["id"], read_features(fields), shown
+    return fields["id"], json_vectors.read_features(fields), shown
 
 
 class _Mapped:
@@ -136,17 +128,17 @@ class _Mapped:
         views = (
             {name: self._vector(name, where, fields) for name, where in self._vectors.items()}
             if self._vectors
-            else read_features({key: fields[key] for key in ("x", "views") if key in fields})
+            else json_vectors.read_features({key: fields[key] for key in ("x", "views") if key in fields})
         )
         return str(object_id), views, shown_of(given, tags)
 
     def _vector(self, name: str, where: VectorColumns, fields: dict[str, Any]) -> Vector:
         if isinstance(where, SparsePair):
             raw = {"indices": _at(fields, where.indices), "values": _at(fields, where.values)}
-            return read_vector(name, raw)
+            return json_vectors.read_vector(name, raw)
         if isinstance(where, tuple):
-            return read_vector(name, [_at(fields, one) for one in where])
-        return read_vector(name, _at(fields, where))
+            return json_vectors.read_vector(name, [_at(fields, one) for one in where])
+        return json_vectors.read_vector(name, _at(fields, where))
 
 
 _NEEDED = object()

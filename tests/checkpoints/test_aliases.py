@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints import Ledger, LedgerEntry, LocalStore, MemoryStore, meaning, names, protected, resolve
+from checkpoints import Ledger, LedgerEntry, LocalStore, meaning, names, protected, resolve
 from checkpoints.entries import before
 from checkpoints.store import KeyExists
+from tests.harness.memory_store import MemoryStore
 
 Said = tuple[str, str | None, int | None]
 P, R = "PROMOTE", "ROLLBACK"

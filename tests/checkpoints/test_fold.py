@@ -18,7 +18,6 @@ from checkpoints import (
     Ledger,
     LedgerEntry,
     LocalStore,
-    MemoryStore,
     aliases,
     pause_in_force,
     protected,
@@ -31,6 +30,7 @@ from checkpoints.thinning import by_age, thinned
 from daemon.validate.decide import CLICKS, StopRule, best_version, outstanding
 from daemon.validate.ledger import fold as history_of
 from daemon.versions.key_verdicts import KeyVerdicts
+from tests.harness.memory_store import MemoryStore
 
 from .disk import FaultyDisk
 from .power import lay_out, power_losses, snapshot

@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkpoints import LocalStore, MemoryStore, VersionMeta, VersionStore
+from checkpoints import LocalStore, VersionMeta, VersionStore
 from checkpoints.commit import Epoch
 from checkpoints.store import is_away
 from checkpoints.versions import GONE, LACKS, LOOK_EVERY_S, FolderWatch
+from tests.harness.memory_store import MemoryStore
 
 
 class Folder:

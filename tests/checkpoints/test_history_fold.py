@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from checkpoints import CheckpointError, LocalStore, MemoryStore, fold_history, history
+from checkpoints import CheckpointError, LocalStore, fold_history, history
 from checkpoints.pruned import add_line, folded_key, lines_of, newest_fold, tail_key
 from checkpoints.store import BlobStore
+from tests.harness.memory_store import MemoryStore
 
 from .disk import FaultyDisk
 from .power import lay_out, power_losses, snapshot

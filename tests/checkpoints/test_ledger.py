@@ -13,12 +13,12 @@ from checkpoints import (
     Ledger,
     LedgerEntry,
     LocalStore,
-    MemoryStore,
     Superseded,
     VersionStore,
     aliases,
     resolve,
 )
+from tests.harness.memory_store import MemoryStore
 
 from .samples import meta, same, state
 

@@ -15,12 +15,12 @@ from checkpoints import (
     BlobStore,
     Failed,
     LocalStore,
-    MemoryStore,
     Published,
     VersionStore,
     array_digest,
 )
 from checkpoints.local import Files, Folders, Fs
+from tests.harness.memory_store import MemoryStore
 
 from .samples import meta, same, state
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from checkpoints import Damaged, MemoryStore, VersionStore
+from checkpoints import Damaged, VersionStore
+from tests.harness.memory_store import MemoryStore
 
 from .samples import meta, state
 

@@ -8,10 +8,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from checkpoints import Ledger, MemoryStore, Unreachable, VersionMeta, VersionStore, fold_history, prune
+from checkpoints import Ledger, Unreachable, VersionMeta, VersionStore, fold_history, prune
 from checkpoints.commit import READS_AT_ONCE, check_writer
 from checkpoints.retention import KEEP_CLAIMS
 from checkpoints.store import folder, manifest_key
+from tests.harness.memory_store import MemoryStore
 from tests.harness.s3_faults import REFUSED, Asked, Fault, S3Proxy
 from tests.harness.s3_server import S3Server
 

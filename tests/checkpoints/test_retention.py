@@ -12,7 +12,6 @@ from checkpoints import (
     Epoch,
     Ledger,
     LocalStore,
-    MemoryStore,
     Superseded,
     VersionStore,
     aliases,
@@ -22,6 +21,7 @@ from checkpoints import (
 )
 from checkpoints.commit import check_writer
 from checkpoints.retention import KEEP_CLAIMS, plan_claims
+from tests.harness.memory_store import MemoryStore
 
 from .samples import meta, state
 

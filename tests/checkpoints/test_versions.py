@@ -13,11 +13,11 @@ from checkpoints import (
     Damaged,
     KeyExists,
     LocalStore,
-    MemoryStore,
     Superseded,
     VersionStore,
     state_hash,
 )
+from tests.harness.memory_store import MemoryStore
 
 from .samples import meta, same, state
 

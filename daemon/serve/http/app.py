@@ -19,30 +19,16 @@ from starlette.routing import Route
 
 from daemon.models.decide import Verb
 from daemon.runtime.doors import PROMOTE, Grant
+from daemon.serve.http import schemas
 from daemon.serve.http.batching import Batcher
 from daemon.serve.http.embeddings import EmbeddingEndpoints, VectorEndpoints
 from daemon.serve.http.errors import JSON, Problem, from_failure, from_refusal
-from daemon.serve.http.guard import (
-    AllowedHosts,
-    AllowedOrigins,
-    CrossOrigin,
-    RequestGuard,
-    TokenGuard,
-)
+from daemon.serve.http.guard import AllowedHosts, AllowedOrigins, CrossOrigin, RequestGuard, TokenGuard
 from daemon.serve.http.indexed import Asking, IndexedAnswers
 from daemon.serve.http.limits import HttpMetrics, RequestBodies
 from daemon.serve.http.offload import BoundedThreads
 from daemon.serve.http.openapi import Handler, document, routes
 from daemon.serve.http.parts import LocalModel, Parts
-from daemon.serve.http.schemas import (
-    Collected,
-    GcRequest,
-    Moved,
-    PinRequest,
-    PromoteRequest,
-    RollbackRequest,
-    Versions,
-)
 from daemon.serve.http.similar import SimilarEndpoints
 from daemon.serve.http.texts import LocalTexts, TextEmbedder, UpstreamTexts
 from daemon.serve.http.upstream import Upstream
@@ -51,7 +37,7 @@ from daemon.serve.query import QueryError
 from daemon.serve.store import StoreActions
 from daemon.telemetry.server import PAGES, answer
 
-Moving: TypeAlias = PromoteRequest | RollbackRequest | PinRequest
+Moving: TypeAlias = schemas.PromoteRequest | schemas.RollbackRequest | schemas.PinRequest
 LISTING_TIMEOUT_S = 10.0
 CHANGE_TIMEOUT_S = 60.0  # a promotion reads and verifies a whole version
 
@@ -66,7 +52,7 @@ class AdminEndpoints:
 
     async def versions(self, request: Request) -> Response:
         """GET /v1/versions"""
-        return await _answer(self._reads, self._store.overview, Versions)
+        return await _answer(self._reads, self._store.overview, schemas.Versions)
 
     def moving(self, verb: Verb, model: type[Moving]) -> Callable[[Request], Awaitable[Response]]:
         """POST /v1/models/{verb}"""
@@ -74,10 +60,10 @@ class AdminEndpoints:
         async def handler(request: Request) -> Response:
             grant = self._guard.check(request.headers, PROMOTE)
             async with self._bodies.read(request, model) as asked:
-                version = asked.to if isinstance(asked, RollbackRequest) else asked.version
+                version = asked.to if isinstance(asked, schemas.RollbackRequest) else asked.version
                 wish = verb, asked.alias, version, asked.reason, asked.dry_run
                 return await _answer(
-                    self._changes, lambda: self._store.move(*wish, by=_who(request, grant)), Moved
+                    self._changes, lambda: self._store.move(*wish, by=_who(request, grant)), schemas.Moved
                 )
 
         return handler
@@ -85,8 +71,8 @@ class AdminEndpoints:
     async def gc(self, request: Request) -> Response:
         """POST /v1/models/gc"""
         self._guard.check(request.headers, PROMOTE)
-        async with self._bodies.read(request, GcRequest) as asked:
-            return await _answer(self._changes, lambda: self._store.gc(asked.dry_run), Collected)
+        async with self._bodies.read(request, schemas.GcRequest) as asked:
+            return await _answer(self._changes, lambda: self._store.gc(asked.dry_run), schemas.Collected)
 
 
 def _who(request: Request, grant: Grant | None) -> str:
@@ -181,9 +167,9 @@ def _handlers(
         "/v1/models/{model}": texts.model,
         "/v1/versions": admin.versions,
         "/v1/openapi.json": openapi,
-        "/v1/models/promote": admin.moving("promote", PromoteRequest),
-        "/v1/models/rollback": admin.moving("rollback", RollbackRequest),
-        "/v1/models/pin": admin.moving("pin", PinRequest),
+        "/v1/models/promote": admin.moving("promote", schemas.PromoteRequest),
+        "/v1/models/rollback": admin.moving("rollback", schemas.RollbackRequest),
+        "/v1/models/pin": admin.moving("pin", schemas.PinRequest),
         "/v1/models/gc": admin.gc,
         **_probes(parts),
     }

@@ -227,12 +227,7 @@ class SimilarRequest(Question):
 
     IN_ADDRESS: ClassVar[Mapping[str, bool]] = {
         "id": True,
-        "k": False,
-        "key": False,
-        "alias": False,
-        "interleave": False,
-        "explore": False,
-        "explain": False,
+        **dict.fromkeys(("k", "key", "alias", "interleave", "explore", "explain"), False),
     }
 
     alias: AliasName | None = Field(None, description="which model answers; the first followed if left out")

@@ -87,11 +87,7 @@ class ServingCatalog(BackgroundThread):
     name = "items"
 
     def __init__(
-        self,
-        space: SpaceSpec,
-        fitted: FittedSpaceMap,
-        making: Callable[[], ItemIndex],
-        following: ItemFeed,
+        self, space: SpaceSpec, fitted: FittedSpaceMap, making: Callable[[], ItemIndex], following: ItemFeed
     ) -> None:
         super().__init__()
         self.space, self.fitted, self._making, self._following = space, fitted, making, following

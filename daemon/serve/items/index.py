@@ -9,16 +9,8 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
+from daemon.serve.items import snapshot
 from daemon.serve.items.display import DisplayFile
-from daemon.serve.items.snapshot import (
-    Changes,
-    IndexPart,
-    IndexSnapshot,
-    PartRows,
-    TagColumn,
-    make_part,
-    without,
-)
 from learners.block import Block, DenseBlock, SparseBlock
 from streams.ids import IdColumn, Packed, join
 
@@ -43,7 +35,7 @@ class PartSize:
     dead: float
 
 
-def size_of(part: IndexPart) -> PartSize:
+def size_of(part: snapshot.IndexPart) -> PartSize:
     """How large a part is."""
     dead = part.dead / max(1, len(part))
     return PartSize(part.serial, int(part.nbytes * (1 - dead)), dead)
@@ -75,11 +67,11 @@ class Merge:
     that installs the merged part.
     """
 
-    def __init__(self, serial: int, parts: Sequence[IndexPart], sizes: Sizes) -> None:
+    def __init__(self, serial: int, parts: Sequence[snapshot.IndexPart], sizes: Sizes) -> None:
         self.serial = serial
         self.parts = tuple(parts)
         self.rows = [np.flatnonzero(part.living).astype(np.int32) for part in parts]
-        self.merged: IndexPart | None = None
+        self.merged: snapshot.IndexPart | None = None
         """The result, once `advance` has said that it is there."""
         self._sizes = sizes
         self._pieces = self._work()
@@ -108,12 +100,12 @@ class Merge:
         column = IdColumn(join(ids))
         yield
         origins = tuple((part.serial, rows) for part, rows in zip(self.parts, self.rows, strict=True))
-        self.merged = IndexPart(self.serial, column, vectors, None, 0, self._tags(), joined, origins)
+        self.merged = snapshot.IndexPart(self.serial, column, vectors, None, 0, self._tags(), joined, origins)
 
-    def _step(self, part: IndexPart) -> int:
+    def _step(self, part: snapshot.IndexPart) -> int:
         return max(1, self._sizes.piece * len(part) // max(1, part.nbytes))
 
-    def _tags(self) -> TagColumn:
+    def _tags(self) -> snapshot.TagColumn:
         hashes, bearers, at = [], [], 0
         for part, rows in zip(self.parts, self.rows, strict=True):
             places = np.full(len(part), -1, np.int32)
@@ -122,7 +114,7 @@ class Merge:
             hashes.append(borne)
             bearers.append(bearing)
             at += len(rows)
-        return TagColumn(at, np.concatenate(hashes), np.concatenate(bearers))
+        return snapshot.TagColumn(at, np.concatenate(hashes), np.concatenate(bearers))
 
 
 def _cut(rows: NDArray[np.int32], step: int) -> Iterator[NDArray[np.int32]]:
@@ -130,7 +122,7 @@ def _cut(rows: NDArray[np.int32], step: int) -> Iterator[NDArray[np.int32]]:
         yield rows[at : at + step]
 
 
-def _empty_like(parts: Sequence[IndexPart], rows: Sequence[NDArray[np.int32]]) -> Block:
+def _empty_like(parts: Sequence[snapshot.IndexPart], rows: Sequence[NDArray[np.int32]]) -> Block:
     """A block with room for these rows; row pointers of a sparse one are filled in already."""
     first, count = parts[0].vectors, sum(map(len, rows))
     if isinstance(first, DenseBlock):
@@ -171,20 +163,20 @@ class ItemIndex:
         """Merges finished."""
         self.snapshot = self._published(())
 
-    def load(self, rows: Iterable[PartRows]) -> None:
+    def load(self, rows: Iterable[snapshot.PartRows]) -> None:
         """Add the objects of a file, a part for each of the pieces given; no id may be there already."""
-        made = tuple(make_part(next(_serials), one) for one in rows)
+        made = tuple(snapshot.make_part(next(_serials), one) for one in rows)
         self.snapshot = self._published((*self.snapshot.parts, *made))
 
-    def apply(self, changes: Changes) -> bool:
+    def apply(self, changes: snapshot.Changes) -> bool:
         """Take a batch of changes in; False where it changed nothing (removals of what was not there)."""
         before = self.snapshot.parts
-        parts = [without(part, changes.touched) for part in before]
+        parts = [snapshot.without(part, changes.touched) for part in before]
         fresh = changes.rows is not None and len(changes.rows.ids)
         if not fresh and all(new is old for new, old in zip(parts, before, strict=True)):
             return False
         if changes.rows is not None and fresh:
-            parts.append(make_part(next(_serials), changes.rows))
+            parts.append(snapshot.make_part(next(_serials), changes.rows))
         self.snapshot = self._published(part for part in parts if part.dead < len(part))
         return True
 
@@ -217,6 +209,6 @@ class ItemIndex:
         kept = [part for part in self.snapshot.parts if part.serial not in gone]
         self.snapshot = self._published([merged, *kept] if dead < len(merged) else kept)
 
-    def _published(self, parts: Iterable[IndexPart]) -> IndexSnapshot:
+    def _published(self, parts: Iterable[snapshot.IndexPart]) -> snapshot.IndexSnapshot:
         ordered = sorted(parts, key=lambda part: (-len(part), part.serial))
-        return IndexSnapshot(next(_serials), self._map_id, tuple(ordered), self._shown)
+        return snapshot.IndexSnapshot(next(_serials), self._map_id, tuple(ordered), self._shown)

@@ -284,8 +284,7 @@ def _queries(opened: OpenedServing, old: View, new: View) -> Queries | None:
     numbers: dict[str, int] = {}
     rows = np.array([numbers.setdefault(one, len(numbers)) for one in ids], np.int64)
     lists = [_nearest(opened, view, ids, numbers) for view in (old, new)]
-    known = list(numbers)
-    return moved_queries(known, rows, (lists[0], lists[1]), ASKED.seed, ASKED.moved)
+    return moved_queries(list(numbers), rows, (lists[0], lists[1]), ASKED.seed, ASKED.moved)
 
 
 def _nearest(opened: OpenedServing, view: View, ids: Sequence[str], numbers: dict[str, int]) -> Int64s:

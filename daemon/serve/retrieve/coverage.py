@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -243,13 +244,13 @@ def rows_to_build(
     """Living rows of each part that a new graph is made of: those in no graph, and those of these graphs."""
     tails = {part.serial: rows for part, rows in tail_rows(covered, snapshot)}
     taken = {serial: [tails[serial]] for serial in tails}
-    starts = dict(zip(covered.serials, covered.starts.tolist(), strict=False))
+    ranges = [*zip(covered.serials, pairwise(covered.starts.tolist()), strict=False)]
     for one, at in zip(covered.graphs, covered.places, strict=True):
         if one.name in instead_of:
             here = np.sort(at[at >= 0])
-            for serial, start in starts.items():
+            for serial, (start, stop) in ranges:
                 if serial in tails:
-                    first, last = np.searchsorted(here, [start, start + _length(covered, serial)])
+                    first, last = np.searchsorted(here, [start, stop])
                     taken[serial].append(here[first:last] - start)
     found = []
     for part in snapshot.parts:
@@ -259,8 +260,3 @@ def rows_to_build(
             if len(rows):
                 found.append((part, rows))
     return found
-
-
-def _length(covered: Covered, serial: int) -> int:
-    at = covered.serials.index(serial)
-    return int(covered.starts[at + 1] - covered.starts[at])

@@ -23,7 +23,7 @@ from daemon.serve.retrieve.finding import eligible_rows
 from daemon.serve.retrieve.part import Norms, folded_queries, own_scores
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, concatenate, dense_rows
 from learners.forms.bilinear import OwnLengthForm
-from learners.forms.quadratic import DiagonalForm, by_distance, inverse_roots
+from learners.forms.quadratic import inverse_roots
 from learners.forms.serving import linear_fold
 from learners.maps.base import OwnRanking
 from learners.search import score_rows
@@ -106,7 +106,7 @@ class Explainer:
         ids of the `NEAR` nearest of these, best first.
         """
         snapshot, (parts, rows) = asked.snapshot, places
-        form = self._version_0(asked.view)
+        form = asked.view.by_owner(self._own)
         zero = View(ModelId(0), asked.view.map_id, form, 0)
         folded = folded_queries(zero, asked.vector)
         less = float(own_scores(zero, folded, asked.vector)[0])
@@ -133,11 +133,6 @@ class Explainer:
             better += len(found) - np.searchsorted(np.sort(found), scores, side="right")
         nearest = [snapshot.id_at(part, row) for _, part, row in sorted(near, reverse=True)[:NEAR]]
         return scores.astype(np.float64) - less, better + 1, nearest
-
-    def _version_0(self, view: View) -> DiagonalForm:
-        if self._own is not None:
-            return self._own.form()
-        return DiagonalForm(np.ones(view.dim, np.float32), view.form.normalised, by_distance(view.form))
 
 
 def _shares(

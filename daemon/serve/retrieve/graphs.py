@@ -7,15 +7,14 @@ graph is recognised by the content of its objects.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -39,6 +38,7 @@ from daemon.serve.retrieve.coverage import (
 from learners.block import DenseBlock, Int64s
 from learners.graph import code_rows, hashes_of
 from learners.kernels.intrinsics import STRIDE
+from streams.durable import is_locked
 
 LOOK_S = 0.5
 AFTER_FAILURE_S = 30.0
@@ -131,8 +131,8 @@ class GraphKeeper(BackgroundThread):
         due = plan(self._status.graphs, self._status.tail, self._least)
         if due is not None and time.monotonic() >= self._try_at:
             root = self._place()
-            with _locked(root / LOCK) as mine:
-                if mine:
+            with (root / LOCK).open("ab") as lock:
+                if is_locked(lock):  # held until the end, or the end of the process
                     changed |= self._adopt()
                     changed |= self._build(root, due.instead_of)
         if changed:
@@ -336,15 +336,3 @@ def _last_line(said: IO[bytes]) -> str:
     said.seek(0)
     lines = said.read()[-2000:].decode(errors="replace").strip().splitlines()
     return lines[-1] if lines else "it said nothing"
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[bool]:
-    """Whether nobody else holds the lock; held until the end, or the end of the process."""
-    with path.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
-        yield True

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from pydantic_core import to_json
 
-from streams.durable import sync, write_whole
+from streams.durable import is_locked, sync, write_whole
 from streams.open import open_sink, prepare_topic
 from streams.source import Address, OutRecord, Sink
 
@@ -186,12 +186,9 @@ class SpoolFolder:
 def _is_written(path: str) -> bool:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not is_locked(descriptor)
     finally:
         os.close(descriptor)
-    return False
 
 
 class SpoolTopic:

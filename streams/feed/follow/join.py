@@ -24,15 +24,7 @@ from streams.event import Impression
 from streams.feed import items as reasons
 from streams.feed.decide import SeenIds, hashable
 from streams.feed.items import Ignored, LateClick, PlacedOrLate, scoped
-from streams.feed.mapping.window import (
-    NOTHING_CLICKED,
-    Keys,
-    Numbers,
-    ObjectRefs,
-    OpenImpression,
-    Piece,
-    Said,
-)
+from streams.feed.mapping import window
 
 CLOSED_EARLY, LATE_CLICK, LATE_IMPRESSION = "closed_early", "late_click", "late_impression"
 """What is counted beside the fates of items: a list that had to make room; a click whose list was closed; a
@@ -60,7 +52,7 @@ class JoinSettings:
 
 
 @dataclass(slots=True, eq=False)
-class JoinedImpression(OpenImpression):
+class JoinedImpression(window.OpenImpression):
     """A list that is under way, or closed and remembered."""
 
     is_closed: bool = False
@@ -80,7 +72,7 @@ class PendingClick(NamedTuple):
     join: Any
     clicked: str
     place: str
-    keys: Keys = None
+    keys: window.Keys = None
 
 
 class OpenDeadline(NamedTuple):
@@ -143,11 +135,11 @@ class EventTimeJoin:
     `counts` has `CLOSED_EARLY` and the two beside it.
     """
 
-    def __init__(self, settings: JoinSettings, refs: ObjectRefs | None = None) -> None:
+    def __init__(self, settings: JoinSettings, refs: window.ObjectRefs | None = None) -> None:
         self.done: list[PlacedOrLate] = []
         self.counts: Counter[str] = Counter()
         self.watermark = 0
-        self._settings, self._refs = settings, ObjectRefs() if refs is None else refs
+        self._settings, self._refs = settings, window.ObjectRefs() if refs is None else refs
         self._lists: dict[Hashable, JoinedImpression] = {}
         self._closed: deque[Hashable] = deque()
         self._by_join: dict[Hashable, list[JoinedImpression]] = {}
@@ -172,7 +164,7 @@ class EventTimeJoin:
         """Clicks that wait for the watermark."""
         return len(self._clicks)
 
-    def shown(self, said: Said, piece: Piece) -> None:
+    def shown(self, said: window.Said, piece: window.Piece) -> None:
         """A list, or a piece of one."""
         one = self._lists.get(said.name)
         if one is None:
@@ -186,17 +178,17 @@ class EventTimeJoin:
             one.add(said, piece)
 
     def shown_whole(
-        self, said: Said, objects: list[str], chances: Numbers = (), clicked: Sequence[str] = ()
+        self, said: window.Said, objects: list[str], chances: window.Numbers = (), clicked: Sequence[str] = ()
     ) -> None:
         """A list of which there are no further pieces: its id, a second time, is a repeat. The join keeps
         `objects` as they are."""
         if said.name in self._lists:
             self.done.append((said.place, Ignored(reasons.DUPLICATE, f"id {said.id[:80]!r}")))
         else:
-            hits = frozenset(clicked) if clicked else NOTHING_CLICKED
+            hits = frozenset(clicked) if clicked else window.NOTHING_CLICKED
             self._open(JoinedImpression(said, objects, (), chances, hits))
 
-    def click(self, join: Hashable, place: str, clicked: str, ts: int, keys: Keys = None) -> None:
+    def click(self, join: Hashable, place: str, clicked: str, ts: int, keys: window.Keys = None) -> None:
         """A click; `join` is a text that names its list, or what its list and it have in common; keys: whose
         lists it may belong to."""
         repeat = (join, clicked, ts // self._settings.bucket_ms, *(() if keys is None else (keys,)))
@@ -337,7 +329,7 @@ class EventTimeJoin:
 
     @classmethod
     def restored(
-        cls, settings: JoinSettings, said: Mapping[str, Any], refs: ObjectRefs | None = None
+        cls, settings: JoinSettings, said: Mapping[str, Any], refs: window.ObjectRefs | None = None
     ) -> EventTimeJoin:
         """A join that goes on where `snapshot` was taken. KeyError, TypeError, ValueError: it is of none."""
         join = cls(settings, refs)
@@ -361,13 +353,13 @@ class EventTimeJoin:
 
     def _known(self, packed: Sequence[Any], *, is_closed: bool) -> JoinedImpression:
         (name, join, place, ts, query, source, key, rank), objects, positions, chances, clicked = packed
-        said = Said(name, hashable(join), place, ts, query, source, key, rank)
-        hits = frozenset(clicked) if clicked else NOTHING_CLICKED
+        said = window.Said(name, hashable(join), place, ts, query, source, key, rank)
+        hits = frozenset(clicked) if clicked else window.NOTHING_CLICKED
         one = JoinedImpression(said, objects, positions, chances, hits, is_closed)
         self._enter(one)
         return one
 
 
-def _joins(said: Said) -> set[Hashable]:
+def _joins(said: window.Said) -> set[Hashable]:
     """What clicks look for it by that is not its name; those without a key may name its id alone."""
     return {said.join} - {said.id} if said.key is None else {said.join, said.id}

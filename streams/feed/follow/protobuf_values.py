@@ -136,9 +136,7 @@ class MessageValues:
         self._left -= 2 * message.ByteSize() if known is _json_value else len(fields)
         if self._left < 0:
             raise ValueError(f"it holds more than {MOST_VALUES:,} values")
-        if known is not None:
-            return known(message)
-        return dict(self._set_fields(message, fields))
+        return known(message) if known is not None else dict(self._set_fields(message, fields))
 
     def _set_fields(self, message: Any, fields: Any) -> Iterator[tuple[str, Any]]:
         for field in fields:
@@ -175,11 +173,6 @@ class MessageValues:
         return _as_json(value)
 
 
-def _timestamp(message: Any) -> str:
-    moment = timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
-    return (_EPOCH + moment).isoformat()
-
-
 def _as_json(value: Any) -> Any:
     return base64.b64encode(value).decode() if type(value) is bytes else value
 
@@ -192,7 +185,9 @@ def _json_value(message: Any) -> Any:
 
 _WRAPPED = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 _WELL_KNOWN: dict[str, Callable[[Any], Any]] = {
-    "google.protobuf.Timestamp": _timestamp,
+    "google.protobuf.Timestamp": lambda message: (
+        _EPOCH + timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
+    ).isoformat(),
     "google.protobuf.Duration": lambda message: message.seconds + message.nanos / 1e9,
     **{f"google.protobuf.{name}Value": lambda message: _as_json(message.value) for name in _WRAPPED},
     **{f"google.protobuf.{name}": _json_value for name in ("Struct", "Value", "ListValue")},

@@ -151,8 +151,7 @@ class RecordReader:
         elif event == CLICK:
             self._own_click(said, place)
         else:
-            detail = f"event is {str(event)[:40]!r}"
-            self._join.done.append((place, Ignored(reasons.OTHER_ACTION, detail)))
+            self._join.done.append((place, Ignored(reasons.OTHER_ACTION, f"event is {str(event)[:40]!r}")))
 
     def _impression(self, said: Mapping[str, Any], place: str) -> None:
         get = said.get
@@ -179,15 +178,8 @@ class RecordReader:
             source = session
         if self._in_time(place, ts):
             options, clicked = self._options, clicked_ranks(get("clicked") or [], shown)
-            about = Said(
-                name,
-                name if session is None else (session, query),
-                place,
-                ts,
-                query,
-                source or options.source,
-                key or options.key,
-            )
+            join = name if session is None else (session, query)
+            about = Said(name, join, place, ts, query, source or options.source, key or options.key)
             self._join.shown_whole(about, shown, chances, [shown[rank] for rank in clicked])
 
     def _own_click(self, said: Mapping[str, Any], place: str) -> None:
@@ -220,10 +212,8 @@ def _rows(
         return JoinedEvents(mapping, options, into)
     if mapping.rows == SHOWN:
         return ShownObjects(mapping, options, into)
-    raise FeedError(
-        f'{mapping.name} has rows = "{mapping.rows}"; what is followed comes apart',
-        f'write rows = "{EVENTS}" or "{SHOWN}"; whole lists in the format impressions need no mapping',
-    )
+    remedy = f'write rows = "{EVENTS}" or "{SHOWN}"; whole lists in the format impressions need no mapping'
+    raise FeedError(f'{mapping.name} has rows = "{mapping.rows}"; what is followed comes apart', remedy)
 
 
 def _document(record: RawRecord) -> dict[str, Any]:

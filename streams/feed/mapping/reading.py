@@ -136,10 +136,8 @@ class Reading:
                     f" and none is {' or '.join(repr(one) for one in sorted(condition.values))}"
                     for condition in where
                 )
-                raise FeedError(
-                    f"{self.mapping.name}: of {self.read:,} rows none is a {what}: {said}",
-                    "correct where of the mapping",
-                )
+                message = f"{self.mapping.name}: of {self.read:,} rows none is a {what}: {said}"
+                raise FeedError(message, "correct where of the mapping")
 
     def _values(self, path: str) -> str:
         counts = self.seen.get(path, Counter())

@@ -36,10 +36,8 @@ def _check_columns(sources: Sequence[RowSource], mapping: ClickLogMapping) -> No
     for key, path in mapping.named.items():
         if all(key in source.missing for source in sources):
             said = sources[0].missing[key]
-            raise FeedError(
-                f"{mapping.name}: {key} = {path.text!r}: {said}",
-                f"correct it, or write ? behind it if it may be absent; columns: {sources[0].columns}",
-            )
+            remedy = f"correct it, or write ? behind it if it may be absent; columns: {sources[0].columns}"
+            raise FeedError(f"{mapping.name}: {key} = {path.text!r}: {said}", remedy)
 
 
 def _items(

@@ -12,24 +12,9 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as kafka_errors
 
 from streams.errors import StreamError, StreamUnavailable
-from streams.kafka.clients.patches import (
-    CutShort,
-    QuickRecords,
-    TooLarge,
-    begin_poll,
-    install_limits,
-    install_wide_receive,
-    last_offset_of,
-)
+from streams.kafka import connect
+from streams.kafka.clients import patches
 from streams.kafka.clients.protocol import CorruptBatch, Fetched, OutOfRange, Overfull, recreated
-from streams.kafka.connect import (
-    call_within,
-    client_options,
-    close_quietly,
-    milliseconds,
-    open_client,
-    stream_error,
-)
 from streams.source import Address, OutRecord
 
 PARTITION_FETCH_BYTES = 4 << 20
@@ -67,20 +52,20 @@ class PythonConsumer:
     """`ConsumerClient` by kafka-python. With `topic_id`, it never reads from another topic of that name."""
 
     def __init__(self, address: Address, topic_id: str | None = None) -> None:
-        install_limits()
-        install_wide_receive()
+        patches.install_limits()
+        patches.install_wide_receive()
         self._address = address
         self._topic_id = topic_id
         self._places: dict[int, TopicPartition] = {}
         self._reached: dict[int, int] = {}
         timeout_s = address.settings.timeout_s
-        options = client_options(address) | _READING
-        options["request_timeout_ms"] = milliseconds(max(_REQUEST_S, timeout_s))
+        options = connect.client_options(address) | _READING
+        options["request_timeout_ms"] = connect.milliseconds(max(_REQUEST_S, timeout_s))
         try:
-            self._consumer, network = open_client(KafkaConsumer, options, timeout_s)
+            self._consumer, network = connect.open_client(KafkaConsumer, options, timeout_s)
         except Exception as error:
-            raise stream_error(error, address) from error
-        self._consumer._fetcher.PartitionRecords = QuickRecords
+            raise connect.stream_error(error, address) from error
+        self._consumer._fetcher.PartitionRecords = patches.QuickRecords
         self._cluster = network.cluster
         self._polled_at = self._fresh_until = time.monotonic()
 
@@ -98,7 +83,7 @@ class PythonConsumer:
         """Up to `max_records` next records of any assigned partitions; empty after `timeout_s`."""
         if time.monotonic() - self._polled_at > _PAUSE_S:
             self._cluster.request_update()
-        begin_poll()
+        patches.begin_poll()
         try:
             polled = self._poll(max_records, timeout_s)
             if not polled:
@@ -135,7 +120,7 @@ class PythonConsumer:
     def close(self) -> None:
         """Release threads and sockets."""
         with suppress(TimeoutError):  # a thread that waits for a name server is left behind
-            call_within(_LEAVE_S, lambda: close_quietly(self._consumer, timeout_ms=_LEAVE_MS))
+            connect.call_within(_LEAVE_S, lambda: connect.close_quietly(self._consumer, timeout_ms=_LEAVE_MS))
 
     def _check_topic(self) -> None:
         # the client asks for the topic's id often, and at once after any fetch that failed
@@ -163,13 +148,13 @@ class PythonConsumer:
             return OutOfRange(f"{self._address}: {error}")
         if isinstance(error, Overfull):
             return error
-        last = last_offset_of(error)
-        if isinstance(error, TooLarge | CutShort | kafka_errors.CorruptRecordError):
+        last = patches.last_offset_of(error)
+        if isinstance(error, patches.TooLarge | patches.CutShort | kafka_errors.CorruptRecordError):
             return CorruptBatch(str(error), last)
         if isinstance(error, kafka_errors.UnsupportedCodecError):  # all that are known can be read
             return CorruptBatch(f"{error}: a codec that is not known here", last)
         if isinstance(error, kafka_errors.KafkaError | OSError | MemoryError):
-            return stream_error(error, self._address)
+            return connect.stream_error(error, self._address)
         # anything else was raised while taking records apart: numbers, lengths or texts in them are damaged
         return CorruptBatch(f"{type(error).__name__}: {error}", last)
 
@@ -211,8 +196,8 @@ class PythonProducer:
     def __init__(self, address: Address, max_message_bytes: int) -> None:
         self._address = address
         self._timeout_s = address.settings.timeout_s
-        limit = milliseconds(self._timeout_s)
-        options = client_options(address) | _WRITING
+        limit = connect.milliseconds(self._timeout_s)
+        options = connect.client_options(address) | _WRITING
         options |= {
             "batch_size": min(_BATCH_BYTES, max_message_bytes),
             "max_request_size": max_message_bytes,
@@ -224,9 +209,9 @@ class PythonProducer:
             "linger_ms": limit // 4,
         }
         try:
-            self._producer, _ = open_client(KafkaProducer, options, self._timeout_s)
+            self._producer, _ = connect.open_client(KafkaProducer, options, self._timeout_s)
         except Exception as error:
-            raise stream_error(error, address) from error
+            raise connect.stream_error(error, address) from error
 
     def send(self, placed: Sequence[tuple[int, OutRecord]]) -> list[int]:
         """Write records, each with its partition; comes back with their offsets once they are durable."""
@@ -236,7 +221,7 @@ class PythonProducer:
             self._producer.flush(max(0.0, deadline - time.monotonic()))
             offsets = [future.get(max(0.0, deadline - time.monotonic())).offset for future in futures]
         except Exception as error:
-            fault = stream_error(error, self._address)
+            fault = connect.stream_error(error, self._address)
             if isinstance(fault, StreamUnavailable):
                 fault = StreamUnavailable(f"in doubt whether all records were written: {fault}")
             raise fault from error
@@ -248,7 +233,7 @@ class PythonProducer:
         """Release threads and sockets; nothing is written any more."""
         # or what is unfinished keeps its thread, which keeps trying to write it
         self._producer._sender.force_close()
-        close_quietly(self._producer, timeout=_PRODUCER_LEAVE_S)
+        connect.close_quietly(self._producer, timeout=_PRODUCER_LEAVE_S)
 
     def _append(self, partition: int, record: OutRecord) -> Any:
         return self._producer.send(

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints import BadKey, BlobStore, KeyExists, KeyMissing, LocalStore, MemoryStore
+from checkpoints import BadKey, BlobStore, KeyExists, KeyMissing, LocalStore
 from tests.docs.test_skeletons import load
+from tests.harness.memory_store import MemoryStore
 
 
 @pytest.fixture(params=["local", "memory", "skeleton", "bucket"])

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from checkpoints.manifest import Manifest, VersionMeta
-from checkpoints.store import Damaged, MemoryStore
+from checkpoints.store import Damaged
 from checkpoints.versions import VersionStore
 from daemon.learn.adopting import read_brought
 from daemon.versions.shards import MergedPart, MergeRecord, ShardRecord
 from streams.shards import Shard
+from tests.harness.memory_store import MemoryStore
 
 SHARD = Shard(0, 2)
 

@@ -11,12 +11,13 @@ import pytest
 
 from checkpoints.manifest import PartitionPosition, VersionMeta
 from checkpoints.publisher import AsyncPublisher, Published
-from checkpoints.store import Buffer, CheckpointError, MemoryStore, PutResult, WriteFailed
+from checkpoints.store import Buffer, CheckpointError, PutResult, WriteFailed
 from checkpoints.versions import VersionStore
 from daemon.exits import EX_TEMPFAIL, UserError
 from daemon.learn.publishing import Cadence, Publishing
 from daemon.learn.state import Applied, Progress, Snapshot
 from daemon.up.restarts import REFUSED
+from tests.harness.memory_store import MemoryStore
 
 
 class FailingStore(MemoryStore):

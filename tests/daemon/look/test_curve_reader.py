@@ -7,9 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from checkpoints import Epoch, Ledger, Manifest, MemoryStore, VersionMeta, VersionStore, prune
+from checkpoints import Epoch, Ledger, Manifest, VersionMeta, VersionStore, prune
 from checkpoints.store import manifest_key
 from daemon.look.curves import CurveReader
+from tests.harness.memory_store import MemoryStore
 
 
 class Writer:

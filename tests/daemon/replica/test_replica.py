@@ -9,7 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from checkpoints import MemoryStore, VersionStore
+from checkpoints import VersionStore
 from daemon.replica.explore import VersionCache
 from daemon.replica.loading import BufferArrays, load_form, load_state
 from daemon.replica.refine import rest
@@ -19,6 +19,7 @@ from daemon.versions.contents import pack
 from daemon.versions.forms import MatrixForms
 from daemon.versions.restore import settings_digest
 from learners import SpaceMap, ViewConfig, as_block
+from tests.harness.memory_store import MemoryStore
 from tests.harness.waiting import until
 
 from .world import SPACE, World, serves

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from checkpoints import Ledger, MemoryStore, VersionMeta, VersionStore
+from checkpoints import Ledger, VersionMeta, VersionStore
 from checkpoints.manifest import Manifest
 from checkpoints.store import BlobStore
 from daemon.config.learners import OasisKeys
@@ -30,6 +30,7 @@ from streams.open import MemorySink, MemorySource, memory_path
 from streams.source import OutRecord
 from streams.steps.codec import encode_segment
 from streams.steps.segment import GENESIS, Base, Body, Break, ChainPosition, RankOneSteps
+from tests.harness.memory_store import MemoryStore
 from tests.harness.waiting import until
 
 SPACE, MAP = "things", "m" * 64
