@@ -22,13 +22,14 @@ forget, since what learns gets better.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from typing import Annotated, Final, TypeAlias
 
 import numpy as np
+from pydantic import BeforeValidator, PlainSerializer
 
-from daemon.validate.betting import FALSE_ALARM_BETS, UNTOUCHED, Capital, Doubles, capital_of
+from daemon.validate.betting import FALSE_ALARM_BETS, UNTOUCHED, Doubles, Logged
 from daemon.versions.order import OrderChoice
 
 OWN_SHARES: Final = (0.0, 1.0, 3.0, 10.0)
@@ -69,7 +70,7 @@ class Duel:
     bets: float = 0.0
     total: float = 0.0
     squares: float = 0.0
-    capital: Capital = UNTOUCHED
+    capital: Logged = UNTOUCHED
 
     @property
     def mean(self) -> float:
@@ -95,15 +96,13 @@ class Duel:
             self.capital.bets(sign * stakes),
         )
 
-    def to_json(self) -> list[Any]:
-        """As it stands in a ledger entry."""
-        return [self.bets, self.total, self.squares, list(self.capital.logs)]
 
-    @classmethod
-    def from_json(cls, value: Sequence[Any]) -> Self:
-        """The inverse. TypeError or ValueError for anything else."""
-        bets, total, squares, logs = value
-        return cls(float(bets), float(total), float(squares), capital_of(logs))
+Duels: TypeAlias = Annotated[
+    Mapping[ArmShare, Duel],
+    BeforeValidator(lambda rows: {tuple(name): duel for name, duel in rows}),
+    PlainSerializer(lambda duels: list(duels.items()), return_type=list[tuple[ArmShare, Duel]]),
+]
+"""Of each candidate; JSON is a list of pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +135,10 @@ class RaceStanding:
     (`Capital.restarting_bets`). falls: how often a leader lost to the user's own ranking. top: see
     `OrderChoice`."""
 
-    own: Mapping[ArmShare, Duel] = field(default_factory=dict)
-    lead: Mapping[ArmShare, Duel] = field(default_factory=dict)
+    own: Duels = field(default_factory=dict)
+    lead: Duels = field(default_factory=dict)
     leader: ArmShare | None = None
-    hold: Capital = UNTOUCHED
+    hold: Logged = UNTOUCHED
     falls: int = 0
     top: int = 1
 
@@ -186,30 +185,6 @@ class RaceStanding:
     def _led_by(self, name: ArmShare) -> RaceStanding:
         return replace(self, leader=name, lead={}, hold=UNTOUCHED)
 
-    def to_json(self) -> dict[str, Any]:
-        """As it stands in a ledger entry."""
-        return {
-            "own": _to_json(self.own),
-            "lead": _to_json(self.lead),
-            "leader": None if self.leader is None else list(self.leader),
-            "hold": list(self.hold.logs),
-            "falls": self.falls,
-            "top": self.top,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """The inverse. KeyError, TypeError or ValueError for anything else."""
-        leader = value["leader"]
-        return cls(
-            _from_json(value["own"]),
-            _from_json(value["lead"]),
-            None if leader is None else (str(leader[0]), float(leader[1])),
-            capital_of(value["hold"]),
-            int(value["falls"]),
-            int(value["top"]),
-        )
-
 
 def _first(names: Sequence[ArmShare], duels: Mapping[ArmShare, Duel]) -> ArmShare:
     """Of candidates in the order of their arms, see above."""
@@ -224,11 +199,3 @@ def log_mean(logs: Sequence[float]) -> float:
 
 
 NO_RACE: Final = RaceStanding()
-
-
-def _to_json(duels: Mapping[ArmShare, Duel]) -> list[list[Any]]:
-    return [[*name, *duel.to_json()] for name, duel in duels.items()]
-
-
-def _from_json(rows: Iterable[Sequence[Any]]) -> dict[ArmShare, Duel]:
-    return {(str(row[0]), float(row[1])): Duel.from_json(row[2:]) for row in rows}
