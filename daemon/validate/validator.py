@@ -209,8 +209,6 @@ class Validator:
         standing = history.standing
         in_use = (0, history.promoted, standing.anchor, standing.bettor.version)
         self._inputs.candidates.keep(*in_use)
-        if self._evaluator is not None:
-            self._evaluator.keep(*in_use)
         return number
 
     def watch_drift(self, fresh: Sequence[HeldImpression]) -> None:
@@ -502,7 +500,7 @@ class Validator:
             *(candidate, own, reference, self._rule, (len(window), window.positions)),
             best=stands,
             best_measures=None if incumbent is None else self._measured(incumbent),
-            keys=evaluator.verdicts(number),
+            keys=evaluator.verdicts(candidate),
             evidence=weighed,
             gains=gains,
         )
