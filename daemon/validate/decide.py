@@ -368,30 +368,14 @@ def _why_best(judged: Judged | None) -> str:
     return why if judged.best is None else f"{why}, {judged.lead:+.4f} over version {judged.best.version}"
 
 
-def next_to_judge(history: JudgedHistory, newest: int | None) -> int | None:
-    """The version to judge now: first the baseline's not judged since the last RESUME, then the newest.
-
-    None when there is nothing new, when STOP was written, or when no version exists. Versions between two
-    judgements are skipped on purpose: a judge that falls behind would judge the past.
-    """
-    if newest is None or history.stopped:
-        return None
-    for version in (*sorted(history.baseline), newest):
-        if version not in history.seen:
-            return version
-    return None
-
-
-def to_judge_in_order(history: JudgedHistory, versions: Sequence[int]) -> tuple[int, ...]:
-    """Of the versions that there are, those to judge where each is: all after the latest judged; else the
-    newest, where nothing counts that was said of it: after a RESUME, or by another rule.
+def to_judge(history: JudgedHistory, versions: Sequence[int]) -> tuple[int, ...]:
+    """Of these versions, those to judge where each is: all after the latest judged; else the newest, where
+    nothing counts that was said of it: after a RESUME, or by another rule.
     """
     if history.stopped or not versions:
         return ()
-    newest = max(versions)
-    return tuple(sorted(one for one in versions if one > history.latest)) or (
-        () if newest in history.seen else (newest,)
-    )
+    later = tuple(one for one in sorted(versions) if one > history.latest)
+    return later or tuple({max(versions)} - history.seen)
 
 
 @dataclass(frozen=True, slots=True)
