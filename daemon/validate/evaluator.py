@@ -26,7 +26,7 @@ from checkpoints.store import Damaged, KeyMissing
 from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
-from daemon.validate.choosing import FormChooserByJudgments, default_form
+from daemon.validate.choosing import default_form, form_by_judgments
 from daemon.validate.comparing import Measures, Scored, compare, order_bets, told_by_order, with_trained
 from daemon.validate.decide import DecisionRule, is_finite, judge_by, why_not
 from daemon.validate.evidence import (
@@ -347,7 +347,7 @@ class Evaluator:
         """
         own, base = (self._look(one, window).precision for one in (candidate, zero))
         known = ~np.isnan(own - base)
-        found = Preference.of((own - base)[known].tolist())
+        found = Preference.of((own - base)[known])
         if not candidate.number or found.queries < 2:
             return None
         return JudgedGain(
@@ -364,8 +364,7 @@ class Evaluator:
     def chooser(self, window: Window, by_judgments: bool) -> ChoosesForm:
         """Gives forms: by judged queries, or all the same."""
         lists = [held.impression for held in window]
-        choosing = FormChooserByJudgments(self._judge, lists)
-        return choosing.choose if by_judgments else default_form(self._judge, lists)
+        return (form_by_judgments if by_judgments else default_form)(self._judge, lists)
 
     def _panel_of(self, window: Window) -> Panel:
         # The length too: a rewound window stands at its old positions before it is read again.

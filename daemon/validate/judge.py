@@ -313,7 +313,7 @@ class Judge:
             drawn = np.take_along_axis(scorer.against(folded, items), random.picked[at], axis=1)
             auc[at] = measures.auc_per_list(every[at], panel.lists.clicked[at], drawn, random.counts[at])
         scores, lists = panel.in_time(every), panel.by_time
-        ranks, seen = measures.shown_ranks(scores, lists.valid), lists.shown_order
+        ranks, seen = (measures.shown_ranks(one, lists.valid) for one in (scores, np.zeros_like(scores)))
         columns = {
             "map_shown": measures.shown_average_precision(ranks, lists.clicked, lists.weights),
             "ndcg_shown": measures.shown_ndcg(ranks, lists.clicked, TOP),

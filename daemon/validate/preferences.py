@@ -110,11 +110,8 @@ def by_cluster(values: Float, clusters: Sequence[Hashable]) -> list[float]:
     """The mean over the lists of each cluster, in the order in which clusters come first; lists whose value
     is NaN are left out.
     """
-    found: dict[Hashable, list[float]] = {}
-    for value, cluster in zip(values.tolist(), clusters, strict=True):
-        if not math.isnan(value):
-            found.setdefault(cluster, []).append(value)
-    return [sum(group) / len(group) for group in found.values()]
+    sums, counts = _sums(values, clusters)
+    return list((sums / counts).tolist())
 
 
 def bets_of(values: Float, clusters: Sequence[Hashable]) -> list[float]:
@@ -124,11 +121,15 @@ def bets_of(values: Float, clusters: Sequence[Hashable]) -> list[float]:
     A query that is asked k times weighs as much as sqrt(k) queries: its lists tell more than a single list,
     and less than as many of different queries.
     """
+    sums, counts = _sums(values, clusters)
+    return list(np.clip(sums / np.sqrt(counts), -1.0, 1.0).tolist())
+
+
+def _sums(values: Float, clusters: Sequence[Hashable]) -> tuple[Float, Float]:
     told = ~np.isnan(values)
     numbers: dict[Hashable, int] = {}
     group = [numbers.setdefault(cluster, len(numbers)) for cluster in compress(clusters, told)]
-    sums, counts = np.bincount(group, values[told]), np.bincount(group)
-    return list(np.clip(sums / np.sqrt(counts), -1.0, 1.0).tolist())
+    return np.bincount(group, values[told]).astype(np.float64), np.bincount(group).astype(np.float64)
 
 
 State = tuple[int, int]
@@ -177,7 +178,7 @@ class Preference:
     queries: int
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Preference:
+    def of(cls, values: Sequence[float] | Float) -> Preference:
         """Of differences in [-1, 1], one for each query; an infinite error for fewer than two."""
         count = len(values)
         if count < 2:
