@@ -1,12 +1,10 @@
 """Always-valid tests of a mean, by betting. Pure.
 
-Capital grows only where a hypothesis is false, in the log domain. A bettor against "the mean of the
-differences is at most 0" multiplies its capital by `1 + stake * d` at each difference d in [-1, 1]. Where the
-hypothesis holds, the capital is a non-negative supermartingale that begins at 1, and by Ville's inequality it
-ever reaches `1 / alpha` with probability `alpha` at most, however often one looks (Waudby-Smith and Ramdas,
-JRSS B 86, 2024, section 4). The best stake is not known beforehand, so that a share of the capital (`SHARES`)
-is put on each of `STAKES`: the weighted mean is a capital again.
-
+A bettor against "the mean of the differences is at most 0" multiplies its capital by `1 + stake * d` at each
+difference d in [-1, 1]. Where that holds, the capital is a non-negative supermartingale that begins at 1, and
+by Ville's inequality it ever reaches `1 / alpha` with probability `alpha` at most, however often one looks
+(Waudby-Smith and Ramdas, JRSS B 86, 2024, section 4). The best stake is not known beforehand, so that a share
+of the capital (`SHARES`) is put on each of `STAKES`: the weighted mean is a capital again, in the log domain.
 The state is a few numbers that are kept in the ledger, so that a test continues after a restart.
 """
 

@@ -1,10 +1,9 @@
 """In which form a version is judged and served.
 
-**One for all** (`DEFAULT_FORM`), with what is usual among the queries of the window: no click is asked. So it
-is predictable, and the differences that are bet on later have mean 0 where nothing is better.
+**One for all** (`DEFAULT_FORM`), with what is usual among the queries of the window: no click is asked.
 
 **Where queries are judged** the whole catalog is ranked for them, of kinds that were clicked and of others:
-what has the highest average precision is taken, also a form that gives way for no query, unless those that
+what has the highest average precision is taken, also a form that gives way for no query, unless queries that
 have least in common with what was learned are better off with the own ranking.
 """
 

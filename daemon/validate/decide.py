@@ -1,14 +1,10 @@
 """Which version is best and when to stop: pure functions over the judged versions, and the rules they follow.
 
 Every version is judged together with version 0 (the untrained similarity) and the best version so far on
-the same holdout window. To be best it must be surely better than version 0 there, and better than the best
-by `min_delta`. Numbers from different windows are never compared: when the best version makes the lists,
-the window changes its character with it, and a gain over version 0 says as much about the lists as about
-the version.
-
-The best version gives way only to a better one. Where it falls below version 0 on the newest window it is
-reported (a warning and a metric), not replaced: one window is noise, and clicks that changed for good are
-for the drift detector, after which it must show itself surely better than version 0 again.
+the same holdout window: numbers from different windows are never compared. To be best it must be surely
+better than version 0 there, and better than the best by `min_delta`. The best version gives way only to a
+better one. Where it falls below version 0 on the newest window it is reported (a warning and a metric), not
+replaced: one window is noise, and clicks that changed for good are for the drift detector.
 """
 
 from __future__ import annotations

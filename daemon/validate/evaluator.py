@@ -1,14 +1,10 @@
-"""Versions opened and measured: loaded, verified, in their serving form, and judged on the window.
-
-Measures are computed once where they cannot change, for one model or key by key. Evidence for and against
-opened versions is gathered here, too, and added to what the ledger knows (`Weigher`).
+"""Versions opened and measured: loaded, verified, in their serving form, and judged on the window. Evidence
+for and against opened versions is gathered here, too, and added to what the ledger knows (`Weigher`).
 
 With one model per key, each key with enough impressions in the window is judged on those alone, its own model
-against version 0, by the rule that one model is judged by, with a margin that grows as impressions become
-fewer. A version stands for what it would answer: where a key's verdict is `learned` its own model's measures
-count, elsewhere version 0's, weighted by the key's impressions. So a version may be best as soon as one key
-is better off with it, and no key is worse off than its verdict allows. The keys judged are bounded by the
-window: each takes its own share of it.
+against version 0, with a margin that grows as impressions become fewer. A version stands for what it would
+answer: where a key's verdict is `learned` its own model's measures count, elsewhere version 0's, weighted by
+the key's impressions. So a version may be best as soon as one key is better off with it.
 """
 
 from __future__ import annotations

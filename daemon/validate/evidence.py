@@ -1,12 +1,10 @@
 """What the evidence so far says, and what follows for `best`: a pure fold over judgements, by always-valid
-tests.
+tests (`daemon.validate.betting`; docs/decisions/037).
 
 Each held-out list is bet on once, by the newest version at the time, against version 0 (the ranking that
 users had) and against the *anchor*: the last version that was surely better than the anchor before it, and
-version 0 at first. So many versions cost nothing: there is one capital against "what was learned is no
-better", and every version since the anchor adds to it. A list that is learned from is bet on by a version
-from before it (prequential: test then train, Dawid 1984). Bets go from version to version, and what a version
-has learned so has every later one: each list that is bet on was learned by nobody who bet before.
+version 0 at first. A list that is learned from is bet on by a version from before it. What a version has
+learned so has every later one: each list that is bet on was learned by nobody who bet before.
 
 - **Superior** to the anchor: the version becomes best, and the anchor of what comes.
 - Once the anchor is above version 0, `best` follows the newest version that nothing shows to be inferior to
@@ -16,11 +14,7 @@ has learned so has every later one: each list that is bet on was learned by nobo
 - **Equivalent** or **inferior** to the anchor, or held back by a guard: what patience counts. "Not yet" never
   counts.
 
-Lists of one query that are judged together make one bet, and no source decides alone
-(`daemon.validate.sources`).
-
-The tests are those of `daemon.validate.betting`. How given lists are ordered is a question of its own
-(`daemon.validate.race`), with a part of the error.
+How given lists are ordered is a question of its own (`daemon.validate.race`), with a part of the error.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """All measures of one version on one window, in blocks so that memory stays bounded.
 
 On the shown lists work goes in parts of the panel, which are gathered once for all versions that are scored
-together. Scores are inner products of each query with its own objects only: a product of all queries of a
-part with all its objects would throw most of itself away. Clicked objects are also compared with random ones,
-drawn from some of the catalog or the window.
+together; each query is multiplied with its own objects only. Clicked objects are also compared with random
+ones, drawn from some of the catalog or the window.
 
 Memory beyond the window and the mapped catalog: one block of scores (`SCORE_FLOATS` float32, 16 MB, or one
 row of the catalog if that is longer), one sorted row, one part of gathered objects (`PART_FLOATS` float32,
@@ -11,10 +10,9 @@ row of the catalog if that is longer), one sorted row, one part of gathered obje
 The same version on the same window gives the same numbers: blocks are cut alike, draws are seeded by
 impression id.
 
-The judged queries are the catalog's own objects that have judgments and that routing sends to the holdout:
-no version is ever trained on them, and they are the same for every version, so the curve moves with the
-versions alone. Queries that are no catalog objects (texts with features of their own, judged by qrels) are
-known only once they are seen in the holdout window; they are judged as long as the window holds them.
+The judged queries are the catalog's own objects that have judgments and that routing sends to the holdout,
+the same for every version and trained on by none. Queries that are no catalog objects (texts with features of
+their own, judged by qrels) are judged as long as the holdout window holds them.
 """
 
 from __future__ import annotations

@@ -1,22 +1,20 @@
 """Which arm orders given lists best, and whether it orders them better than the user's own ranking: a pure
-fold over bets.
+fold over bets (docs/decisions/085).
 
 The candidates are the arms of a version with each of `OWN_SHARES` of the user's own ranking beside, and its
-serving form (`FORM`): while that leads, lists are ordered by it. It cannot lead before a version is shown to
-search. Every list is bet on by all of them before it is learned from, each list once per question (`Duel`):
+serving form (`FORM`), which cannot lead before a version is shown to search. Each bets on every list before
+it is learned from (`Duel`):
 
-- Is any of them better than the user's own ranking? Each bets on it, and the mean of their capitals is the
-  capital against "none is": it reaches 1 / alpha with probability alpha at most while none is, over all looks
-  together (`daemon.validate.betting`). Then a candidate leads: of those within the error of the one with the
-  largest lower bound, the arm that comes first, with the share that has the largest lower bound.
+- Is any of them better than the user's own ranking? The mean of their capitals is the capital against "none
+  is". Then a candidate leads: of those within the error of the one with the largest lower bound, the arm that
+  comes first, with the share that has the largest lower bound.
 - Is another candidate better than the one that leads? It takes the lead when it is ahead by more than the
   error of the comparison since the last change, and is above the user's own ranking itself.
 - Does the leader still hold against the user's own ranking? Where it surely does not, nobody leads, and the
   next proof has half of the error left.
 
-The value of a bet is balanced per pair of ranks (`daemon.validate.preferences.balanced`): where clicks
-depend on places alone, its mean is 0 for every candidate. Capital remembers all bets; means and errors
-forget, since what learns gets better.
+Bets are balanced per pair of ranks (`daemon.validate.preferences.balanced`). Capital remembers all of them;
+means and errors forget, since what learns gets better.
 """
 
 from __future__ import annotations
