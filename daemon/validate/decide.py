@@ -54,10 +54,6 @@ class DecisionRule:
         mine, base = own.get(self.guard), reference.get(self.guard)
         return not self.guard or (mine is not None and base is not None and mine >= base - self.tolerance)
 
-    def is_enough(self, reference: Mapping[str, Any]) -> bool:
-        """Whether the window can decide: version 0 has the guard there."""
-        return not self.guard or reference.get(self.guard) is not None
-
     def margin_on(self, impressions: int) -> float:
         """The gain asked for on so many impressions: larger on few of them, by as much as noise is."""
         short = max(1.0, self.margin_impressions / max(1, impressions))
@@ -163,7 +159,7 @@ def judge_by(
         float(reference[rule.measure]),
         guarded=rule.is_guarded(own, reference),
         margin=rule.margin_on(own.get("impressions", 0)),
-        enough=rule.is_enough(reference),
+        enough=not rule.guard or reference.get(rule.guard) is not None,
         best=best,
     )
 

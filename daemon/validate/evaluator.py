@@ -164,7 +164,7 @@ class CandidateCache:
     def _load(self, number: int, chooser: ChoosesForm | None) -> Candidate:
         version = self._versions.load(number)
         self._refuse_other_inputs(version.manifest)
-        if self._objects is None or self._objects.map_id != version.manifest.map.get("id"):
+        if self._objects is None or self._objects.fitted.id != version.manifest.map.get("id"):
             self._objects = MappedObjects(self._space, self._catalog, map_of(version))
         objects = self._objects
         form = self._form_of(version, chooser)
@@ -182,7 +182,7 @@ class CandidateCache:
 
     def _arms(self, version: Version, objects: MappedObjects) -> tuple[dict[str, Scorer], Scorer | None]:
         names = arm_settings(version.manifest)
-        if not names or (own := objects.own) is None:
+        if not names or (own := objects.fitted.own) is None:
             return {}, None
         arms = {name: Scorer(arm_form(version, own, name), objects) for name in names}
         return arms, Scorer(DiagonalForm(own.metric, True), objects)

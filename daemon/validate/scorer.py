@@ -20,7 +20,6 @@ from daemon.validate.shown import Mask, Rows, ShownLists, shown_lists
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, against, dense_rows
 from learners.forms.quadratic import ServedForm, apply_terms, featured, folds, has_terms, terms_of
 from learners.maps import FittedSpaceMap
-from learners.maps.base import OwnRanking
 from streams.catalog import Catalog, Resolver, gather_objects
 from streams.event import Impression, ObjectRef, SpaceSpec
 
@@ -38,17 +37,17 @@ class MappedObjects:
     """Objects in the learner's space under one frozen map.
 
     Holds the mapped catalog (4 bytes per dense value, 8 per sparse entry), made once per map: all versions of
-    a store share their map. `catalog` is None without one.
+    a store share their map, `fitted`. `catalog` is None without one.
     """
 
     def __init__(self, space: SpaceSpec, catalog: Catalog | None, fitted: FittedSpaceMap) -> None:
-        self._space, self._catalog, self._fitted = space, catalog, fitted
+        self._space, self._catalog, self.fitted = space, catalog, fitted
         self.catalog: Block | None = None if catalog is None else map_catalog(catalog, fitted)
 
     @property
     def dim(self) -> int:
         """Dimension of the learner's space."""
-        return self._fitted.dim
+        return self.fitted.dim
 
     @property
     def width(self) -> int:
@@ -56,16 +55,6 @@ class MappedObjects:
         if not isinstance(self.catalog, SparseBlock):
             return self.dim
         return min(self.dim, 1 + 2 * len(self.catalog.values) // max(1, len(self.catalog)))
-
-    @property
-    def own(self) -> OwnRanking | None:
-        """The user's own ranking, where the map keeps it."""
-        return self._fitted.own
-
-    @property
-    def map_id(self) -> str:
-        """Id of the map."""
-        return self._fitted.id
 
     @property
     def ids(self) -> Sequence[str]:
@@ -97,7 +86,7 @@ class MappedObjects:
         if role.inline is None:
             assert self.catalog is not None, "an object by id alone was checked against the catalog"
             return self.catalog.take(role.rows), role.rows
-        mapped = self._fitted.transform(as_blocks(role.inline))
+        mapped = self.fitted.transform(as_blocks(role.inline))
         named: NDArray[np.bool_] = role.rows >= 0
         if self.catalog is not None and named.any():
             mapped = overlay(mapped, self.catalog, role.rows, named)
@@ -233,24 +222,12 @@ def _row_products(folded: Float32s, items: Block) -> Float32s:
     return np.bincount(owner, products, minlength=len(items)).astype(np.float32)
 
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-
-
 def draws(impression_ids: Sequence[str], count: int, among: int) -> NDArray[np.int64]:
     """For each impression `count` numbers in [0, among), int64[n, count]: uniform up to 2^-32, the same for
-    this impression on every machine and run.
-
-    A counter through the splitmix64 finaliser (Steele, Lea, Flood, OOPSLA 2014), started at a hash of the
-    id.
-    """
-    seeds = np.array([int.from_bytes(stable_order(one), "little") for one in impression_ids], np.uint64)
-    with np.errstate(over="ignore"):
-        state = seeds[:, None] + _GOLDEN * np.arange(1, count + 1, dtype=np.uint64)
-        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        state = state ^ (state >> np.uint64(31))
-    numbers: NDArray[np.int64] = (state % np.uint64(among)).astype(np.int64)
-    return numbers
+    this impression on every machine and run."""
+    bits = b"".join(hashlib.shake_128(one.encode()).digest(8 * count) for one in impression_ids)
+    numbers = np.frombuffer(bits, "<u8").reshape(len(impression_ids), count) % np.uint64(among)
+    return numbers.astype(np.int64)
 
 
 def stable_order(key: str) -> bytes:
