@@ -1,10 +1,8 @@
 """What held-out lists say of each mode of a store that is not ours (`daemon.index.verdicts`), as that store
 answers: every held-out query is asked, and an object that is not among its candidates is behind those that
-are, whatever its score would be.
-
-The other side of the comparison is the owner's ranking as the same store answers it, and that of the catalog
-where the store holds vectors that a version exported, which cannot be asked for it. Differences are those
-that versions are judged by (`daemon.validate.comparing`), clustered by query.
+are, whatever its score would be. The other side of the comparison is the owner's ranking as the same store
+answers it, and that of the catalog where the store holds vectors that a version exported, which cannot be
+asked for it.
 """
 
 from __future__ import annotations

@@ -3,11 +3,10 @@ it is done.
 
 **Every version is judged, in order** (`validate.judge`), on lists that the log alone determines: version n
 when the holdout topic is read to where it ended when n was seen, or beyond, and on all lists from before the
-newest event time that n had learned, of which those that nobody has bet on are its own to bet on. Newer lists
-wait for the next version; all are for one that has learned the training topic to its end. Where more come
-between two versions than the window holds, a version is judged several times, so that none leaves the window
-before it was bet on. A version is passed over where it is gone (`checkpoints.keep`), or on too few lists. So
-neither the speed of the machine nor when this process runs changes a verdict.
+newest event time that n had learned. Newer lists wait for the next version; all are for one that has learned
+the training topic to its end. Where more come between two versions than the window holds, a version is judged
+several times, so that none leaves the window before it was bet on. A version is passed over where it is gone
+(`checkpoints.keep`), or on too few lists.
 """
 
 from __future__ import annotations
