@@ -58,12 +58,12 @@ MOST_ASKED = 200
 """Lists, of as many queries, with which the user's own ranking of the catalog is compared."""
 
 
-Wanted: TypeAlias = tuple[Rows, int | None]
+RankedRows: TypeAlias = tuple[Rows, int | None]
 """Catalog rows to rank for a query, int64 [k], and its own, which is no candidate; None: it has none."""
 
 
 def catalog_ranks(
-    objects: MappedObjects, scorer: Scorer, queries: Sequence[ObjectRef], wanted: Iterator[Wanted]
+    objects: MappedObjects, scorer: Scorer, queries: Sequence[ObjectRef], wanted: Iterator[RankedRows]
 ) -> Iterator[Rows]:
     """Ranks in the whole catalog, query by query, each int64 [k]. Raises NotFinite."""
     for part in query_blocks(len(queries), len(objects.ids)):
