@@ -107,7 +107,7 @@ class JudgeDesk:
     def scores(self, config: Config, version: Candidate, zero: Candidate) -> VersionScores:
         """Of a version, against version 0 of its folder. Raises NotFinite, UserError."""
         objects = zero.objects
-        known = objects.map_id, zero.manifest.state_hash, repr((config.validate, config.serving))
+        known = objects.fitted.id, zero.manifest.state_hash, repr((config.validate, config.serving))
         if self._made is None or self._made[0] != known:
             judge = judge_of(config, objects, open_judgments(config))
             panel = judge.panel(self._lists)

@@ -1,24 +1,23 @@
 """Always-valid tests of a mean, by betting. Pure.
 
-Capital grows only where a hypothesis is false, in the log domain. A bettor against "the mean of the
-differences is at most 0" multiplies its capital by `1 + stake * d` at each difference d in [-1, 1]. Where the
-hypothesis holds, the capital is a non-negative supermartingale that begins at 1, and by Ville's inequality it
-ever reaches `1 / alpha` with probability `alpha` at most, however often one looks (Waudby-Smith and Ramdas,
-JRSS B 86, 2024, section 4). The best stake is not known beforehand, so that a share of the capital (`SHARES`)
-is put on each of `STAKES`: the weighted mean is a capital again.
-
+A bettor against "the mean of the differences is at most 0" multiplies its capital by `1 + stake * d` at each
+difference d in [-1, 1]. Where that holds, the capital is a non-negative supermartingale that begins at 1, and
+by Ville's inequality it ever reaches `1 / alpha` with probability `alpha` at most, however often one looks
+(Waudby-Smith and Ramdas, JRSS B 86, 2024, section 4). The best stake is not known beforehand, so that a share
+of the capital (`SHARES`) is put on each of `STAKES`: the weighted mean is a capital again, in the log domain.
 The state is a few numbers that are kept in the ledger, so that a test continues after a restart.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import PlainSerializer, PlainValidator
 
 FALSE_ALARM_BETS = 50_000
 """Bets between two rollbacks of a best version that is no worse than version 0, on average or more."""
@@ -89,6 +88,18 @@ class Capital:
 UNTOUCHED: Final = Capital()
 
 
+def _capital_of(logs: Sequence[float]) -> Capital:
+    if len(logs) != len(STAKES):
+        raise ValueError(f"a capital on {len(logs)} stakes instead of {len(STAKES)}")
+    return Capital(tuple(float(one) for one in logs))
+
+
+Logged: TypeAlias = Annotated[
+    Capital, PlainValidator(_capital_of), PlainSerializer(lambda capital: list(capital.logs))
+]
+"""A capital whose JSON is the list of its logarithms."""
+
+
 @dataclass(frozen=True, slots=True)
 class PairedTest:
     """Bets on the mean of differences in [-1, 1], against four hypotheses: at most 0 (`above`), at least 0
@@ -102,10 +113,10 @@ class PairedTest:
     bets: int = 0
     total: float = 0.0
     squares: float = 0.0
-    above: Capital = UNTOUCHED
-    below: Capital = UNTOUCHED
-    not_below: Capital = UNTOUCHED
-    not_above: Capital = UNTOUCHED
+    above: Logged = UNTOUCHED
+    below: Logged = UNTOUCHED
+    not_below: Logged = UNTOUCHED
+    not_above: Logged = UNTOUCHED
 
     @property
     def mean(self) -> float:
@@ -166,29 +177,5 @@ class PairedTest:
         growth = stake * self.mean - stake * stake * square / 2
         return max(0, math.ceil(short / growth))
 
-    def to_json(self) -> dict[str, Any]:
-        """As it stands in a ledger entry."""
-        return {
-            "bets": self.bets,
-            "total": self.total,
-            "squares": self.squares,
-            **{name: list(getattr(self, name).logs) for name in _CAPITALS},
-        }
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Self:
-        """The inverse. KeyError, TypeError, ValueError for anything else."""
-        capitals = {name: capital_of(found[name]) for name in _CAPITALS}
-        return cls(int(found["bets"]), float(found["total"]), float(found["squares"]), **capitals)
-
 
 NOTHING_SEEN: Final = PairedTest()
-
-_CAPITALS = ("above", "below", "not_below", "not_above")
-
-
-def capital_of(logs: Sequence[float]) -> Capital:
-    """A capital from the ledger. ValueError for another number of stakes than there are."""
-    if len(logs) != len(STAKES):
-        raise ValueError(f"a capital on {len(logs)} stakes instead of {len(STAKES)}")
-    return Capital(tuple(float(one) for one in logs))

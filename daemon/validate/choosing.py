@@ -1,10 +1,9 @@
 """In which form a version is judged and served.
 
-**One for all** (`DEFAULT_FORM`), with what is usual among the queries of the window: no click is asked. So it
-is predictable, and the differences that are bet on later have mean 0 where nothing is better.
+**One for all** (`DEFAULT_FORM`), with what is usual among the queries of the window: no click is asked.
 
 **Where queries are judged** the whole catalog is ranked for them, of kinds that were clicked and of others:
-what has the highest average precision is taken, also a form that gives way for no query, unless those that
+what has the highest average precision is taken, also a form that gives way for no query, unless queries that
 have least in common with what was learned are better off with the own ranking.
 """
 
@@ -63,51 +62,33 @@ class Compared:
         return self.far.queries >= LEAST_FAR and self.far.is_below
 
 
-@dataclass(frozen=True, slots=True)
-class FormChooserByJudgments:
-    """Chooses by judged queries. judge: of the objects as mapped, with judgments; window: impressions whose
-    queries tell what is usual, and name judged queries that are no objects.
+def form_by_judgments(judge: Judge, window: Sequence[Impression]) -> ChoosesForm:
+    """Gives one of `OFFERED`, with the reason: what was chosen last, `PLAIN` where that is none of them, or
+    what is better on judged queries. One decomposition for each power; all are held meanwhile. judge: with
+    judgments; window: see `default_form`, and it names judged queries that are no objects.
     """
 
-    judge: Judge
-    window: Sequence[Impression]
-
-    def choose(self, now: FormChoice | None, learned: FormByChoice, own: OwnRanking) -> FormChoice:
-        """One of `OFFERED`, with the reason. now: what was chosen last, `PLAIN` where that is none of them.
-        learned: one decomposition for each power; all are held meanwhile. own: the user's ranking."""
+    def choose(now: FormChoice | None, learned: FormByChoice, own: OwnRanking) -> FormChoice:
         place = _place(now)
-        judged = self.judge.judged_queries(self.window, MOST_JUDGED)
-        queries = block_of(self.judge, (one.query for one in self.window) if self.window else judged)
+        judged = judge.judged_queries(window, MOST_JUDGED)
+        queries = block_of(judge, (one.query for one in window) if window else judged)
         offered = [one.with_usual(learned(one), own, queries) for one in OFFERED]
         if len(judged) < 2:
             return replace(offered[place], why=f"{offered[place].told}: there are no judged queries")
-        compared = self._compared(offered, place, learned, own, judged)
+        forms = [one.beside(learned(one), own) for one in offered]
+        scorers = (Scorer(form, judge.objects) for form in (*forms, own.form()))
+        *precision, zero = (judge.precision_of(one, judged) for one in scorers)
+        careful = forms[OFFERED.index(CAREFUL)]
+        assert isinstance(careful, BackoffForm)
+        far = careful.known(judge.objects.block(judged)[0]) < FAR
+        compared = [
+            Compared(Preference.of(one - precision[place]), Preference.of((one - zero)[far]))
+            for one in precision
+        ]
         taken = choose_by_judgments(place, compared)
         return replace(offered[taken], why=told_of_judged(offered, place, taken, compared, len(judged)))
 
-    def _compared(
-        self,
-        offered: Sequence[FormChoice],
-        now: int,
-        learned: FormByChoice,
-        own: OwnRanking,
-        judged: Sequence[ObjectRef],
-    ) -> list[Compared]:
-        objects = self.judge.objects
-        forms = [one.beside(learned(one), own) for one in offered]
-        *precision, zero = (
-            self.judge.precision_of(Scorer(form, objects), judged) for form in (*forms, own.form())
-        )
-        block, _ = objects.block(judged)
-        careful = forms[OFFERED.index(CAREFUL)]
-        assert isinstance(careful, BackoffForm)
-        far = careful.known(block) < FAR
-        return [
-            Compared(
-                Preference.of((one - precision[now]).tolist()), Preference.of((one - zero)[far].tolist())
-            )
-            for one in precision
-        ]
+    return choose
 
 
 def choose_by_judgments(now: int, compared: Sequence[Compared]) -> int:

@@ -1,20 +1,12 @@
 """What the lists of a window say of one version against others: by the teams of those that two versions made
-together, by the order of the rest. Pure, on NumPy arrays.
+together, and of no others; by the order of the rest. Pure, on NumPy arrays.
 
 **Who made a list is not asked by its order.** What made a list has its objects in order, so that all it
-knows is taken for an effect of the rank and subtracted (`daemon.validate.preferences.differences`). Any other
-ranking that knows something of its own is then ahead, the worse one too. So no bet is placed by order on
-lists that are nearer to a version than to what it is compared with: nothing could speak for the version
-there. The other way round bets are placed. Against the version they count all the more, and for it they say
-that it knows what users prefer beyond what the other's ranks tell.
-
-How near a ranking is to lists is the share of their pairs that it has in the order that was shown
-(`in_shown_order`), over all lists that are judged together: lists of two or three objects count by their one
-to three pairs. It needs nothing in a log, and says nothing of clicks: a mean of 0 where clicks depend on the
-rank alone stays 0 on any lists that are chosen so.
-
-A list of two versions is never bet on by its order, which is half chance: it speaks of its two versions, by
-its teams, and of no others.
+knows is taken for an effect of the rank and subtracted; any other ranking that knows something is then ahead,
+the worse one too (docs/decisions/037). So no bet is placed by order on lists that are nearer to a version
+than to what it is compared with: nothing could speak for the version there. The other way round bets count
+all the more. How near a ranking is to lists is the share of their pairs that it has in the order that was
+shown, over all lists that are judged together; it says nothing of clicks, so that a mean of 0 stays 0.
 
 Of a source with many lists some alone count (`daemon.validate.sources`), for every question.
 """

@@ -1,14 +1,10 @@
 """Which version is best and when to stop: pure functions over the judged versions, and the rules they follow.
 
 Every version is judged together with version 0 (the untrained similarity) and the best version so far on
-the same holdout window. To be best it must be surely better than version 0 there, and better than the best
-by `min_delta`. Numbers from different windows are never compared: when the best version makes the lists,
-the window changes its character with it, and a gain over version 0 says as much about the lists as about
-the version.
-
-The best version gives way only to a better one. Where it falls below version 0 on the newest window it is
-reported (a warning and a metric), not replaced: one window is noise, and clicks that changed for good are
-for the drift detector, after which it must show itself surely better than version 0 again.
+the same holdout window: numbers from different windows are never compared. To be best it must be surely
+better than version 0 there, and better than the best by `min_delta`. The best version gives way only to a
+better one. Where it falls below version 0 on the newest window it is reported (a warning and a metric), not
+replaced: one window is noise, and clicks that changed for good are for the drift detector.
 """
 
 from __future__ import annotations
@@ -57,10 +53,6 @@ class DecisionRule:
         """Whether the guard is known of both, and not too far below version 0's."""
         mine, base = own.get(self.guard), reference.get(self.guard)
         return not self.guard or (mine is not None and base is not None and mine >= base - self.tolerance)
-
-    def is_enough(self, reference: Mapping[str, Any]) -> bool:
-        """Whether the window can decide: version 0 has the guard there."""
-        return not self.guard or reference.get(self.guard) is not None
 
     def margin_on(self, impressions: int) -> float:
         """The gain asked for on so many impressions: larger on few of them, by as much as noise is."""
@@ -167,7 +159,7 @@ def judge_by(
         float(reference[rule.measure]),
         guarded=rule.is_guarded(own, reference),
         margin=rule.margin_on(own.get("impressions", 0)),
-        enough=rule.is_enough(reference),
+        enough=not rule.guard or reference.get(rule.guard) is not None,
         best=best,
     )
 
@@ -368,30 +360,14 @@ def _why_best(judged: Judged | None) -> str:
     return why if judged.best is None else f"{why}, {judged.lead:+.4f} over version {judged.best.version}"
 
 
-def next_to_judge(history: JudgedHistory, newest: int | None) -> int | None:
-    """The version to judge now: first the baseline's not judged since the last RESUME, then the newest.
-
-    None when there is nothing new, when STOP was written, or when no version exists. Versions between two
-    judgements are skipped on purpose: a judge that falls behind would judge the past.
-    """
-    if newest is None or history.stopped:
-        return None
-    for version in (*sorted(history.baseline), newest):
-        if version not in history.seen:
-            return version
-    return None
-
-
-def to_judge_in_order(history: JudgedHistory, versions: Sequence[int]) -> tuple[int, ...]:
-    """Of the versions that there are, those to judge where each is: all after the latest judged; else the
-    newest, where nothing counts that was said of it: after a RESUME, or by another rule.
+def to_judge(history: JudgedHistory, versions: Sequence[int]) -> tuple[int, ...]:
+    """Of these versions, those to judge where each is: all after the latest judged; else the newest, where
+    nothing counts that was said of it: after a RESUME, or by another rule.
     """
     if history.stopped or not versions:
         return ()
-    newest = max(versions)
-    return tuple(sorted(one for one in versions if one > history.latest)) or (
-        () if newest in history.seen else (newest,)
-    )
+    later = tuple(one for one in sorted(versions) if one > history.latest)
+    return later or tuple({max(versions)} - history.seen)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,10 @@
-"""Versions opened and measured: loaded, verified, in their serving form, and judged on the window.
-
-Measures are computed once where they cannot change, for one model or key by key. Evidence for and against
-opened versions is gathered here, too, and added to what the ledger knows (`Weigher`).
+"""Versions opened and measured: loaded, verified, in their serving form, and judged on the window. Evidence
+for and against opened versions is gathered here, too, and added to what the ledger knows (`Weigher`).
 
 With one model per key, each key with enough impressions in the window is judged on those alone, its own model
-against version 0, by the rule that one model is judged by, with a margin that grows as impressions become
-fewer. A version stands for what it would answer: where a key's verdict is `learned` its own model's measures
-count, elsewhere version 0's, weighted by the key's impressions. So a version may be best as soon as one key
-is better off with it, and no key is worse off than its verdict allows. The keys judged are bounded by the
-window: each takes its own share of it.
+against version 0, with a margin that grows as impressions become fewer. A version stands for what it would
+answer: where a key's verdict is `learned` its own model's measures count, elsewhere version 0's, weighted by
+the key's impressions. So a version may be best as soon as one key is better off with it.
 """
 
 from __future__ import annotations
@@ -17,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -25,7 +22,7 @@ from checkpoints.store import Damaged, KeyMissing
 from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
-from daemon.validate.choosing import FormChooserByJudgments, default_form
+from daemon.validate.choosing import default_form, form_by_judgments
 from daemon.validate.comparing import Measures, Scored, compare, order_bets, told_by_order, with_trained
 from daemon.validate.decide import DecisionRule, is_finite, judge_by, why_not
 from daemon.validate.evidence import (
@@ -167,7 +164,7 @@ class CandidateCache:
     def _load(self, number: int, chooser: ChoosesForm | None) -> Candidate:
         version = self._versions.load(number)
         self._refuse_other_inputs(version.manifest)
-        if self._objects is None or self._objects.map_id != version.manifest.map.get("id"):
+        if self._objects is None or self._objects.fitted.id != version.manifest.map.get("id"):
             self._objects = MappedObjects(self._space, self._catalog, map_of(version))
         objects = self._objects
         form = self._form_of(version, chooser)
@@ -185,7 +182,7 @@ class CandidateCache:
 
     def _arms(self, version: Version, objects: MappedObjects) -> tuple[dict[str, Scorer], Scorer | None]:
         names = arm_settings(version.manifest)
-        if not names or (own := objects.own) is None:
+        if not names or (own := objects.fitted.own) is None:
             return {}, None
         arms = {name: Scorer(arm_form(version, own, name), objects) for name in names}
         return arms, Scorer(DiagonalForm(own.metric, True), objects)
@@ -227,23 +224,23 @@ def sparsity_of(version: Version) -> float | None:
 class Evaluator:
     """One judge, the panel of the window it judges on, and the measures there of the versions asked for.
 
-    The fixed judged queries are ranked once per version; measures on a window are kept until the window
-    moves. Memory per version kept: two float64 per fixed query, one float32 per object shown in the window.
+    The fixed judged queries are ranked once per version; measures on a window are kept until it moves, or the
+    version is closed. Memory per open version: two float64 per fixed query, one float32 per object shown in
+    the window.
     """
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
-        self._fixed: dict[int, Float] = {}
         self._seen: tuple[dict[int, int], int] | None = None
         self._panel: Panel | None = None
-        self._looks: dict[int, Scored] = {}
+        self._looks: WeakKeyDictionary[Scorer, Scored] = WeakKeyDictionary()
 
     @property
     def objects(self) -> MappedObjects:
         """The objects that it judges by."""
         return self._judge.objects
 
-    def verdicts(self, number: int) -> None:
+    def verdicts(self, candidate: Candidate) -> None:
         """None: there is one model for all."""
 
     def losses(self, candidate: Candidate, impressions: Sequence[Impression]) -> Float:
@@ -352,7 +349,7 @@ class Evaluator:
         """
         own, base = (self._look(one, window).precision for one in (candidate, zero))
         known = ~np.isnan(own - base)
-        found = Preference.of((own - base)[known].tolist())
+        found = Preference.of((own - base)[known])
         if not candidate.number or found.queries < 2:
             return None
         return JudgedGain(
@@ -360,31 +357,22 @@ class Evaluator:
         )
 
     def _look(self, candidate: Candidate, window: Window) -> Scored:
-        panel, number = self._panel_of(window), candidate.number
-        if number not in self._fixed:
-            self._fixed[number] = self._judge.fixed_table(candidate.scorer)
-        if number not in self._looks:
-            found = self._judge.look(candidate.scorer, panel, self._fixed[number])
-            found.measures.update(candidate.measures)
-            self._looks[number] = found
-        return self._looks[number]
+        panel, scorer = self._panel_of(window), candidate.scorer
+        if scorer not in self._looks:
+            self._looks[scorer] = self._judge.look(scorer, panel)
+            self._looks[scorer].measures.update(candidate.measures)
+        return self._looks[scorer]
 
     def chooser(self, window: Window, by_judgments: bool) -> ChoosesForm:
         """Gives forms: by judged queries, or all the same."""
         lists = [held.impression for held in window]
-        choosing = FormChooserByJudgments(self._judge, lists)
-        return choosing.choose if by_judgments else default_form(self._judge, lists)
-
-    def keep(self, *numbers: int | None) -> None:
-        """Forget every version but these."""
-        self._fixed = {number: one for number, one in self._fixed.items() if number in numbers}
-        self._looks = {number: one for number, one in self._looks.items() if number in numbers}
+        return (form_by_judgments if by_judgments else default_form)(self._judge, lists)
 
     def _panel_of(self, window: Window) -> Panel:
         # The length too: a rewound window stands at its old positions before it is read again.
         seen = (window.positions, len(window))
         if self._panel is None or seen != self._seen:
-            self._seen, self._looks = seen, {}
+            self._seen, self._looks = seen, WeakKeyDictionary()
             self._panel = self._judge.panel([held.impression for held in window])
         return self._panel
 
@@ -408,8 +396,7 @@ class KeyedEvaluator:
         self._seen: tuple[dict[int, int], int] | None = None
         self._panels: dict[str, Panel] = {}
         self._zero: dict[str, Measures] = {}
-        self._measures: dict[int, Measures] = {}
-        self._verdicts: dict[int, dict[str, KeyVerdict]] = {}
+        self._judged: WeakKeyDictionary[Scorer, tuple[Measures, dict[str, KeyVerdict]]]
 
     @property
     def objects(self) -> MappedObjects:
@@ -420,23 +407,22 @@ class KeyedEvaluator:
         """What the version would answer, measured on the window; empty where no key can be judged. Raises
         NotFinite where version 0's scores are not."""
         self._look_at(window, candidate.scorer)
-        number = candidate.number
-        if number not in self._measures:
-            judged = {key: self._judged(candidate, key) for key in self._zero}
-            self._verdicts[number] = {key: verdict for key, (_, verdict) in judged.items()}
+        if candidate.scorer not in self._judged:
+            judged = {key: self._judge_key(candidate, key) for key in self._zero}
             counted = [
                 (own if verdict.learned else self._zero[key], verdict.impressions)
                 for key, (own, verdict) in judged.items()
             ]
-            self._measures[number] = weighted(counted)
-        return self._measures[number]
+            verdicts = {key: verdict for key, (_, verdict) in judged.items()}
+            self._judged[candidate.scorer] = weighted(counted), verdicts
+        return self._judged[candidate.scorer][0]
 
     def chooser(self, window: Window, by_judgments: bool) -> None:
         """None: what all queries tell is no choice for a key."""
 
-    def verdicts(self, number: int) -> Mapping[str, KeyVerdict] | None:
+    def verdicts(self, candidate: Candidate) -> Mapping[str, KeyVerdict] | None:
         """Of each judged key, for a version that was measured."""
-        return self._verdicts[number]
+        return self._judged[candidate.scorer][1]
 
     def losses(self, candidate: Candidate, impressions: Sequence[Impression]) -> Float:
         """Holdout loss of each impression under its key's model, under version 0 where there is none."""
@@ -445,11 +431,6 @@ class KeyedEvaluator:
             scorer = candidate.scorer_of(key) or candidate.scorer
             out[places] = self._judge.losses(scorer, [impressions[place] for place in places])
         return out
-
-    def keep(self, *numbers: int | None) -> None:
-        """Forget every version but these."""
-        self._measures = {number: one for number, one in self._measures.items() if number in numbers}
-        self._verdicts = {number: one for number, one in self._verdicts.items() if number in numbers}
 
     def _look_at(self, window: Window, zero: Scorer) -> None:
         """The panel of each key that has enough impressions, and version 0's measures there."""
@@ -462,18 +443,17 @@ class KeyedEvaluator:
             for key, places in sorted(_by_key(impressions).items())
             if len(places) >= self._least
         }
-        measured = {key: self._judge.judge(zero, panel) for key, panel in panels.items()}
+        measured = {key: self._judge.look(zero, panel).measures for key, panel in panels.items()}
         self._zero = {key: one for key, one in measured.items() if is_finite(one, self._rule)}
-        self._panels, self._seen = panels, seen
-        self._measures, self._verdicts = {}, {}
+        self._panels, self._seen, self._judged = panels, seen, WeakKeyDictionary()
 
-    def _judged(self, candidate: Candidate, key: str) -> tuple[Measures, KeyVerdict]:
+    def _judge_key(self, candidate: Candidate, key: str) -> tuple[Measures, KeyVerdict]:
         """One key's own measures (version 0's where it has none) and its verdict."""
         panel, zero = self._panels[key], self._zero[key]
         base = zero[self._rule.measure]
         try:
             scorer = candidate.scorer_of(key)
-            own = None if scorer is None else self._judge.judge(scorer, panel)
+            own = None if scorer is None else self._judge.look(scorer, panel).measures
         except (NotFinite, LearnerError, np.linalg.LinAlgError):
             own = {}
         if own is None or not is_finite(own, self._rule):

@@ -1,12 +1,10 @@
 """What the evidence so far says, and what follows for `best`: a pure fold over judgements, by always-valid
-tests.
+tests (`daemon.validate.betting`; docs/decisions/037).
 
 Each held-out list is bet on once, by the newest version at the time, against version 0 (the ranking that
 users had) and against the *anchor*: the last version that was surely better than the anchor before it, and
-version 0 at first. So many versions cost nothing: there is one capital against "what was learned is no
-better", and every version since the anchor adds to it. A list that is learned from is bet on by a version
-from before it (prequential: test then train, Dawid 1984). Bets go from version to version, and what a version
-has learned so has every later one: each list that is bet on was learned by nobody who bet before.
+version 0 at first. A list that is learned from is bet on by a version from before it. What a version has
+learned so has every later one: each list that is bet on was learned by nobody who bet before.
 
 - **Superior** to the anchor: the version becomes best, and the anchor of what comes.
 - Once the anchor is above version 0, `best` follows the newest version that nothing shows to be inferior to
@@ -16,11 +14,7 @@ has learned so has every later one: each list that is bet on was learned by nobo
 - **Equivalent** or **inferior** to the anchor, or held back by a guard: what patience counts. "Not yet" never
   counts.
 
-Lists of one query that are judged together make one bet, and no source decides alone
-(`daemon.validate.sources`).
-
-The tests are those of `daemon.validate.betting`. How given lists are ordered is a question of its own
-(`daemon.validate.race`), with a part of the error.
+How given lists are ordered is a question of its own (`daemon.validate.race`), with a part of the error.
 """
 
 from __future__ import annotations
@@ -28,16 +22,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter
 
 from daemon.validate.betting import (
     FALSE_ALARM_BETS,
     NOTHING_SEEN,
     UNTOUCHED,
-    Capital,
     Finding,
+    Logged,
     PairedTest,
-    capital_of,
 )
 from daemon.validate.race import NO_BETS, NO_RACE, OrderBets, RaceStanding
 from daemon.versions.verdict import ByClicks, PlainAnswer, SourceShare, by_clicks
@@ -60,8 +55,7 @@ class EvidenceRule:
     horizon: int
 
 
-@dataclass(frozen=True, slots=True)
-class Bettor:
+class Bettor(NamedTuple):
     """The version that bets next on lists that are learned from, 0: none. until_ms: the newest event time
     that it or one before it had learned; only lists after it are bet on.
     """
@@ -86,13 +80,13 @@ class Standing:
     line: PairedTest = NOTHING_SEEN
     step: PairedTest = NOTHING_SEEN
     lead: PairedTest = NOTHING_SEEN
-    hold: Capital = UNTOUCHED
+    hold: Logged = UNTOUCHED
     falls: int = 0
     lists: int = 0
     interleaved: int = 0
     through: Positions = field(default_factory=dict)
     trained: int = 0
-    bettor: Bettor = Bettor()
+    bettor: Bettor = field(default_factory=Bettor)
     race: RaceStanding = NO_RACE
 
     def alpha(self, rule: EvidenceRule) -> float:
@@ -107,33 +101,15 @@ class Standing:
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in a ledger entry."""
-        return {
-            **{name: getattr(self, name) for name in _COUNTS},
-            **{name: getattr(self, name).to_json() for name in _TESTS},
-            "hold": list(self.hold.logs),
-            "through": {str(partition): offset for partition, offset in sorted(self.through.items())},
-            "bettor": [self.bettor.version, self.bettor.until_ms],
-            "race": self.race.to_json(),
-        }
+        return dict(_JSON.dump_python(self, mode="json"))
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Self:
-        """The inverse. KeyError, TypeError or ValueError for anything else."""
-        absent = {"lead": NOTHING_SEEN.to_json(), "race": NO_RACE.to_json(), "bettor": ()}
-        known = dict.fromkeys(_COUNTS, 0) | absent | {**found}  # absent where an older release wrote it
-        told: dict[str, Any] = {name: int(known[name]) for name in _COUNTS}
-        told |= {name: PairedTest.from_json(known[name]) for name in _TESTS}
-        return cls(
-            **told,
-            hold=capital_of(found["hold"]),
-            through={int(partition): int(offset) for partition, offset in found["through"].items()},
-            bettor=Bettor(*map(int, known["bettor"])),
-            race=RaceStanding.from_json(known["race"]),
-        )
+    def from_json(cls, found: Mapping[str, Any]) -> Standing:
+        """The inverse; what it lacks is as at first. TypeError or ValueError for anything else."""
+        return _JSON.validate_python(found)
 
 
-_COUNTS = ("anchor", "falls", "lists", "interleaved", "trained")
-_TESTS = ("line", "step", "lead")
+_JSON = TypeAdapter(Standing)
 
 
 @dataclass(frozen=True, slots=True)

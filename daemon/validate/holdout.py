@@ -1,23 +1,19 @@
-"""Reads the holdout topic into a window of the newest impressions, on which versions are judged.
-
-What cannot be judged is counted, what cannot be decoded becomes a dead letter.
+"""Reads the holdout topic into a window of the newest impressions, on which versions are judged. What cannot
+be judged is counted, what cannot be decoded becomes a dead letter.
 
 The window is a pure function of the holdout positions. Of every partition it holds the last `share =
 ceil(size / partitions)` records before its position, and of these the usable ones (at least one clicked and
-one unclicked object). So the window read again from the log at the same positions is the same window,
-whatever restarts, polls and rewinds lie between, as long as the log still holds those records. Lists of kinds
-of queries that are held out as a whole stand in it too, apart from the others: nothing but `Window.of_kinds`
-gives them. Lists that are learned from (`Impression.trained`) take no room from the others: as many of them
-are kept separately, found by looking back `spread` times as far, and only `Window.trained` gives them.
-Memory: at most `2 (size + partitions)` impressions, and as many read ahead. An impression that was written
-twice (a broker that did not answer was sent it again) counts once: it is known by its id, and where one model
-per key is learned by its key too, as different keys may use one id.
+one unclicked object), whatever restarts, polls and rewinds lie between, as long as the log still holds those
+records. Lists of kinds of queries that are held out as a whole stand in it apart (`Window.of_kinds`). Lists
+that are learned from (`Impression.trained`) take no room from the others: as many of them are kept
+separately (`Window.trained`), found by looking back `spread` times as far. Memory: at most `2 (size +
+partitions)` impressions, and as many read ahead. An impression that was written twice counts once: it is
+known by its id, and where one model per key is learned by its key too.
 
 Where every version is judged, lists enter the window as versions get there (`Holdout.take`): what is newer is
-read ahead, up to `most_ahead` records of a partition, and reading waits there. A record counts as read up to
-when one of the `most_ahead` records after it is as old as is asked for, so that lists in another order than
-that of their times, or one with a wrong time, hold nothing up. So where the window stands when a version is
-judged depends on the log and the version alone.
+read ahead, up to `most_ahead` records of a partition. A record counts as read up to when one of the
+`most_ahead` records after it is as old as is asked for, so that lists in another order than that of their
+times, or one with a wrong time, hold nothing up.
 """
 
 from __future__ import annotations

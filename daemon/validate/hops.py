@@ -1,13 +1,10 @@
-"""What is two clicks away: a guard of searches, for forms that do not give way to the user's own ranking.
+"""What is two clicks away: a guard of searches, for forms that do not give way to the user's own ranking
+(docs/decisions/085).
 
-Clicks on shown lists confirm what the list maker chose. An object that another query's users clicked, where
-both queries share a clicked object, was not chosen for this query, so that no version gains on it by agreeing
-with the list maker. Versions whose retrieval over the catalog collapsed lose on it, also where they order
-the shown lists better: a learner with too bold a step, raw scores that were learned without random negatives.
-
-Forms that are mixed with the user's own ranking, and the more of it the less a query has in common with what
-was learned, do not collapse so, and on lists that somebody else made the guard would keep them from being
-served for being another ranking (docs/decisions/085).
+An object that another query's users clicked, where both queries share a clicked object, was not chosen for
+this query, so that no version gains on it by agreeing with the list maker. Versions whose retrieval over the
+catalog collapsed lose on it, also where they order the shown lists better: a learner with too bold a step,
+raw scores that were learned without random negatives.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """All measures of one version on one window, in blocks so that memory stays bounded.
 
 On the shown lists work goes in parts of the panel, which are gathered once for all versions that are scored
-together. Scores are inner products of each query with its own objects only: a product of all queries of a
-part with all its objects would throw most of itself away. Clicked objects are also compared with random ones,
-drawn from some of the catalog or the window.
+together; each query is multiplied with its own objects only. Clicked objects are also compared with random
+ones, drawn from some of the catalog or the window.
 
 Memory beyond the window and the mapped catalog: one block of scores (`SCORE_FLOATS` float32, 16 MB, or one
 row of the catalog if that is longer), one sorted row, one part of gathered objects (`PART_FLOATS` float32,
@@ -11,22 +10,24 @@ row of the catalog if that is longer), one sorted row, one part of gathered obje
 The same version on the same window gives the same numbers: blocks are cut alike, draws are seeded by
 impression id.
 
-The judged queries are the catalog's own objects that have judgments and that routing sends to the holdout:
-no version is ever trained on them, and they are the same for every version, so the curve moves with the
-versions alone. Queries that are no catalog objects (texts with features of their own, judged by qrels) are
-known only once they are seen in the holdout window; they are judged as long as the window holds them.
+The judged queries are the catalog's own objects that have judgments and that routing sends to the holdout,
+the same for every version and trained on by none. Queries that are no catalog objects (texts with features of
+their own, judged by qrels) are judged as long as the holdout window holds them.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from daemon.validate import measures
-from daemon.validate.comparing import Measures, Scored
+from daemon.validate.comparing import Scored
 from daemon.validate.judgments import BoundJudgments
 from daemon.validate.measures import TOP
 from daemon.validate.scorer import (
@@ -57,66 +58,29 @@ MOST_ASKED = 200
 """Lists, of as many queries, with which the user's own ranking of the catalog is compared."""
 
 
-def order_top(own: Callable[[slice], Scores], queries: Rows, shown: Rows, lengths: Rows, size: int) -> int:
+RankedRows: TypeAlias = tuple[Rows, int | None]
+"""Catalog rows to rank for a query, int64 [k], and its own, which is no candidate; None: it has none."""
+
+
+def catalog_ranks(
+    objects: MappedObjects, scorer: Scorer, queries: Sequence[ObjectRef], wanted: Iterator[RankedRows]
+) -> Iterator[Rows]:
+    """Ranks in the whole catalog, query by query, each int64 [k]. Raises NotFinite."""
+    for part in query_blocks(len(queries), len(objects.ids)):
+        # nothing here holds a block while the next is made: two would double the memory
+        block = zip(scorer.catalog(scorer.fold(queries[part])), wanted, strict=False)
+        yield from (ranks_of(scores, *one) for scores, one in block)
+        del block
+
+
+def order_top(ranks: Iterable[Rows], lengths: Sequence[int]) -> int:
     """How many objects of the user's own ranking a version puts in order that only orders lists: of n lists,
     the median of how many of the L objects are among the first L of that ranking for the query, at least 1.
 
-    own: its scores of the catalog's `size` objects for a slice of the lists. queries: the catalog row of each
-    query, int64 [n], -1 without one; shown: of its objects, int64 [n, most], -1 for none; lengths: L,
-    int64 [n].
+    ranks: of the objects of each list; lengths: L.
     """
-    counts: list[int] = []
-    for part in query_blocks(len(queries), size):
-        scores = own(part)
-        for at, asked in enumerate(queries[part].tolist(), part.start):
-            rows = shown[at, (shown[at] >= 0) & (shown[at] != asked)]
-            ranks = ranks_of(scores[at - part.start], rows, asked if asked >= 0 else None)
-            counts.append(int(np.count_nonzero(ranks <= lengths[at])))
-        del scores  # two blocks alive at once would double the memory
+    counts = [np.count_nonzero(one <= length) for one, length in zip(ranks, lengths, strict=True)]
     return max(1, int(np.median(counts)))
-
-
-class ClickJudge:
-    """Ranks the whole catalog for at most `max_queries` distinct queries of the window.
-
-    They are the first in the stable order of their ids, so that a moving window keeps mostly the same ones.
-    """
-
-    def __init__(self, objects: MappedObjects, max_queries: int) -> None:
-        assert objects.catalog is not None
-        self._objects, self._size, self._max_queries = objects, len(objects.catalog), max_queries
-
-    def map_clicks(self, scorer: Scorer, panel: Panel) -> float:
-        """AP over the catalog with the objects clicked for a query as the relevant ones, mean of queries; NaN
-        where none counts. Raises NotFinite.
-        """
-        clicked: dict[int, set[int]] = {}
-        owner, rank = np.nonzero(panel.lists.clicked & (panel.shown >= 0))
-        for query, row in zip(panel.group[owner].tolist(), panel.shown[owner, rank].tolist(), strict=True):
-            clicked.setdefault(query, set()).add(row)
-        precision: list[float] = []
-        for part in query_blocks(min(len(panel.queries), self._max_queries), self._size):
-            scores = scorer.catalog(scorer.fold(panel.queries[part]))
-            for row, query in enumerate(range(part.start, part.stop)):
-                own = self._objects.row_of(panel.queries[query])
-                rows = np.array(sorted(clicked.get(query, set()) - {own}), np.int64)
-                precision.append(average_precision(ranks_of(scores[row], rows, own)))
-            del scores  # two blocks alive at once would double the memory
-        return mean_over(np.array(precision))
-
-    def order_top(self, own: Scorer, panel: Panel, where: Mask) -> int:
-        """See `order_top`; where: of which lists, bool [n] in the order of time, one at least. Of each query
-        there is one, and queries are the first in the stable order of ids. Raises NotFinite."""
-        told = np.flatnonzero(where[panel.order])
-        _, first = np.unique(panel.group[told], return_index=True)
-        told = told[first[:MOST_ASKED]]
-        asked = [panel.queries[place] for place in panel.group[told].tolist()]
-        lengths = panel.lists.valid[told].sum(axis=1)
-
-        def scores(part: slice) -> Scores:
-            return own.catalog(own.fold(asked[part]))
-
-        return order_top(scores, panel.query[told], panel.shown[told], lengths, self._size)
 
 
 class JudgedQueries:
@@ -132,8 +96,7 @@ class JudgedQueries:
         is_holdout: Callable[[str], bool],
         max_queries: int,
     ) -> None:
-        assert objects.catalog is not None
-        self._objects, self._size, self._judgments = objects, len(objects.catalog), judgments
+        self._objects, self._judgments = objects, judgments
         own = filter(is_holdout, judgments.catalog_queries())
         self.fixed = self._first([ObjectRef(one) for one in own], max_queries)
         self._more = max_queries - len(self.fixed)
@@ -145,10 +108,10 @@ class JudgedQueries:
 
     def table(self, scorer: Scorer, queries: Sequence[ObjectRef]) -> Float:
         """AP and P@10 of each query, float64 [n, 2]. Raises NotFinite."""
-        table = np.full((len(queries), 2), np.nan)
-        for part in query_blocks(len(queries), self._size):
-            table[part] = self._block(scorer, queries[part])
-        return table
+        wanted = ((self._judgments.relevant_rows(ref.id or ""), self._objects.row_of(ref)) for ref in queries)
+        ranks = catalog_ranks(self._objects, scorer, queries, wanted)
+        table = [(average_precision(one), precision_at_k(one, TOP)) for one in ranks]
+        return np.array(table, np.float64).reshape(-1, 2)
 
     def summary(self, queries: Sequence[ObjectRef], table: Float) -> dict[str, float]:
         """`map_full`, `p10_full`, `queries_full`; where every query has a label the means of the labels'
@@ -164,16 +127,6 @@ class JudgedQueries:
         if len(known) == len(labels):
             out["macro_map_full"] = macro_over(table[:, 0], known)
             out["macro_p10_full"] = macro_over(table[:, 1], known)
-        return out
-
-    def _block(self, scorer: Scorer, part: Sequence[ObjectRef]) -> list[tuple[float, float]]:
-        """One block of scores, gone when this returns: two alive at once would double the memory."""
-        scores = scorer.catalog(scorer.fold(part))
-        out = []
-        for row, ref in enumerate(part):
-            relevant = self._judgments.relevant_rows(ref.id or "")
-            ranks = ranks_of(scores[row], relevant, self._objects.row_of(ref))
-            out.append((average_precision(ranks), precision_at_k(ranks, TOP)))
         return out
 
     def _first(self, queries: Iterable[ObjectRef], count: int) -> list[ObjectRef]:
@@ -198,36 +151,28 @@ class RandomObjects:
 
     def __init__(self, objects: MappedObjects, panel: Panel) -> None:
         self.panel = panel
-        owners, (rows, ranks) = np.full(len(objects.ids), -1), np.nonzero(panel.lists.valid)
-        numbers, shown, query = np.arange(len(objects.ids)), panel.shown, panel.query
+        lists, valid = panel.impressions, panel.lists.valid
+        owners, every = np.nonzero(valid)[0], [ref for one in lists for ref in one.shown]
+        count = len(every) if objects.catalog is None else len(objects.ids)
+        size = max(1, min(POOL_OBJECTS, POOL_FLOATS // objects.width, count))
+        places = np.linspace(0, count - 1, size).astype(np.int64)
         if objects.catalog is None:
-            shown, query = _numbered(panel)
-            owners, numbers = rows, shown[rows, ranks]
-        size = max(1, min(POOL_OBJECTS, POOL_FLOATS // objects.width, len(owners)))
-        places = np.linspace(0, len(owners) - 1, size).astype(np.int64)
-        if objects.catalog is None:
-            lists = panel.impressions
-            self.refs = [lists[rows[at]].shown[ranks[at]] for at in places.tolist()]
+            self.refs, owner = [every[at] for at in places.tolist()], owners[places]
         else:
             self.refs = [ObjectRef(objects.ids[at]) for at in places.tolist()]
-        self.picked = draws([one.id for one in panel.impressions], RANDOM_OBJECTS, size)
-        drawn = np.where(numbers[places] < 0, -2, numbers[places])[
-            self.picked
-        ]  # -1: no object that has an id
-        self.counts = (owners[places][self.picked] != np.arange(len(panel))[:, None]) & (
-            drawn != query[:, None]
-        )
+            owner = np.full(size, -1)
+        numbers = {ref.id: at for at, ref in enumerate(self.refs) if ref.id is not None}
+
+        def numbered(refs: Iterable[ObjectRef], without: int = -1) -> Rows:
+            return np.array([numbers.get(ref.id, without) for ref in refs], np.int64)
+
+        self.picked = draws([one.id for one in lists], RANDOM_OBJECTS, size)
+        drawn, query = numbered(self.refs, -2)[self.picked], numbered(one.query for one in lists)
+        shown: Rows = np.full(valid.shape, -1, np.int64)
+        shown[valid] = numbered(every)
+        self.counts = (owner[self.picked] != np.arange(len(lists))[:, None]) & (drawn != query[:, None])
         for rank in range(shown.shape[1]):
             self.counts &= drawn != shown[:, rank, None]
-
-
-def _numbered(panel: Panel) -> tuple[Rows, Rows]:
-    """Numbers of the ids of what is shown, int64[n, L], and of the queries, int64[n]; -1 without an id."""
-    numbers: dict[str | None, int] = {None: -1}
-    shown = np.full(panel.shown.shape, -1, np.int64)
-    refs = (ref for one in panel.impressions for ref in one.shown)
-    shown[panel.lists.valid] = [numbers.setdefault(ref.id, len(numbers)) for ref in refs]
-    return shown, np.array([numbers.get(one.query.id, -1) for one in panel.impressions], np.int64)
 
 
 PART_FLOATS = 1 << 20
@@ -275,31 +220,26 @@ class Judge:
     def __init__(self, objects: MappedObjects, judged: JudgedQueries | None, max_queries: int) -> None:
         self.objects, self._judged = objects, judged
         self._random: RandomObjects | None = None
+        self._fixed: WeakKeyDictionary[Scorer, Float] = WeakKeyDictionary()
         self.max_queries = max_queries
-        self._clicks = None if objects.catalog is None else ClickJudge(objects, max_queries)
 
     def panel(self, impressions: Sequence[Impression]) -> Panel:
         """Usable impressions, oldest first, prepared for any number of versions."""
         return make_panel(self.objects, impressions)
 
-    def judge(self, scorer: Scorer, panel: Panel, fixed: Float | None = None) -> Measures:
-        """Measures by name; those that cannot be had (no catalog, no judged query) are absent.
-
-        `panel`: at least one impression. `fixed`: what `fixed_table` gives for this version, where it is
-        known already. Raises NotFinite.
+    def look(self, scorer: Scorer, panel: Panel) -> Scored:
+        """Measures by name, and what two versions are compared by. Measures that cannot be had (no catalog,
+        no judged query) are absent. `panel`: at least one impression. Raises NotFinite.
         """
-        return self.look(scorer, panel, fixed).measures
-
-    def look(self, scorer: Scorer, panel: Panel, fixed: Float | None = None) -> Scored:
-        """As `judge`, with what two versions are compared by."""
         out, shown = self._shown(scorer, panel)
         precision = np.zeros(0)
-        if self._clicks is not None:
-            out["map_clicks"] = self._clicks.map_clicks(scorer, panel)
+        if self.objects.catalog is not None:
+            out["map_clicks"] = self._map_clicks(scorer, panel)
         if self._judged is not None:
+            if scorer not in self._fixed:  # the same on every window
+                self._fixed[scorer] = self._judged.table(scorer, self._judged.fixed)
             seen = self._judged.seen(panel)
-            fixed = self.fixed_table(scorer) if fixed is None else fixed
-            table = np.concatenate([fixed, self._judged.table(scorer, seen)])
+            table = np.concatenate([self._fixed[scorer], self._judged.table(scorer, seen)])
             out |= self._judged.summary([*self._judged.fixed, *seen], table)
             precision = table[:, 0]
         known = {name: value for name, value in out.items() if not np.isnan(value)}
@@ -315,10 +255,31 @@ class Judge:
         return [panel.in_time(scores) for scores in found]
 
     def order_top(self, own: Scorer, panel: Panel, where: Mask) -> int | None:
-        """How many objects of the user's own ranking are put in order by what only orders lists, by the lists
-        at `where`, bool[n] in the order of time, one at least; None without a catalog. own: scores of that
+        """See `order_top`, by the lists at `where`, bool[n] in the order of time, one at least: one of each
+        query, and queries first in the stable order of ids. None without a catalog. own: scores of that
         ranking. Raises NotFinite."""
-        return None if self._clicks is None else self._clicks.order_top(own, panel, where)
+        if self.objects.catalog is None:
+            return None
+        told = np.flatnonzero(where[panel.order])
+        told = told[np.unique(panel.group[told], return_index=True)[1][:MOST_ASKED]]
+        queries = [panel.queries[place] for place in panel.group[told].tolist()]
+        lists = zip(panel.query[told].tolist(), panel.shown[told], strict=True)
+        wanted = ((of[(of >= 0) & (of != row)], row if row >= 0 else None) for row, of in lists)
+        ranks = catalog_ranks(self.objects, own, queries, wanted)
+        return order_top(ranks, panel.lists.valid[told].sum(axis=1).tolist())
+
+    def _map_clicks(self, scorer: Scorer, panel: Panel) -> float:
+        """AP over the catalog with the objects clicked for a query as the relevant ones, mean of queries; NaN
+        where none counts. Of at most `max_queries`, the first in the stable order of ids: a moving window
+        keeps mostly the same ones."""
+        queries, clicked = panel.queries[: self.max_queries], defaultdict[int, set[int]](set)
+        owner, rank = np.nonzero(panel.lists.clicked & (panel.shown >= 0))
+        for query, row in zip(panel.group[owner].tolist(), panel.shown[owner, rank].tolist(), strict=True):
+            clicked[query].add(row)
+        own = enumerate(map(self.objects.row_of, queries))
+        wanted = ((np.array(sorted(clicked[at] - {row}), np.int64), row) for at, row in own)
+        ranks = catalog_ranks(self.objects, scorer, queries, wanted)
+        return mean_over(np.array([average_precision(one) for one in ranks]))
 
     def judged_queries(self, window: Sequence[Impression], most: int) -> list[ObjectRef]:
         """Queries with judgments, the fixed ones first, then those of the window that are no objects."""
@@ -332,12 +293,6 @@ class Judge:
         """Average precision of each judged query, float64[n]. Raises NotFinite."""
         assert self._judged is not None
         return self._judged.table(scorer, judged)[:, 0]
-
-    def fixed_table(self, scorer: Scorer) -> Float:
-        """AP and P@10 of the fixed judged queries, float64 [n, 2]: the same on every window."""
-        if self._judged is None:
-            return np.zeros((0, 2))
-        return self._judged.table(scorer, self._judged.fixed)
 
     def losses(self, scorer: Scorer, impressions: Sequence[Impression]) -> Float:
         """Holdout loss of each impression: mean hinge over its (clicked, unclicked) pairs. float64[n]."""
@@ -356,7 +311,7 @@ class Judge:
             drawn = np.take_along_axis(scorer.against(folded, items), random.picked[at], axis=1)
             auc[at] = measures.auc_per_list(every[at], panel.lists.clicked[at], drawn, random.counts[at])
         scores, lists = panel.in_time(every), panel.by_time
-        ranks, seen = measures.shown_ranks(scores, lists.valid), lists.shown_order
+        ranks, seen = (measures.shown_ranks(one, lists.valid) for one in (scores, np.zeros_like(scores)))
         columns = {
             "map_shown": measures.shown_average_precision(ranks, lists.clicked, lists.weights),
             "ndcg_shown": measures.shown_ndcg(ranks, lists.clicked, TOP),

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from checkpoints.entries import ANCHOR, LedgerEntry, is_pause, stop_in_force
 from daemon.validate.decide import (
     MEANS,
@@ -59,6 +61,7 @@ FORMER = {"balanced_hop": "position_balanced"}
 """What earlier releases decided by, and what is decided by instead."""
 EVIDENCE = "evidence"
 """Of a judgement by evidence: its outcome, and what is known after it."""
+_CONCLUSION = TypeAdapter(Conclusion)
 
 
 def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
@@ -131,10 +134,8 @@ def _judged(version: int, measures: Mapping[str, Any], rule: DecisionRule) -> Ju
         reference = {**reference, rule.measure: reference.get(decided_by)}
     if not is_finite(measures, rule) or not is_finite(reference, rule):
         return None
-    found, outcome = measures.get(EVIDENCE), None
-    if isinstance(found, Mapping):
-        says = found["found"], tuple(found["guards"]), bool(found["promoted"]), bool(found["fell"])
-        outcome = Conclusion(*says, reach=bool(found.get("reach", True)))
+    found = measures.get(EVIDENCE)
+    outcome = _CONCLUSION.validate_python(found) if isinstance(found, Mapping) else None
     best, number = None, measures.get(BEST_BEFORE)
     if number:  # with the `min_delta` of that day: another setting today leaves what was decided
         stands = float(measures[BEST_DECISION]), float(measures[MIN_DELTA]), bool(measures[BEST_HOLDS])

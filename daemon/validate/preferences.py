@@ -1,37 +1,26 @@
 """Which of two rankings users prefer, list by list, from their clicks. Pure.
 
-Clicks depend on the rank, too (`differences`). A list tells something at each pair of its ranks of which one
-object was clicked and the other was not. Let `F` be 1 where one ranking puts the upper object above the lower
-and the other does not, -1 the other way round, and 0 where both agree. The upper object is clicked more often
+Clicks depend on the rank, too. A list tells something at each pair of its ranks of which one object was
+clicked and the other was not. Let `F` be 1 where one ranking puts the upper object above the lower and the
+other does not, -1 the other way round, and 0 where both agree. The upper object is clicked more often
 whatever it is, so that
 
 - a click on the upper one counts by the share of the clicks on the lower one at these two ranks in the lists
-  before, and the other way round: then both directions count alike,
+  before, and the other way round: then both directions count alike (`balanced`),
 - from `F` its mean at these two ranks over all lists is subtracted: what differs between the rankings at a
-  rank whatever is clicked there.
+  rank whatever is clicked there (`differences`).
 
-So the difference of a list is what users did more often than the ranks alone would have them do, times where
-the two rankings differ more than they usually do there. **Unbiased where clicks depend on the rank alone:**
-its mean is 0 for any two rankings, also where one of them made the lists, and an error in either of the two
-corrections is multiplied by the error of the other (a doubly robust residual; Robinson, Econometrica 1988).
-Its sign is that of the covariance of clicks with the places where rankings differ. It does not ask how much
-better the shown order is than chance, and knows nothing of what was not shown.
-
-Without the subtraction the mean is 0 there, too, but for errors of the shares (`balanced`). Which of the two
-tells more depends on who made the lists. In lists of the user's own ranking whatever differs from it puts
-lower objects above upper ones, so that what is subtracted is mostly noise. In lists that somebody else made
-it is mostly what users prefer: on the first 2,000 lists of Wikispeedia the gain of OASIS is 3.7 of its errors
-with the subtraction, and 5.1 without it.
-
-Several clicks of one list share its weight of 1. Differences from which something is subtracted are doubled
-and cut to [-1, 1]: of lists of 10 not one in 1,000 is cut.
+**Unbiased where clicks depend on the rank alone:** the mean is 0 for any two rankings, also where one of them
+made the lists; with both, an error in one correction is multiplied by that of the other (a doubly robust
+residual; Robinson, Econometrica 1988). In lists of the user's own ranking what is subtracted is mostly noise,
+in lists that somebody else made mostly what users prefer (docs/decisions/085). Several clicks of one list
+share its weight of 1. What is left of differences is doubled and cut to [-1, 1]: of lists of 10 not one in
+1,000 is cut.
 
 **An interleaved list needs less to be true** (`outcomes`). It tells the share of its credited clicks that one
-team got, less the other's: `(n_one - n_other) / (n_one + n_other)`, in [-1, 1], and 0 where neither got one.
-A click on an object of neither team credits nobody. Under a user without a preference between the two
-rankings the mean is 0 whatever the bias of places, because each team stands in either place of a round with
-the same probability (`daemon.serve.interleave`) and the outcome changes its sign with the teams: so these
-values are bets as they are. Lists of one query are alike: together they make one bet.
+team got, less the other's: `(n_one - n_other) / (n_one + n_other)`, and 0 where neither got one. Each team
+stands in either place of a round with the same probability (`daemon.serve.interleave`), so that the mean is 0
+under a user without a preference, whatever the bias of places.
 """
 
 from __future__ import annotations
@@ -110,11 +99,8 @@ def by_cluster(values: Float, clusters: Sequence[Hashable]) -> list[float]:
     """The mean over the lists of each cluster, in the order in which clusters come first; lists whose value
     is NaN are left out.
     """
-    found: dict[Hashable, list[float]] = {}
-    for value, cluster in zip(values.tolist(), clusters, strict=True):
-        if not math.isnan(value):
-            found.setdefault(cluster, []).append(value)
-    return [sum(group) / len(group) for group in found.values()]
+    sums, counts = _sums(values, clusters)
+    return list((sums / counts).tolist())
 
 
 def bets_of(values: Float, clusters: Sequence[Hashable]) -> list[float]:
@@ -124,11 +110,15 @@ def bets_of(values: Float, clusters: Sequence[Hashable]) -> list[float]:
     A query that is asked k times weighs as much as sqrt(k) queries: its lists tell more than a single list,
     and less than as many of different queries.
     """
+    sums, counts = _sums(values, clusters)
+    return list(np.clip(sums / np.sqrt(counts), -1.0, 1.0).tolist())
+
+
+def _sums(values: Float, clusters: Sequence[Hashable]) -> tuple[Float, Float]:
     told = ~np.isnan(values)
     numbers: dict[Hashable, int] = {}
     group = [numbers.setdefault(cluster, len(numbers)) for cluster in compress(clusters, told)]
-    sums, counts = np.bincount(group, values[told]), np.bincount(group)
-    return list(np.clip(sums / np.sqrt(counts), -1.0, 1.0).tolist())
+    return np.bincount(group, values[told]).astype(np.float64), np.bincount(group).astype(np.float64)
 
 
 State = tuple[int, int]
@@ -177,7 +167,7 @@ class Preference:
     queries: int
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Preference:
+    def of(cls, values: Sequence[float] | Float) -> Preference:
         """Of differences in [-1, 1], one for each query; an infinite error for fewer than two."""
         count = len(values)
         if count < 2:

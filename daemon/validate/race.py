@@ -1,34 +1,33 @@
 """Which arm orders given lists best, and whether it orders them better than the user's own ranking: a pure
-fold over bets.
+fold over bets (docs/decisions/085).
 
 The candidates are the arms of a version with each of `OWN_SHARES` of the user's own ranking beside, and its
-serving form (`FORM`): while that leads, lists are ordered by it. It cannot lead before a version is shown to
-search. Every list is bet on by all of them before it is learned from, each list once per question (`Duel`):
+serving form (`FORM`), which cannot lead before a version is shown to search. Each bets on every list before
+it is learned from (`Duel`):
 
-- Is any of them better than the user's own ranking? Each bets on it, and the mean of their capitals is the
-  capital against "none is": it reaches 1 / alpha with probability alpha at most while none is, over all looks
-  together (`daemon.validate.betting`). Then a candidate leads: of those within the error of the one with the
-  largest lower bound, the arm that comes first, with the share that has the largest lower bound.
+- Is any of them better than the user's own ranking? The mean of their capitals is the capital against "none
+  is". Then a candidate leads: of those within the error of the one with the largest lower bound, the arm that
+  comes first, with the share that has the largest lower bound.
 - Is another candidate better than the one that leads? It takes the lead when it is ahead by more than the
   error of the comparison since the last change, and is above the user's own ranking itself.
 - Does the leader still hold against the user's own ranking? Where it surely does not, nobody leads, and the
   next proof has half of the error left.
 
-The value of a bet is balanced per pair of ranks (`daemon.validate.preferences.balanced`): where clicks
-depend on places alone, its mean is 0 for every candidate. Capital remembers all bets; means and errors
-forget, since what learns gets better.
+Bets are balanced per pair of ranks (`daemon.validate.preferences.balanced`). Capital remembers all of them;
+means and errors forget, since what learns gets better.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from typing import Annotated, Final, TypeAlias
 
 import numpy as np
+from pydantic import BeforeValidator, PlainSerializer
 
-from daemon.validate.betting import FALSE_ALARM_BETS, UNTOUCHED, Capital, Doubles, capital_of
+from daemon.validate.betting import FALSE_ALARM_BETS, UNTOUCHED, Doubles, Logged
 from daemon.versions.order import OrderChoice
 
 OWN_SHARES: Final = (0.0, 1.0, 3.0, 10.0)
@@ -69,7 +68,7 @@ class Duel:
     bets: float = 0.0
     total: float = 0.0
     squares: float = 0.0
-    capital: Capital = UNTOUCHED
+    capital: Logged = UNTOUCHED
 
     @property
     def mean(self) -> float:
@@ -95,15 +94,13 @@ class Duel:
             self.capital.bets(sign * stakes),
         )
 
-    def to_json(self) -> list[Any]:
-        """As it stands in a ledger entry."""
-        return [self.bets, self.total, self.squares, list(self.capital.logs)]
 
-    @classmethod
-    def from_json(cls, value: Sequence[Any]) -> Self:
-        """The inverse. TypeError or ValueError for anything else."""
-        bets, total, squares, logs = value
-        return cls(float(bets), float(total), float(squares), capital_of(logs))
+Duels: TypeAlias = Annotated[
+    Mapping[ArmShare, Duel],
+    BeforeValidator(lambda rows: {tuple(name): duel for name, duel in rows}),
+    PlainSerializer(lambda duels: list(duels.items()), return_type=list[tuple[ArmShare, Duel]]),
+]
+"""Of each candidate; JSON is a list of pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +133,10 @@ class RaceStanding:
     (`Capital.restarting_bets`). falls: how often a leader lost to the user's own ranking. top: see
     `OrderChoice`."""
 
-    own: Mapping[ArmShare, Duel] = field(default_factory=dict)
-    lead: Mapping[ArmShare, Duel] = field(default_factory=dict)
+    own: Duels = field(default_factory=dict)
+    lead: Duels = field(default_factory=dict)
     leader: ArmShare | None = None
-    hold: Capital = UNTOUCHED
+    hold: Logged = UNTOUCHED
     falls: int = 0
     top: int = 1
 
@@ -186,30 +183,6 @@ class RaceStanding:
     def _led_by(self, name: ArmShare) -> RaceStanding:
         return replace(self, leader=name, lead={}, hold=UNTOUCHED)
 
-    def to_json(self) -> dict[str, Any]:
-        """As it stands in a ledger entry."""
-        return {
-            "own": _to_json(self.own),
-            "lead": _to_json(self.lead),
-            "leader": None if self.leader is None else list(self.leader),
-            "hold": list(self.hold.logs),
-            "falls": self.falls,
-            "top": self.top,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """The inverse. KeyError, TypeError or ValueError for anything else."""
-        leader = value["leader"]
-        return cls(
-            _from_json(value["own"]),
-            _from_json(value["lead"]),
-            None if leader is None else (str(leader[0]), float(leader[1])),
-            capital_of(value["hold"]),
-            int(value["falls"]),
-            int(value["top"]),
-        )
-
 
 def _first(names: Sequence[ArmShare], duels: Mapping[ArmShare, Duel]) -> ArmShare:
     """Of candidates in the order of their arms, see above."""
@@ -224,11 +197,3 @@ def log_mean(logs: Sequence[float]) -> float:
 
 
 NO_RACE: Final = RaceStanding()
-
-
-def _to_json(duels: Mapping[ArmShare, Duel]) -> list[list[Any]]:
-    return [[*name, *duel.to_json()] for name, duel in duels.items()]
-
-
-def _from_json(rows: Iterable[Sequence[Any]]) -> dict[ArmShare, Duel]:
-    return {(str(row[0]), float(row[1])): Duel.from_json(row[2:]) for row in rows}

@@ -18,17 +18,8 @@ from numpy.typing import NDArray
 from daemon.catalogs import as_blocks, map_catalog, overlay
 from daemon.validate.shown import Mask, Rows, ShownLists, shown_lists
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, against, dense_rows
-from learners.forms.quadratic import (
-    IdentityForm,
-    ServedForm,
-    apply_terms,
-    featured,
-    folds,
-    has_terms,
-    terms_of,
-)
+from learners.forms.quadratic import ServedForm, apply_terms, featured, folds, has_terms, terms_of
 from learners.maps import FittedSpaceMap
-from learners.maps.base import OwnRanking
 from streams.catalog import Catalog, Resolver, gather_objects
 from streams.event import Impression, ObjectRef, SpaceSpec
 
@@ -46,17 +37,17 @@ class MappedObjects:
     """Objects in the learner's space under one frozen map.
 
     Holds the mapped catalog (4 bytes per dense value, 8 per sparse entry), made once per map: all versions of
-    a store share their map. `catalog` is None without one.
+    a store share their map, `fitted`. `catalog` is None without one.
     """
 
     def __init__(self, space: SpaceSpec, catalog: Catalog | None, fitted: FittedSpaceMap) -> None:
-        self._space, self._catalog, self._fitted = space, catalog, fitted
+        self._space, self._catalog, self.fitted = space, catalog, fitted
         self.catalog: Block | None = None if catalog is None else map_catalog(catalog, fitted)
 
     @property
     def dim(self) -> int:
         """Dimension of the learner's space."""
-        return self._fitted.dim
+        return self.fitted.dim
 
     @property
     def width(self) -> int:
@@ -64,16 +55,6 @@ class MappedObjects:
         if not isinstance(self.catalog, SparseBlock):
             return self.dim
         return min(self.dim, 1 + 2 * len(self.catalog.values) // max(1, len(self.catalog)))
-
-    @property
-    def own(self) -> OwnRanking | None:
-        """The user's own ranking, where the map keeps it."""
-        return self._fitted.own
-
-    @property
-    def map_id(self) -> str:
-        """Id of the map."""
-        return self._fitted.id
 
     @property
     def ids(self) -> Sequence[str]:
@@ -105,47 +86,11 @@ class MappedObjects:
         if role.inline is None:
             assert self.catalog is not None, "an object by id alone was checked against the catalog"
             return self.catalog.take(role.rows), role.rows
-        mapped = self._fitted.transform(as_blocks(role.inline))
+        mapped = self.fitted.transform(as_blocks(role.inline))
         named: NDArray[np.bool_] = role.rows >= 0
         if self.catalog is not None and named.any():
             mapped = overlay(mapped, self.catalog, role.rows, named)
         return mapped, role.rows
-
-
-class PairScores:
-    """Holds the features of the catalog's objects where the form has any: 4 F bytes each."""
-
-    def __init__(self, form: ServedForm, objects: MappedObjects) -> None:
-        self._form = form
-        has_some = featured(form) and objects.catalog is not None
-        self.catalog = self._made(objects.catalog) if has_some and objects.catalog is not None else None
-
-    def features(self, block: Block, rows: CatalogRows) -> Float32s:
-        """Of objects from these catalog rows, -1 for those that brought features of their own; float32
-        [n, F], F = 0 for a form without any."""
-        if self.catalog is None:
-            return self._made(block)
-        found = self.catalog[rows]
-        own = np.flatnonzero(rows < 0)
-        if len(own):
-            found[own] = self._made(block.take(own))
-        return found
-
-    def ready(self, block: Block, rows: CatalogRows) -> Float32s:
-        """Queries, each followed by its features, float32 [n, d + F]."""
-        return np.hstack([dense_rows(block), self.features(block, rows)])
-
-    def scores(self, queries: Float32s, items: Block, features: Float32s) -> Float32s:
-        """Of all pairs, float32 [queries, items]; queries: as `ready` gives them."""
-        dim = self._form.dim
-        asked = DenseBlock(queries[:, :dim])
-        if featured(self._form):
-            own = np.ascontiguousarray(queries[:, dim:])
-            return self._form.pair_scores(asked, own, items, features)
-        return self._form.scores(asked, items)
-
-    def _made(self, block: Block) -> Float32s:
-        return self._form.features(block) if featured(self._form) else np.zeros((len(block), 0), np.float32)
 
 
 class NotFinite(Exception):
@@ -154,18 +99,11 @@ class NotFinite(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ScorableItems:
-    """Objects ready to be scored by one version: mapped features, `terms_of` each where there are any, and
-    what a form that does not fold keeps of each."""
+    """Objects ready to be scored by one version. known: what its form keeps of each, float32 [n, K]:
+    `terms_of` it, or its features."""
 
     block: Block
-    terms: Float32s | None
-    features: Float32s | None = None
-
-    def take(self, rows: NDArray[np.int64]) -> ScorableItems:
-        """Some of them, without their terms."""
-        return ScorableItems(
-            self.block.take(rows), None, None if self.features is None else self.features[rows]
-        )
+    known: Float32s
 
 
 class Scorer:
@@ -173,30 +111,26 @@ class Scorer:
     what is the query's alone, where the form is one.
 
     Queries are folded once (`fold`) and then scored against items, catalog rows or the whole catalog; every
-    result is float32 and finite, else NotFinite. Holds one float32 per catalog object. A form that does not
-    fold scores each pair itself.
+    result is float32 and finite, else NotFinite. A form that does not fold scores each pair itself. Holds
+    what the form keeps of each catalog object: one float32, or 4 F bytes of F features.
     """
 
     def __init__(self, form: ServedForm, objects: MappedObjects) -> None:
-        self._form = form if folds(form) else IdentityForm(form.dim, normalised=False)
-        self._pairs = None if folds(form) else PairScores(form, objects)
-        self._objects = objects
-        self._terms: Float32s | None = None
-        if has_terms(self._form) and objects.catalog is not None:
-            self._terms = terms_of(self._form, form.self_scores(objects.catalog))
+        self._form, self._objects = form, objects
+        self._known = None if objects.catalog is None else self._kept_of(objects.catalog)
 
     def fold(self, refs: Sequence[ObjectRef]) -> Float32s:
-        """Queries ready to be scored: S q, over its norm where normalised, or the queries themselves where
-        the form does not fold; float32 [n, any]."""
+        """Queries ready to be scored: S q, over its norm where normalised, or the queries themselves, each
+        followed by its features, where the form does not fold; float32 [n, any]."""
         return self.fold_block(*self._objects.block(refs))
 
     def fold_block(self, block: Block, rows: CatalogRows) -> Float32s:
         """The same of queries that are mapped; rows: of the catalog, -1 for those with their own features."""
-        if self._pairs is not None:
-            return self._pairs.ready(block, rows)
+        if not folds(self._form):
+            return np.hstack([dense_rows(block), self._known_of(block, rows)])
         folded = self._form.fold(block)
         if self._form.normalised:
-            folded *= self._terms_of(block, rows)[:, None]
+            folded *= self._known_of(block, rows)
         return folded
 
     def items(self, refs: Sequence[ObjectRef]) -> ScorableItems:
@@ -205,64 +139,72 @@ class Scorer:
 
     def ready(self, block: Block, rows: CatalogRows) -> ScorableItems:
         """Objects that are mapped, ready to be scored; rows: see `fold_block`."""
-        features = None if self._pairs is None else self._pairs.features(block, rows)
-        return ScorableItems(block, self._terms_of(block, rows) if has_terms(self._form) else None, features)
+        return ScorableItems(block, self._known_of(block, rows))
 
     def against(self, folded: Float32s, items: ScorableItems) -> Float32s:
         """Scores of all queries against all items, [queries, items]."""
-        return self._finish(self._products(folded, items), items.terms)
+        return self._scores(folded, items.block, items.known)
 
     def catalog(self, folded: Float32s) -> Float32s:
         """Scores against every catalog object, in row order, [queries, objects]."""
-        return self._finish(self._products(folded, self._every()), self._terms)
+        return self._scores(folded, *self._every)
 
     def within_catalog(self, rows: Rows) -> Float32s:
         """Scores of the objects in these catalog rows against every one, int64 [n] -> [n, objects]."""
-        return self.catalog(self.fold_block(self._every().block.take(rows), rows))
+        return self.catalog(self.fold_block(self._every[0].take(rows), rows))
 
     def rows(self, folded: Float32s, rows: Rows, block: Block | None = None) -> Float32s:
         """Scores of each query against its own k catalog rows, int64 [queries, k] -> [queries, k]; block:
         those rows one after the other, where they are gathered already."""
-        every, terms = self._every(), None if self._terms is None else self._terms[rows]
-        if self._pairs is None:
-            block = every.block.take(rows.reshape(-1)) if block is None else block
-            return self._finish(_row_products(folded, block).reshape(rows.shape), terms)
-        found = [self._products(folded[at : at + 1], every.take(own))[0] for at, own in enumerate(rows)]
-        return self._finish(np.array(found, np.float32).reshape(rows.shape), terms)
+        catalog, known = self._every
+        if folds(self._form):
+            block = catalog.take(rows.reshape(-1)) if block is None else block
+            return self._finish(_row_products(folded, block).reshape(rows.shape), known[rows])
+        pairs = enumerate(rows)
+        found = [self._scores(folded[at : at + 1], catalog.take(own), known[own])[0] for at, own in pairs]
+        return np.array(found, np.float32).reshape(rows.shape)
 
     def pairs(self, folded: Float32s, owner: Rows, items: ScorableItems) -> Float32s:
         """Scores of each of n objects against one query, int64 [n] naming it -> [n]."""
-        products = np.zeros(len(owner), np.float32)
+        found = np.zeros(len(owner), np.float32)
         for query in np.unique(owner).tolist():
-            mine = np.flatnonzero(owner == query)
-            products[mine] = self._products(folded[query : query + 1], items.take(mine))[0]
-        return self._finish(products, items.terms)
+            own = np.flatnonzero(owner == query)
+            found[own] = self._scores(folded[query : query + 1], items.block.take(own), items.known[own])[0]
+        return found
 
-    def _every(self) -> ScorableItems:
+    @property
+    def _every(self) -> tuple[Block, Float32s]:
         assert self._objects.catalog is not None
-        return ScorableItems(
-            self._objects.catalog, self._terms, None if self._pairs is None else self._pairs.catalog
-        )
+        assert self._known is not None
+        return self._objects.catalog, self._known
 
-    def _products(self, folded: Float32s, items: ScorableItems) -> Float32s:
-        if self._pairs is None:
-            return against(folded, items.block)
-        features = items.features
-        known = np.zeros((len(items.block), 0), np.float32) if features is None else features
-        return self._pairs.scores(folded, items.block, known)
+    def _kept_of(self, block: Block) -> Float32s:
+        form, nothing = self._form, np.zeros((len(block), 0), np.float32)
+        if folds(form):
+            return terms_of(form, form.self_scores(block))[:, None] if has_terms(form) else nothing
+        return form.features(block) if featured(form) else nothing
 
-    def _terms_of(self, block: Block, rows: CatalogRows) -> Float32s:
-        if self._terms is None:
-            return terms_of(self._form, self._form.self_scores(block))
-        terms = self._terms[rows]
-        own = np.flatnonzero(rows < 0)
+    def _known_of(self, block: Block, rows: CatalogRows) -> Float32s:
+        if self._known is None:
+            return self._kept_of(block)
+        known, own = self._known[rows], np.flatnonzero(rows < 0)
         if len(own):
-            terms[own] = terms_of(self._form, self._form.self_scores(block.take(own)))
-        return terms
+            known[own] = self._kept_of(block.take(own))
+        return known
 
-    def _finish(self, scores: Float32s, terms: Float32s | None) -> Float32s:
-        if terms is not None:
-            scores = apply_terms(self._form, scores, terms)
+    def _scores(self, folded: Float32s, block: Block, known: Float32s) -> Float32s:
+        form = self._form
+        if folds(form):
+            return self._finish(against(folded, block), known)
+        asked, features = DenseBlock(folded[:, : form.dim]), np.ascontiguousarray(folded[:, form.dim :])
+        if featured(form):
+            return self._finish(form.pair_scores(asked, features, block, known))
+        return self._finish(form.scores(asked, block))
+
+    def _finish(self, scores: Float32s, terms: Float32s | None = None) -> Float32s:
+        """terms: of the objects, float32 [..., K]; K = 0 where the form needs none."""
+        if terms is not None and terms.shape[-1]:
+            scores = apply_terms(self._form, scores, terms[..., 0])
         if not np.isfinite(scores).all():
             raise NotFinite("a score is not a finite number")
         return scores
@@ -280,24 +222,12 @@ def _row_products(folded: Float32s, items: Block) -> Float32s:
     return np.bincount(owner, products, minlength=len(items)).astype(np.float32)
 
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-
-
 def draws(impression_ids: Sequence[str], count: int, among: int) -> NDArray[np.int64]:
     """For each impression `count` numbers in [0, among), int64[n, count]: uniform up to 2^-32, the same for
-    this impression on every machine and run.
-
-    A counter through the splitmix64 finaliser (Steele, Lea, Flood, OOPSLA 2014), started at a hash of the
-    id.
-    """
-    seeds = np.array([int.from_bytes(stable_order(one), "little") for one in impression_ids], np.uint64)
-    with np.errstate(over="ignore"):
-        state = seeds[:, None] + _GOLDEN * np.arange(1, count + 1, dtype=np.uint64)
-        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        state = state ^ (state >> np.uint64(31))
-    numbers: NDArray[np.int64] = (state % np.uint64(among)).astype(np.int64)
-    return numbers
+    this impression on every machine and run."""
+    bits = b"".join(hashlib.shake_128(one.encode()).digest(8 * count) for one in impression_ids)
+    numbers = np.frombuffer(bits, "<u8").reshape(len(impression_ids), count) % np.uint64(among)
+    return numbers.astype(np.int64)
 
 
 def stable_order(key: str) -> bytes:

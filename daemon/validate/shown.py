@@ -43,12 +43,6 @@ class ShownLists:
     weights: Float
 
     @property
-    def shown_order(self) -> Rows:
-        """Ranks of the order the user saw, int64[n, L]."""
-        count, length = self.valid.shape
-        return np.tile(np.arange(1, length + 1, dtype=np.int64), (count, 1))
-
-    @property
     def pairs(self) -> Iterable[tuple[ClickedPairs, Float]]:
         """The pairs of a clicked and an unclicked object, part by part, with their weights, float64[m], of 1
         in each list together: by the share of the clicks on the other one of the two places in the lists

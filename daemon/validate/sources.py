@@ -1,25 +1,10 @@
-"""Which lists of a window count, so that no source decides alone. Pure.
+"""Which lists of a window count, so that no source decides alone (docs/decisions/088). Pure.
 
-A source is who clicked: a user, a session, or who holds a token (`Impression.source`). A program that clicks,
-or an employee who votes, may send half of all lists. Of each source at most `MOST` times as many lists of the
-window count as the median source has; no bet is made of the others, and the shares of clicks by which bets
-are balanced (`daemon.validate.preferences`) are not of them. Which ones count is chosen by a hash of their
-ids, and:
-
-- **Bets stay in [-1, 1], with a mean of 0 where no ranking is better.** Which lists count is a function of
-  ids and sources. Given these, clicks are as likely as before, so that each list that counts has the mean
-  that it had; and its value is made as before.
-- **Many users with several lists each lose little.** Where all have alike many, or each list has a source of
-  its own, all lists count, and bets are those of a log without sources. Of numbers with a geometric
-  distribution 3 in 4 lists count or more, of such as 1 / k^2 for k lists (few have most), 3 in 10.
-- **A source that sends many counts as two others.** So it does over all looks together: of its k lists in the
-  window c count, and each new one with the chance c / k. Whoever makes up ids with ever smaller hashes can
-  have c lists count in each look, and no more.
-- **Of one or two sources all lists count:** nothing tells which of them is unlike others. `SourceShare` says
-  how many lists the strongest one gave.
-
-Lists without a source count, and do not say how many a source has: it may be thousands of users who sent
-them. Nothing here knows that several sources are the same person.
+A source is who clicked (`Impression.source`). Of each at most `MOST` times as many lists of the window count
+as the median source has; of the others no bet is made, and the shares of clicks by which bets are balanced
+are not of them. Which ones count is a function of ids and sources alone, so that a bet on those that count is
+as fair as it was. Of one or two sources all lists count, and so do lists without a source, which do not say
+how many a source has: it may be thousands of users who sent them.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
 """What held-out lists say of each mode of a store that is not ours (`daemon.index.verdicts`), as that store
 answers: every held-out query is asked, and an object that is not among its candidates is behind those that
-are, whatever its score would be.
-
-The other side of the comparison is the owner's ranking as the same store answers it, and that of the catalog
-where the store holds vectors that a version exported, which cannot be asked for it. Differences are those
-that versions are judged by (`daemon.validate.comparing`), clustered by query.
+are, whatever its score would be. The other side of the comparison is the owner's ranking as the same store
+answers it, and that of the catalog where the store holds vectors that a version exported, which cannot be
+asked for it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 import numpy as np
@@ -30,7 +28,7 @@ from daemon.validate.inputs import open_inputs
 from daemon.validate.judge import Judge
 from daemon.validate.preferences import Preference, by_cluster
 from daemon.validate.scorer import Panel
-from daemon.validate.shown import Float
+from daemon.validate.shown import Float, Rows
 from daemon.versions.algorithms import map_of
 from daemon.versions.restore import serving_form
 from learners.block import Block
@@ -62,13 +60,18 @@ def judge_store(config: Config, versions: VersionStore, number: int, index: Vect
         version = versions.load(number)
         fitted, form = map_of(version), serving_form(versions, version, config.serving, keep=False)
         maker, view = VectorMaker(fitted), View(ModelId(number), fitted.id, form, 0)
+        own: Lists
         ids, k = [ref.id for ref in panel.queries], config.index.candidates
         if config.index.holds_exported:
             lists = {"embedded": _asked(index, k, ids, _vectors(maker, view, block, "embedded"))}
-            own = _best_of_catalog(inputs.candidates.open(0), judge, panel, k)
+            every = (np.arange(len(judge.objects.ids)) for _ in ids)
+            ranked = zip(ids, _as_scored(inputs.candidates.open(0), judge, panel, every), strict=True)
+            own = [[name for name in found if name != asked][:k] for asked, found in ranked]
         else:
             folded, own = (_asked(index, k, ids, _vectors(maker, view, block, mode)) for mode in _ASKED)
-            lists = {"folded": folded, "rescored": _in_served_order(candidate, judge, panel, folded)}
+            row_of = {name: row for row, name in enumerate(judge.objects.ids)}  # the catalog may lack some
+            rows = (np.array([row_of[one] for one in of if one in row_of], np.int64) for of in folded)
+            lists = {"folded": folded, "rescored": _as_scored(candidate, judge, panel, rows)}
     modes = {mode: compare_modes(panel, found, own) for mode, found in lists.items()}
     return IndexVerdict(index.name, config.index.candidates, number, modes, time.time())
 
@@ -118,26 +121,11 @@ def _asked(index: VectorIndex, k: int, ids: Sequence[str | None], vectors: Block
         raise UserError(str(error), error.remedy, EX_UNAVAILABLE) from error
 
 
-def _in_served_order(candidate: Candidate, judge: Judge, panel: Panel, lists: Lists) -> Lists:
-    """The same candidates as the version scores them; those that the catalog lacks are left out."""
-    rows = {name: row for row, name in enumerate(judge.objects.ids)}
-    folded = candidate.scorer.fold(panel.queries)
-    ordered = []
-    for query, found in enumerate(lists):
-        known = [name for name in found if name in rows]
-        places = np.array([[rows[name] for name in known]], np.int64)
-        scores = candidate.scorer.rows(folded[query : query + 1], places)[0] if known else np.zeros(0)
-        ordered.append([known[at] for at in np.argsort(-scores, kind="stable").tolist()])
-    return ordered
-
-
-def _best_of_catalog(candidate: Candidate, judge: Judge, panel: Panel, k: int) -> Lists:
-    """The first `k` objects of the catalog for each query as a version ranks them, itself left out."""
-    ids = judge.objects.ids
-    rows = np.arange(len(ids))[None]
-    folded, ranked = candidate.scorer.fold(panel.queries), []
-    for query, ref in enumerate(panel.queries):
-        scores = candidate.scorer.rows(folded[query : query + 1], rows)[0]
-        order = np.argsort(-scores, kind="stable")[: k + 1].tolist()
-        ranked.append([ids[row] for row in order if ids[row] != ref.id][:k])
-    return ranked
+def _as_scored(candidate: Candidate, judge: Judge, panel: Panel, rows: Iterable[Rows]) -> Lists:
+    """Objects of the catalog for each query as a version ranks them; rows: theirs, int64 [any], by query."""
+    scorer, folded, ids = candidate.scorer, candidate.scorer.fold(panel.queries), judge.objects.ids
+    lists = []
+    for query, own in enumerate(rows):
+        scores = scorer.rows(folded[query : query + 1], own[None])[0] if len(own) else np.zeros(0)
+        lists.append([ids[row] for row in own[np.argsort(-scores, kind="stable")].tolist()])
+    return lists

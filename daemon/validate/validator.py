@@ -3,11 +3,10 @@ it is done.
 
 **Every version is judged, in order** (`validate.judge`), on lists that the log alone determines: version n
 when the holdout topic is read to where it ended when n was seen, or beyond, and on all lists from before the
-newest event time that n had learned, of which those that nobody has bet on are its own to bet on. Newer lists
-wait for the next version; all are for one that has learned the training topic to its end. Where more come
-between two versions than the window holds, a version is judged several times, so that none leaves the window
-before it was bet on. A version is passed over where it is gone (`checkpoints.keep`), or on too few lists. So
-neither the speed of the machine nor when this process runs changes a verdict.
+newest event time that n had learned. Newer lists wait for the next version; all are for one that has learned
+the training topic to its end. Where more come between two versions than the window holds, a version is judged
+several times, so that none leaves the window before it was bet on. A version is passed over where it is gone
+(`checkpoints.keep`), or on too few lists.
 """
 
 from __future__ import annotations
@@ -34,9 +33,8 @@ from daemon.validate.decide import (
     best_version,
     is_finite,
     judge_by,
-    next_to_judge,
     outstanding,
-    to_judge_in_order,
+    to_judge,
 )
 from daemon.validate.evaluator import AnyEvaluator, Candidate, CandidateRejected, Evaluator, Weigher
 from daemon.validate.evidence import EvidenceRule, Positions
@@ -141,7 +139,8 @@ class Validator:
         self._in_order, self._taken = config.judge == "every", list[HeldImpression]()
         self._ends: tuple[int, Positions] = -1, {}  # of the holdout, when that version was the newest
         self._bounds: dict[int, tuple[float, int | None]] = {}
-        self._rests = self._gave_stop = False
+        self._rests: int | None = None  # the newest version when nothing was to be judged
+        self._gave_stop = False
         self._done = -1  # up to which version nothing is to be judged, since the last judgement
 
     def read(
@@ -160,7 +159,7 @@ class Validator:
             turned()
             stood = dict(holdout.reached)
             fresh += holdout.poll(0.0 if turn else timeout_s, give_up)
-            if self._in_order and self._history().stopped:  # there is nothing to judge, and drift to watch
+            if self._history().stopped:  # there is nothing to judge, and drift to watch
                 fresh += holdout.take(None, None).fresh
             if holdout.reached == stood:
                 break
@@ -173,7 +172,7 @@ class Validator:
         """Judge one version and write what follows; its number, None when there is nothing to judge, or no
         folder to write it to.
         """
-        self._rests = False
+        self._rests = None
         if is_away(self._inputs.versions.store):
             return None
         try:
@@ -185,18 +184,14 @@ class Validator:
 
     def _judge_next(self) -> int | None:
         history = self._complete(self._history())
-        newest = self._newest()
-        if self._in_order:
-            number = self._next_in_order(history)
-        else:
-            number = None if self._waiting_for(newest) else self._next(history, newest)
+        number = self._next(history)
         if number is None:
             return None
         self._passed_over(history, number)
         began = time.perf_counter()
         entry = self._entry_for(number, best_version(history.judged), history)
         if entry is None:  # the window cannot decide: maybe that of the next version can
-            return self._judge_next() if self._in_order else None
+            return self._judge_next()
         if number not in self._inputs.versions.versions():  # it must not become best now
             why = "pruned while it was judged (checkpoints.keep)"
             entry = refused_entry(number, why, self._inputs.holdout.window.positions)
@@ -209,8 +204,6 @@ class Validator:
         standing = history.standing
         in_use = (0, history.promoted, standing.anchor, standing.bettor.version)
         self._inputs.candidates.keep(*in_use)
-        if self._evaluator is not None:
-            self._evaluator.keep(*in_use)
         return number
 
     def watch_drift(self, fresh: Sequence[HeldImpression]) -> None:
@@ -311,10 +304,7 @@ class Validator:
 
     def waiting_for(self) -> str | None:
         """Why no version can be judged yet; None when nothing stands in the way."""
-        return self._waiting_for(self._known if self._known is not None else self._newest())
-
-    def _waiting_for(self, newest: int | None) -> str | None:
-        if newest is None:
+        if self._known is None and self._newest() is None:
             return "no version yet"
         window = self._inputs.holdout.window
         if (lists := self._inputs.holdout.lists) < self._need:
@@ -346,11 +336,7 @@ class Validator:
             return unread
         if newest is None:
             return f"no version in {self._inputs.config.checkpoints.path}"
-        if self._in_order:
-            is_judged = self._rests
-        else:
-            is_judged = self._waiting_for(newest) is not None or self._next(history, newest) is None
-        if not is_judged:
+        if self._rests != newest:
             return f"version {newest} is not judged"
         return self._inputs.short_of_end(newest) or unread
 
@@ -393,21 +379,17 @@ class Validator:
         self._completed = history
         return history
 
-    def _next(self, history: JudgedHistory, newest: int | None) -> int | None:
-        """The version to judge now; by evidence the newest once more when enough lists have come for it."""
-        number = next_to_judge(history, newest)
-        if number is not None or newest is None or not self._by_evidence or history.stopped:
-            return number
-        if newest in history.refused or newest in history.baseline:
-            return None
-        return newest if self._weigher.is_worth_another(history.standing, self._need) else None
-
-    def _next_in_order(self, history: JudgedHistory) -> int | None:
+    def _next(self, history: JudgedHistory) -> int | None:
         """The version to judge now, with the window on its lists; None where there is none, or lists are
-        still to be read. One that was judged on a full window comes again where enough are left for it.
+        still to be read. By evidence one comes again where enough lists are left, or have come, for it.
+
+        Where the newest alone is judged, all lists are its, and versions passed over are never looked at.
         """
-        versions, holdout = self._inputs.versions.listing.poll(), self._inputs.holdout
-        pending = to_judge_in_order(history, versions)
+        holdout, versions = self._inputs.holdout, sorted(self._inputs.versions.listing.poll())
+        newest = self._known = versions[-1] if versions else None
+        if not self._in_order:
+            versions = versions[-1:]
+        pending = to_judge(history, versions)
         last, standing = history.latest, history.standing
         has_bet = self._by_evidence and last in history.seen - history.refused - history.baseline
         again: tuple[int, ...] = (last,) if has_bet and last in versions and not history.stopped else ()
@@ -435,11 +417,13 @@ class Validator:
                     return number
             if until_ms is not None:  # lists that enter the window from here on are for the next one
                 self._done = number
-        self._rests = True
+        self._rests = newest
         return None
 
     def _until(self, number: int) -> int | None:
         """Lists of which time a version is judged on: from before what it has learned; None: all."""
+        if not self._in_order:
+            return None
         known, now = self._bounds.get(number), time.monotonic()
         if known is not None and (known[1] is not None or now < known[0] + LOOK_EVERY_S):
             return known[1]
@@ -456,7 +440,10 @@ class Validator:
         return until_ms
 
     def _ends_for(self, number: int) -> Positions | None:
-        """Where the holdout topic ended when the version was there; None while that is not known."""
+        """Where the holdout topic ended when the version was there, {} where no matter; None while that is
+        not known."""
+        if not self._in_order:
+            return {}
         if number > self._ends[0]:
             try:
                 newest = self._newest() or 0
@@ -502,7 +489,7 @@ class Validator:
             *(candidate, own, reference, self._rule, (len(window), window.positions)),
             best=stands,
             best_measures=None if incumbent is None else self._measured(incumbent),
-            keys=evaluator.verdicts(number),
+            keys=evaluator.verdicts(candidate),
             evidence=weighed,
             gains=gains,
         )

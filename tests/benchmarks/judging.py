@@ -107,9 +107,9 @@ class JudgedShop:
         self._first, self._epoch = self._versions.load(0), self._versions.claim()
         self._inputs.candidates.open(0)
         objects = self._inputs.candidates.objects
-        assert objects.own is not None
+        assert objects.fitted.own is not None
         assert isinstance(objects.catalog, DenseBlock)
-        self._mapped = objects.catalog.values * np.sqrt(objects.own.metric)
+        self._mapped = objects.catalog.values * np.sqrt(objects.fitted.own.metric)
         self._mapped /= np.linalg.norm(self._mapped, axis=1, keepdims=True)
         self._liked = np.ones(setting.dim, np.float32)
         self._liked[:LIKED] += MORE

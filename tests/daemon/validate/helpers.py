@@ -32,7 +32,7 @@ class OneJudge(Judge):
     """Judges impressions."""
 
     def on(self, scorer, impressions):
-        return self.judge(scorer, self.panel(impressions))
+        return self.look(scorer, self.panel(impressions)).measures
 
 
 def judge_of(world, judgments=True, max_queries=1000):

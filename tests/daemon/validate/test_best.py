@@ -24,7 +24,7 @@ def test_the_best_is_judged_on_the_window_of_the_candidate(world, start):
     assert keep["best_before"] == 1
     window = inputs.holdout.window
     judge, one = inputs.judge(), inputs.candidates.open(1)
-    again = judge.judge(one.scorer, judge.panel([held.impression for held in window]))
+    again = judge.look(one.scorer, judge.panel([held.impression for held in window])).measures
     assert keep["best_decision"] == again["map_full"]
     assert keep["decision"] >= keep["best_decision"] + keep["min_delta"]
     assert "+" in world.ledger.entries()[-1].reason

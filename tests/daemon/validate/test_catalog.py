@@ -66,9 +66,7 @@ def test_judged_queries_are_the_same_on_every_window_and_never_trained_on(world)
     more = [ref.id for ref in JudgedQueries(objects, bound, held_out, 20).fixed]
     assert all(map(held_out, more))
     assert more[:10] == fewer
-    known = judge.fixed_table(scorer)
-    again = judge.judge(scorer, judge.panel(usable(world, 3)), known)
-    assert again["map_full"] == got[0]["map_full"]
+    assert judge.on(scorer, usable(world, 3))["map_full"] == got[0]["map_full"]
 
 
 def test_judged_queries_outside_the_catalog_count_while_the_window_holds_them(world):

@@ -12,9 +12,9 @@ from daemon.validate.choosing import (
     OFFERED,
     PLAIN,
     Compared,
-    FormChooserByJudgments,
     choose_by_judgments,
     default_form,
+    form_by_judgments,
 )
 from daemon.validate.preferences import ERRORS, Preference
 from daemon.versions.forms import DEFAULT_FORM, FormChoice
@@ -129,22 +129,22 @@ def test_by_judgments_the_form_in_use_is_the_plain_one_until_another_is_better(w
     """What was learned is right for all: nothing beside it helps; where it is wrong, the own ranking does."""
     judge, _ = judge_of(world)
     lists = [world.impression() for _ in range(40)]
-    chooser = FormChooserByJudgments(judge, lists)
-    right = chooser.choose(None, Learned(40.0), OWN)
+    chooser = form_by_judgments(judge, lists)
+    right = chooser(None, Learned(40.0), OWN)
     assert (right.power, right.own_share, right.raw) == (1.5, 0.0, False)
     assert "judged queries" in right.why
     wrong = Learned(40.0)
     wrong.W = wrong.W[::-1, ::-1].copy()
-    other = chooser.choose(right, wrong, OWN)
+    other = chooser(right, wrong, OWN)
     assert other.own_share > 0
     assert other.usual != 1
     assert "mAP" in other.why
-    assert chooser.choose(right, wrong, OWN) == other, "the same again"
+    assert chooser(right, wrong, OWN) == other, "the same again"
 
 
 def test_without_judged_queries_the_plain_form_stays(world):
     judge, _ = judge_of(world, max_queries=0)
-    found = FormChooserByJudgments(judge, []).choose(None, Learned(), OWN)
+    found = form_by_judgments(judge, [])(None, Learned(), OWN)
     assert (found.power, found.own_share) == (1.5, 0.0)
     assert found.why.endswith("there are no judged queries")
 
@@ -188,5 +188,5 @@ FORMER = {"power": 1.5, "own_share": 0.3, "familiar": 0.85, "usual": 1.0, "why":
 )
 def test_what_judgments_chose_last_is_the_form_in_use(world, last, now):
     judge, _ = judge_of(world, max_queries=0)
-    found = FormChooserByJudgments(judge, []).choose(last, Learned(), OWN)
+    found = form_by_judgments(judge, [])(last, Learned(), OWN)
     assert (found.power, found.own_share, found.raw) == (now.power, now.own_share, False)

@@ -16,11 +16,10 @@ from daemon.validate.decide import (
     StopRule,
     Trials,
     best_version,
-    next_to_judge,
     outstanding,
     patience_of,
     stopped_by,
-    to_judge_in_order,
+    to_judge,
 )
 
 RULE = StopRule(events=3, min_versions=4)
@@ -208,23 +207,6 @@ def test_version_0_is_promoted_first_and_again_when_the_best_falls_below_it():
 
 
 @pytest.mark.parametrize(
-    ("history", "newest", "wanted"),
-    [
-        (JudgedHistory(), None, None),
-        (JudgedHistory(), 5, 0),
-        (JudgedHistory((ZERO,)), 5, 5),
-        (JudgedHistory((ZERO,)), 0, None),
-        (JudgedHistory((ZERO, Judged(5, 0.3, 0.2))), 5, None),
-        (JudgedHistory((ZERO,), refused=frozenset({5})), 5, None),
-        (JudgedHistory((ZERO,), baseline=frozenset({0, 3})), 5, 3),
-        (JudgedHistory((ZERO,), stopped_at={0: 3}), 5, None),
-    ],
-)
-def test_next_to_judge(history, newest, wanted):
-    assert next_to_judge(history, newest) == wanted
-
-
-@pytest.mark.parametrize(
     ("history", "versions", "wanted"),
     [
         (JudgedHistory(), [], ()),
@@ -234,10 +216,15 @@ def test_next_to_judge(history, newest, wanted):
         (JudgedHistory(refused=frozenset({3}), latest=3), [0, 1, 3], ()),
         (JudgedHistory(latest=4), [0, 3, 4], (4,)),  # after a RESUME, or by another rule than before
         (JudgedHistory(stopped_at={}), [0, 1], ()),
+        (JudgedHistory((ZERO,), latest=0, stopped_at={0: 3}), [5], ()),
+        (JudgedHistory((ZERO,), latest=0), [5], (5,)),  # the newest alone
+        (JudgedHistory((ZERO,), latest=0), [0], ()),
+        (JudgedHistory((ZERO, Judged(5, 0.3, 0.2)), latest=5), [5], ()),
+        (JudgedHistory((ZERO,), refused=frozenset({5}), latest=5), [5], ()),
     ],
 )
-def test_to_judge_in_order(history, versions, wanted):
-    assert to_judge_in_order(history, versions) == wanted
+def test_to_judge(history, versions, wanted):
+    assert to_judge(history, versions) == wanted
 
 
 def test_a_gain_below_the_margin_is_not_best():

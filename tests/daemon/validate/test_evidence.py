@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from daemon.validate.betting import Capital, PairedTest
 from daemon.validate.decide import (
     Incumbent,
     Judged,
@@ -167,6 +168,21 @@ def test_it_is_the_same_after_the_ledger():
     again = Standing.from_json(json.loads(json.dumps(PROVEN.to_json())))
     assert again == PROVEN
     assert weigh(again, RULE, 2, 1, seen(UP)) == weigh(PROVEN, RULE, 2, 1, seen(UP))
+
+
+def test_entries_of_before_go_on():
+    """Without what came later: lists that two versions made, lists that are learned from, the race."""
+    capital, other = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], [0.0] * 6
+    test = {"bets": 3, "total": 0.5, "squares": 0.25, "above": capital, "below": other}
+    test |= {"not_below": other, "not_above": other}
+    entry = {"anchor": 2, "falls": 1, "lists": 40, "line": test, "step": test, "hold": capital}
+    found = Standing.from_json(entry | {"through": {"0": 40, "12": 7}})
+    line = PairedTest(3, 0.5, 0.25, above=Capital(tuple(capital)))
+    expected = Standing(2, line, line, hold=line.above, falls=1, lists=40, through={0: 40, 12: 7})
+    assert found == expected
+    assert found.to_json()["line"] == test
+    assert found.to_json()["hold"] == capital
+    assert found.to_json()["through"] == {"0": 40, "12": 7}
 
 
 def judged(version, outcome, best=None):

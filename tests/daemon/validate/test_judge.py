@@ -121,9 +121,11 @@ def test_without_a_catalog_random_objects_are_other_lists_own(world, named):
         picked = [pool[place] for place in draws([one.id], 100, len(pool))[0]]
         random = [row for owner, row in picked if owner != n and row not in barred]
         own, other = scores[query][[shown[n][rank] for rank in one.clicked]], scores[query][random]
-        above.append(np.mean((own[:, None] > other) + 0.5 * (own[:, None] == other)))
+        above.append((np.mean(own[:, None] > other), np.mean(own[:, None] >= other)))
     assert len(pool) < 1024
-    assert got["clicked_vs_random"] == pytest.approx(np.mean(above), abs=1e-4)
+    least, most = np.mean(above, axis=0)  # an object without an id is drawn again, and float32 breaks ties
+    assert least - 1e-6 <= got["clicked_vs_random"] <= most + 1e-6
+    assert most - least < (1e-9 if named else 0.01)
     assert "map_clicks" not in got
 
 

@@ -80,8 +80,8 @@ def test_each_key_is_judged_on_its_own_lists_by_its_own_model(tenants):
         panel, serving = judge.panel(made[key]), tenants.config().serving
         own = Scorer(make_form(learner.learner_of(key).W, 1, serving), objects)
         zero = Scorer(make_form(np.eye(DIM, dtype=np.float32), 0, serving), objects)
-        decisions[key] = judge.judge(own, panel)["position_balanced"]
-        zeros[key] = judge.judge(zero, panel)["position_balanced"]
+        decisions[key] = judge.look(own, panel).measures["position_balanced"]
+        zeros[key] = judge.look(zero, panel).measures["position_balanced"]
         assert verdicts[key].decision == pytest.approx(decisions[key], abs=1e-6)
         assert verdicts[key].version_0 == pytest.approx(zeros[key], abs=1e-6)
     answered = [(decisions["anna"], 150), (zeros["bert"], 120), (verdicts["cora"].version_0, 110)]

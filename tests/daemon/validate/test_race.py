@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from daemon.validate import race as race_module
 from daemon.validate.betting import STAKES, Capital, log_capital
@@ -34,6 +35,7 @@ from tests.daemon.validate.test_preferences import examined, lists_of, shown_ord
 from tests.daemon.validate.test_preferences import usable as tells
 
 ALPHA = 0.05
+JSON = TypeAdapter(RaceStanding)
 ALL, ABOVE = ("all", 3.0), ("above", 3.0)
 GAIN, LOSS, EVEN = 0.05, -0.05, 0.0
 
@@ -157,7 +159,7 @@ def test_the_form_leads_only_where_versions_search():
     assert ordering.take(order, ALPHA, reach=True).leader == FORM
     assert searching.take(order, ALPHA).leader == ALL, "what searched has lost"
     assert NO_RACE.take(replace(order, own={ALL: told(EVEN, 400), FORM: own[FORM]}), ALPHA).leader is None
-    assert RaceStanding.from_json(json.loads(json.dumps(searching.to_json()))) == searching
+    assert JSON.validate_python(json.loads(json.dumps(JSON.dump_python(searching, mode="json")))) == searching
     behind = OrderBets({ALL: told(GAIN, 900), FORM: told(LOSS, 900)}, {FORM: told(-2 * GAIN, 900)}, 40)
     assert NO_RACE.take(behind, ALPHA).take(behind, ALPHA).dropped(ALPHA) == (), "it is no arm"
 
@@ -165,14 +167,14 @@ def test_the_form_leads_only_where_versions_search():
 def test_it_is_the_same_after_the_ledger():
     race = LED.take(bets(50, all=GAIN, above=EVEN, lead={"above": LOSS}), ALPHA)
     for one in (race, NO_RACE, replace(race, falls=2)):
-        again = RaceStanding.from_json(json.loads(json.dumps(one.to_json())))
+        again = JSON.validate_python(json.loads(json.dumps(JSON.dump_python(one, mode="json"))))
         assert again == one
         more = bets(40, all=GAIN, above=GAIN, lead={"above": GAIN})
         assert again.take(more, ALPHA) == one.take(more, ALPHA)
-    said = race.to_json()
-    for wrong in ({**said, "hold": [0.0]}, {**said, "own": [["all", 3.0, 1.0]]}, {**said, "leader": 5}):
+    said = JSON.dump_python(race, mode="json")
+    for wrong in ({**said, "hold": [0.0]}, {**said, "own": [[["all", 3.0], 1.0]]}, {**said, "leader": 5}):
         with pytest.raises((TypeError, ValueError)):
-            RaceStanding.from_json(wrong)
+            JSON.validate_python(wrong)
 
 
 def test_means_and_errors_forget_and_capital_does_not():

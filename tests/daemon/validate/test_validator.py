@@ -43,7 +43,7 @@ def test_a_verdict_can_be_recomputed_from_version_hash_and_holdout_positions(wor
     objects = inputs.candidates.objects
     judge = inputs.judge()
     scorer = Scorer(serving_form(world.versions, version, world.config().serving), objects)
-    again = judge.judge(scorer, judge.panel([held.impression for held in holdout.window]))
+    again = judge.look(scorer, judge.panel([held.impression for held in holdout.window])).measures
     assert again == {name: keep[name] for name in again}
 
 

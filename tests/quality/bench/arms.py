@@ -13,6 +13,7 @@ from daemon.validate.preferences import balanced, bets_of
 from daemon.validate.race import FORM, NO_BETS, OWN_SHARES, ArmShare, OrderBets
 from learners import Oasis, OasisConfig
 from learners.block import DenseBlock, TripletBatch
+from learners.measures import ranks_of
 from tests.quality.bench.judged import of_lists, shown
 from tests.quality.bench.retrieval import Scores
 from tests.quality.bench.sets import Floats, Ints, unit
@@ -76,8 +77,9 @@ class Arms:
         lead = {} if leader is None else {one: bets(one, scores[leader]) for one in scores if one != leader}
         _, first = np.unique(lists[:, 0], return_index=True)
         queries, seen = lists[first[:MOST_ASKED], 0], lists[first[:MOST_ASKED], 1:]
-        lengths = np.full(len(seen), seen.shape[1])
-        top = order_top(lambda at: self._U[queries[at]] @ self._U.T, queries, seen, lengths, len(self._U))
+        asked_and_seen = zip(queries.tolist(), seen, strict=True)
+        ranks = (ranks_of(self._U[row] @ self._U.T, of[of != row], row) for row, of in asked_and_seen)
+        top = order_top(ranks, [seen.shape[1]] * len(seen))
         return OrderBets({one: bets(one, given) for one in scores}, lead, top)
 
 
