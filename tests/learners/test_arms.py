@@ -195,9 +195,9 @@ def test_an_arm_of_another_size_or_kind_under_one_name_brings_nothing_to_a_merge
         arms.learn(batch(1, 8), np.ones(8), np.zeros(8, np.uint8))
         states.append({name: np.array(one) for name, one in arms.state().items()})
     base = Arms(DIM, [small], METRIC).state()
-    assert same(merged_arms(base, states), merged_arms(base, states[:1]))
-    assert same(rebased_arms(states[1], states[0], states[0]), states[1])
-    assert same(rebased_arms(states[2], states[0], states[0]), states[2])
+    assert same(merged_arms([small], base, states), merged_arms([small], base, states[:1]))
+    assert same(rebased_arms([large], states[1], states[0], states[0]), states[1])
+    assert same(rebased_arms([ALL], states[2], states[0], states[0]), states[2])
 
 
 def test_what_the_own_geometry_alone_refuses_is_no_fault_of_an_event() -> None:
@@ -219,7 +219,7 @@ def test_merged_arms_are_the_mean_by_the_events_of_each_arm() -> None:
         arms = Arms(DIM, [ALL, CLEAN], METRIC)
         arms.learn(batch(seed, events), np.ones(events), np.full(events, BELOW, np.uint8))
         halves.append({name: np.array(one) for name, one in arms.state().items()})
-    merged = merged_arms(base, halves)
+    merged = merged_arms([ALL, CLEAN], base, halves)
     whole = [Oasis.from_state({k[4:]: v for k, v in one.items() if k.startswith("all.")}).W for one in halves]
     assert np.allclose(
         merged["all.W"],
@@ -228,10 +228,10 @@ def test_merged_arms_are_the_mean_by_the_events_of_each_arm() -> None:
     )
     assert merged["all.events"] == 40
     assert np.array_equal(merged["clean.W"], np.eye(DIM))
-    one = merged_arms(base, [halves[0], {}])
+    one = merged_arms([ALL, CLEAN], base, [halves[0], {}])
     assert np.array_equal(one["all.W"], whole[0])
-    on = rebased_arms(halves[0], halves[0], merged)
+    on = rebased_arms([ALL, CLEAN], halves[0], halves[0], merged)
     assert np.array_equal(on["all.W"], merged["all.W"])
-    alone = rebased_arms(Arms(DIM, [ALL], METRIC, halves[0]).state(), {}, merged)
+    alone = rebased_arms([ALL], Arms(DIM, [ALL], METRIC, halves[0]).state(), {}, merged)
     assert np.array_equal(alone["all.W"], halves[0]["all.W"])
     Arms(DIM, [ALL], METRIC, alone)  # which takes these arrays over

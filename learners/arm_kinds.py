@@ -1,0 +1,207 @@
+"""The learners that can be arms of the race, in one table: whoever makes, keeps, merges or scores an arm goes
+by it.
+
+An arm learns dense triplets of one model, in order, from `learn_many(batch, weights)`; it has a `state`, from
+which `from_state(arrays, settings, copy)` goes on; and it scores pairs of objects: by one matrix, q^T W p, or
+as a memory of clicks does. To add one: its learner with its settings, and a line in `ARM_KINDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.adapter import OF_AN_ADAPTER, AdapterConfig, SoftmaxAdapter, adapter_bytes
+from learners.averaged import Averaged
+from learners.base import ScoredByMatrix
+from learners.block import Float32s, TripletBatch
+from learners.click_memory import ClickMemory, ClickMemoryConfig, ClickMerge, click_memory_bytes
+from learners.loreta import Loreta, LoretaConfig
+from learners.merge import Arrays, MergeRule, State, StateMerge
+from learners.merge_rules import (
+    OF_A_CORRECTION,
+    OF_A_DIAGONAL,
+    OF_A_MATRIX,
+    OF_A_SOFTMAX,
+    OF_DUAL_AVERAGING,
+    OF_TRUNCATED_GRADIENT,
+    all_shrunk,
+    all_shrunk_goes_on,
+    averaged_goes_on,
+    averaged_sums,
+    correction_goes_on,
+    corrections,
+    last_violated,
+    settle,
+    softmax_goes_on,
+    softmax_memory,
+    violated_goes_on,
+)
+from learners.oasis import OasisByQuery, OasisConfig
+from learners.oasis_diagonal import OasisDiagonal, OasisDiagonalConfig
+from learners.oasis_softmax import OasisSoftmax, OasisSoftmaxConfig
+from learners.outcome import StepInfo
+from learners.pending import pending_bytes
+from learners.softmax import state_bytes
+from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
+
+Settled: TypeAlias = Callable[[State], Arrays]
+Merge: TypeAlias = Callable[[Settled, Any], Any]
+FLAT = ("C", "queries")
+"""Settings of learners that an arm has among its own."""
+
+
+class ArmLearner(Protocol):
+    """A learner as an arm has it."""
+
+    def learn_many(self, batch: TripletBatch, weights: NDArray[Any], /) -> StepInfo:
+        """Learn events in order."""
+
+    def state(self) -> Arrays:
+        """What the next step needs: read-only views."""
+
+
+def by_rules(*parts: Any) -> Merge:
+    """Merging by the rules of the arrays, and what needs more than a rule, whatever the settings."""
+    return lambda settled, _settings: StateMerge(settled, *parts)
+
+
+def of_a_correction(settled: Settled, settings: Any) -> StateMerge:
+    """Merging of what LORETA learned."""
+    rank = settings.rank
+    return StateMerge(settled, OF_A_CORRECTION, partial(corrections, rank), partial(correction_goes_on, rank))
+
+
+@dataclass(frozen=True, slots=True)
+class ArmKind:
+    """A learner that can be an arm.
+
+    learner: made of (dim, settings); with a `W`, or a diagonal `form`, it scores q^T W p. config: its
+    settings; an arm may have any but `fixed`. nbytes: (settings, dim) -> the memory of its state. merge:
+    (what settles a state, settings) -> the algebra of states, see `learners.merge`. counted: the array whose
+    last number counts what states weigh by when they are merged.
+    """
+
+    learner: Any
+    config: Any
+    nbytes: Callable[[Any, int], int]
+    merge: Merge
+    counted: str = "events"
+    fixed: tuple[str, ...] = ("start",)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Names of what an arm may set."""
+        return tuple(one.name for one in fields(self.config) if one.name not in self.fixed)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Those that stand under `settings` of an arm."""
+        return tuple(name for name in self.settings if name not in FLAT)
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it scores q^T W p."""
+        return self.learner is not ClickMemory
+
+    @property
+    def foreign(self) -> set[str]:
+        """What an arm of this kind has not of the settings that arms have."""
+        return {
+            *(name for name in FLAT if name not in self.settings),
+            *(() if self.is_matrix else ("geometry",)),
+            *(() if self.others else ("settings",)),
+        }
+
+    def made(self, dim: int, settings: Any, state: State | None = None) -> ArmLearner:
+        """The learner untrained, or with a state that it takes over. Raises ConfigError and StateError."""
+        learner: ArmLearner = (
+            self.learner(dim, settings)
+            if state is None
+            else self.learner.from_state(state, settings, copy=False)
+        )
+        return learner
+
+    def matrix(self, state: State, settings: Any) -> Float32s:
+        """W of a state, float32 [dim, dim], as a new array. Raises StateError."""
+        learner: Any = self.learner.from_state(state, settings)
+        if isinstance(learner, ScoredByMatrix | Averaged):
+            return learner.W
+        return np.diag(learner.form(False).weights)  # as it is served: of SOML what it begins with, too
+
+    def algebra(self, settings: Any) -> Any:
+        """How states are merged, as `StateMerge`."""
+
+        def settled(state: State) -> Arrays:
+            learner = self.made(0, settings, {name: np.array(array) for name, array in state.items()})
+            settle(learner)
+            return learner.state()
+
+        return self.merge(settled, settings)
+
+
+def _matrix(factor: int, learner: Any, config: Any, *parts: Any, fixed: tuple[str, ...] = ()) -> ArmKind:
+    return ArmKind(
+        learner,
+        config,
+        lambda _settings, dim: 4 * factor * dim * dim + pending_bytes(dim),
+        by_rules(*(parts or (OF_A_MATRIX,))),
+        fixed=("start", *fixed),
+    )
+
+
+def _diagonal(count: int, learner: Any, config: Any, counted: str, *parts: Any) -> ArmKind:
+    return ArmKind(learner, config, lambda _settings, dim: 8 * count * dim, by_rules(*parts), counted)
+
+
+ARM_KINDS = {
+    # plain, since its steps of one query are added as one
+    "oasis": _matrix(1, OasisByQuery, OasisConfig, fixed=("symmetric", "psd_every")),
+    "oasis-averaged": _matrix(
+        2,
+        Averaged,
+        OasisConfig,
+        OF_A_MATRIX | {"sums": MergeRule.OWN},
+        averaged_sums,
+        averaged_goes_on,
+        fixed=("psd_every",),
+    ),
+    "oasis-softmax": ArmKind(
+        OasisSoftmax,
+        OasisSoftmaxConfig,
+        lambda settings, dim: state_bytes(settings.memory, dim) + 4 * dim * dim + pending_bytes(dim),
+        by_rules(OF_A_MATRIX | OF_A_SOFTMAX, softmax_memory, softmax_goes_on),
+    ),
+    "oasis-diagonal": _diagonal(1, OasisDiagonal, OasisDiagonalConfig, "updates", OF_A_DIAGONAL),
+    "soml-tg": _diagonal(
+        2, SomlTg, SomlTgConfig, "violations", OF_TRUNCATED_GRADIENT, all_shrunk, all_shrunk_goes_on
+    ),
+    "soml-da": _diagonal(
+        1, SomlDa, SomlDaConfig, "rounds", OF_DUAL_AVERAGING, last_violated, violated_goes_on
+    ),
+    "loreta": ArmKind(
+        Loreta,
+        LoretaConfig,
+        lambda settings, dim: 4 * dim * dim + 8 * dim * settings.rank + 16 * settings.rank**2,
+        of_a_correction,
+        "counts",
+    ),
+    "adapter": ArmKind(
+        SoftmaxAdapter,
+        AdapterConfig,
+        lambda settings, dim: adapter_bytes(settings.batch, dim),
+        by_rules(OF_AN_ADAPTER),
+    ),
+    "memory": ArmKind(
+        ClickMemory,
+        ClickMemoryConfig,
+        lambda settings, dim: click_memory_bytes(dim, settings.queries),
+        lambda _settled, _settings: ClickMerge(),
+    ),
+}
+"""By the name that `kind` of an arm has."""
