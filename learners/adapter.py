@@ -1,9 +1,8 @@
 """A softmax over the objects of a minibatch, q^T W p with W = I + D: an adapter of vectors that are given.
 
-An event of unit rows (q, c, s) is set against the clicked and the skipped objects of its minibatch, in which
-it is one of n = `batch` that follow each other: its loss is -log softmax_j(q^T W p_j / temperature) at p_j =
-c, where p_j are all c and all s of the minibatch. W moves by Adam (Kingma, Ba, ICLR 2015) on the sum of
-weight x loss / n. What is learned is in W alone; no event is learned again.
+Of unit rows (q, c, s), each event is set against all clicked and all skipped objects p_j of its minibatch,
+one of n = `batch` that follow each other: its loss is -log softmax_j(q^T W p_j / temperature) at p_j = c. W
+moves by Adam (Kingma, Ba, ICLR 2015) on the sum of weight x loss / n. No event is learned again.
 
 Events that wait for their minibatch to be full are part of the state, so that what is learned is a function
 of the events, however they are cut into batches.
@@ -18,22 +17,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from learners import errors
 from learners.base import Doubles, ScoredByMatrix, identity, saved_matrix
 from learners.block import Float32s, TripletBatch, dense_rows
-from learners.errors import (
-    ConfigError,
-    StateError,
-    require_number,
-    require_positive,
-    require_whole,
-    saved,
-    saved_count,
-    to_write,
-)
+from learners.errors import ConfigError, StateError, saved, saved_count, to_write
 from learners.faults import faults_of
 from learners.merge import MergeRule
 from learners.outcome import DEGENERATE, PASSIVE, REJECTED, UPDATED, StepInfo
-from learners.psd import MAX_FULL_DIM
 from learners.softmax import LONGEST, adam_step, saved_moments, unit_rows
 
 MOST_WAITING = 4096
@@ -43,32 +33,29 @@ LARGEST_WEIGHT = 1e6
 
 @dataclass(frozen=True, slots=True)
 class AdapterConfig:
-    """Settings. temperature: from .01 to 100, what scores are divided by. rate: in (0, 1], of Adam: how far a
-    minibatch moves an entry of W at most, or nearly so. batch: events of a minibatch, 1 to `MOST_WAITING`.
-    Raises ConfigError."""
+    """Settings. temperature: from .01 to 100, what scores are divided by. rate: > 0, of Adam: about how far a
+    minibatch moves an entry of W at most. batch: events of a minibatch, 1 to `MOST_WAITING`. Raises
+    ConfigError."""
 
     temperature: float = 0.2
     rate: float = 0.001
     batch: int = 64
 
     def __post_init__(self) -> None:
-        require_number("temperature", self.temperature)
-        if not 0.01 <= self.temperature <= 100:
-            raise ConfigError(f"temperature must be a number from 0.01 to 100, not {self.temperature}")
-        require_positive("rate", self.rate)
-        if self.rate > 1:
-            raise ConfigError(f"rate must be at most 1, not {self.rate}")
-        require_whole("batch", self.batch)
-        if not 1 <= self.batch <= MOST_WAITING:
-            raise ConfigError(f"batch must be from 1 to {MOST_WAITING}, not {self.batch}")
+        errors.require_number("temperature", self.temperature)
+        errors.require_positive("rate", self.rate)
+        errors.require_whole("batch", self.batch)
+        for name, least, most in (("temperature", 0.01, 100), ("rate", 0, 1), ("batch", 1, MOST_WAITING)):
+            if not least <= getattr(self, name) <= most:
+                raise ConfigError(f"{name} must be from {least} to {most}, not {getattr(self, name)}")
 
 
 class SoftmaxAdapter(ScoredByMatrix[AdapterConfig]):
     """A learned similarity q^T W p of `dim`-dimensional vectors, from W = I on.
 
-    first, second: Adam's running means of the gradient and of its square, float32 [dim, dim]. rows: float32
-    [3, batch, dim], queries, clicked and skipped objects of the `waiting` events; weights: float32 [batch].
-    Both are 0 from there on. steps: minibatches behind the running means. events: how many were accepted.
+    first, second: Adam's running means, float32 [dim, dim], and steps: the minibatches behind them. rows:
+    float32 [3, batch, dim], queries, clicked and skipped objects of the `waiting` events, and weights:
+    float32 [batch]; 0 from there on. events: how many were accepted.
 
     An event reports no loss; its tau is its weight where it will be learned. One whose query is zero, or that
     clicks what it skips, is degenerate. Products are BLAS's: bits repeat on one machine and library.
@@ -88,8 +75,6 @@ class SoftmaxAdapter(ScoredByMatrix[AdapterConfig]):
         return self._matrix
 
     def _start(self, dim: int) -> None:
-        if dim > MAX_FULL_DIM:
-            raise ConfigError(f"an adapter takes at most {MAX_FULL_DIM} dimensions, not {dim}: take oasis")
         self._matrix, batch = identity(dim), self.config.batch
         self.first, self.second = np.zeros_like(self._matrix), np.zeros_like(self._matrix)
         self.rows, self.weights = np.zeros((3, batch, dim), np.float32), np.zeros(batch, np.float32)
@@ -105,17 +90,13 @@ class SoftmaxAdapter(ScoredByMatrix[AdapterConfig]):
         self.rows = to_write(saved(arrays, "rows", np.float32, (3, batch, self.dim)), "rows", copy)
         self.weights = to_write(saved(arrays, "weights", np.float32, (batch,)), "weights", copy)
         self.waiting, self.steps, self.events = (saved_count(arrays, name) for name in COUNTERS)
-        used, largest = self.weights[: self.waiting], np.finfo(np.float32).max / (4e2 * self.dim)
-        if max(self._matrix.max(), -self._matrix.min()) > largest:
-            raise StateError("array W holds numbers too large to score with: it was altered")
-        if (
-            not self.waiting < batch
-            or not ((used > 0) & (used <= LARGEST_WEIGHT)).all()
-            or self.weights[self.waiting :].any()
-            or self.rows[:, self.waiting :].any()
-            or np.abs(self.rows).max() > LONGEST
-        ):
+        used = np.arange(batch) < self.waiting
+        within = ((self.weights > 0) == used) & (self.weights <= LARGEST_WEIGHT)
+        within &= np.abs(self.rows).max(axis=(0, 2)) <= LONGEST * used
+        if used[-1] or not within.all():
             raise StateError("arrays rows and weights are not those of events that wait: one was altered")
+        if not np.abs(self._matrix).max() < np.finfo(np.float32).max / (400 * self.dim):
+            raise StateError("array W holds numbers too large to score with: it was altered")
 
     def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
         info, each = StepInfo.empty(len(batch)), weights if len(weights) else np.ones(len(batch))
@@ -149,8 +130,7 @@ class SoftmaxAdapter(ScoredByMatrix[AdapterConfig]):
 COUNTERS = ("waiting", "steps", "events")
 OF_AN_ADAPTER = {
     "W": MergeRule.MEAN,
-    "first": MergeRule.MOMENT,
-    "second": MergeRule.MOMENT,
+    **dict.fromkeys(("first", "second"), MergeRule.MOMENT),
     **dict.fromkeys(("rows", "weights", "waiting", "steps"), MergeRule.OWN),
     "events": MergeRule.SUM,
 }

@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from learners.adapter import OF_AN_ADAPTER, AdapterConfig, SoftmaxAdapter, adapter_bytes
 from learners.averaged import Averaged
-from learners.base import ScoredByMatrix
-from learners.block import Float32s, TripletBatch
+from learners.block import Float32s
 from learners.click_memory import ClickMemory, ClickMemoryConfig, ClickMerge, click_memory_bytes
 from learners.loreta import Loreta, LoretaConfig
 from learners.merge import Arrays, MergeRule, State, StateMerge
@@ -45,36 +43,19 @@ from learners.merge_rules import (
 from learners.oasis import OasisByQuery, OasisConfig
 from learners.oasis_diagonal import OasisDiagonal, OasisDiagonalConfig
 from learners.oasis_softmax import OasisSoftmax, OasisSoftmaxConfig
-from learners.outcome import StepInfo
 from learners.pending import pending_bytes
 from learners.softmax import state_bytes
 from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 
 Settled: TypeAlias = Callable[[State], Arrays]
-Merge: TypeAlias = Callable[[Settled, Any], Any]
+AlgebraOf: TypeAlias = Callable[[Settled, Any], Any]
 FLAT = ("C", "queries")
 """Settings of learners that an arm has among its own."""
 
 
-class ArmLearner(Protocol):
-    """A learner as an arm has it."""
-
-    def learn_many(self, batch: TripletBatch, weights: NDArray[Any], /) -> StepInfo:
-        """Learn events in order."""
-
-    def state(self) -> Arrays:
-        """What the next step needs: read-only views."""
-
-
-def by_rules(*parts: Any) -> Merge:
+def by_rules(*parts: Any) -> AlgebraOf:
     """Merging by the rules of the arrays, and what needs more than a rule, whatever the settings."""
     return lambda settled, _settings: StateMerge(settled, *parts)
-
-
-def of_a_correction(settled: Settled, settings: Any) -> StateMerge:
-    """Merging of what LORETA learned."""
-    rank = settings.rank
-    return StateMerge(settled, OF_A_CORRECTION, partial(corrections, rank), partial(correction_goes_on, rank))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +71,19 @@ class ArmKind:
     learner: Any
     config: Any
     nbytes: Callable[[Any, int], int]
-    merge: Merge
+    merge: AlgebraOf
     counted: str = "events"
     fixed: tuple[str, ...] = ("start",)
 
     @property
-    def settings(self) -> tuple[str, ...]:
+    def settings(self) -> list[str]:
         """Names of what an arm may set."""
-        return tuple(one.name for one in fields(self.config) if one.name not in self.fixed)
+        return [one.name for one in fields(self.config) if one.name not in self.fixed]
 
     @property
-    def others(self) -> tuple[str, ...]:
+    def others(self) -> list[str]:
         """Those that stand under `settings` of an arm."""
-        return tuple(name for name in self.settings if name not in FLAT)
+        return [name for name in self.settings if name not in FLAT]
 
     @property
     def is_matrix(self) -> bool:
@@ -112,35 +93,28 @@ class ArmKind:
     @property
     def foreign(self) -> set[str]:
         """What an arm of this kind has not of the settings that arms have."""
-        return {
-            *(name for name in FLAT if name not in self.settings),
-            *(() if self.is_matrix else ("geometry",)),
-            *(() if self.others else ("settings",)),
-        }
+        has = {"C": "C" in self.settings, "queries": not self.is_matrix, "geometry": self.is_matrix}
+        return {name for name, there in (has | {"settings": bool(self.others)}).items() if not there}
 
-    def made(self, dim: int, settings: Any, state: State | None = None) -> ArmLearner:
+    def made(self, dim: int, settings: Any, state: State | None = None) -> Any:
         """The learner untrained, or with a state that it takes over. Raises ConfigError and StateError."""
-        learner: ArmLearner = (
-            self.learner(dim, settings)
-            if state is None
-            else self.learner.from_state(state, settings, copy=False)
+        return (
+            self.learner(dim, settings) if state is None else self.learner.from_state(state, settings, False)
         )
-        return learner
 
     def matrix(self, state: State, settings: Any) -> Float32s:
-        """W of a state, float32 [dim, dim], as a new array. Raises StateError."""
-        learner: Any = self.learner.from_state(state, settings)
-        if isinstance(learner, ScoredByMatrix | Averaged):
-            return learner.W
-        return np.diag(learner.form(False).weights)  # as it is served: of SOML what it begins with, too
+        """W of a state, float32 [dim, dim], as a new array; of a diagonal what is served, since SOML begins
+        with 0. Raises StateError."""
+        learner = self.learner.from_state(state, settings)
+        return learner.W if hasattr(learner, "W") else np.diag(learner.form(False).weights)
 
     def algebra(self, settings: Any) -> Any:
         """How states are merged, as `StateMerge`."""
 
         def settled(state: State) -> Arrays:
-            learner = self.made(0, settings, {name: np.array(array) for name, array in state.items()})
+            learner = self.learner.from_state(state, settings)
             settle(learner)
-            return learner.state()
+            return dict(learner.state())
 
         return self.merge(settled, settings)
 
@@ -188,7 +162,12 @@ ARM_KINDS = {
         Loreta,
         LoretaConfig,
         lambda settings, dim: 4 * dim * dim + 8 * dim * settings.rank + 16 * settings.rank**2,
-        of_a_correction,
+        lambda settled, settings: StateMerge(
+            settled,
+            OF_A_CORRECTION,
+            partial(corrections, settings.rank),
+            partial(correction_goes_on, settings.rank),
+        ),
         "counts",
     ),
     "adapter": ArmKind(

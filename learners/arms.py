@@ -20,7 +20,7 @@ from typing import Any, Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.arm_kinds import ARM_KINDS, FLAT, ArmKind, ArmLearner
+from learners.arm_kinds import ARM_KINDS, FLAT, ArmKind
 from learners.base import BaseLearner
 from learners.block import DenseBlock, Float32s, TripletBatch
 from learners.errors import ConfigError
@@ -60,7 +60,7 @@ class ArmConfig:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """An arm of what `record` holds. Raises ConfigError, KeyError or TypeError."""
+        """An arm of what `record` holds. Raises ConfigError or TypeError."""
         arm = cls(**{**record, "settings": tuple(record.get("settings", {}).items())})
         made = arm.learner
         return replace(arm, settings=tuple((name, getattr(made, name)) for name in arm.of_kind.others))
@@ -74,7 +74,9 @@ class ArmConfig:
 
     @property
     def of_kind(self) -> ArmKind:
-        """What its learner brings. KeyError for no kind."""
+        """What its learner brings. Raises ConfigError for no kind."""
+        if self.kind not in ARM_KINDS:
+            raise ConfigError(f"arms are of the kinds {', '.join(ARM_KINDS)}, not {self.kind!r}")
         return ARM_KINDS[self.kind]
 
     @property
@@ -82,7 +84,9 @@ class ArmConfig:
         """The settings of its learner. Raises ConfigError."""
         kind, more = self.of_kind, dict(self.settings)
         for name in sorted(set(more).difference(kind.others)):
-            raise ConfigError(f"settings: {name} is not among {', '.join(kind.others)} of kind {self.kind}")
+            raise ConfigError(
+                f"settings: arms of kind {self.kind} have {', '.join(kind.others) or 'none'}, no {name}"
+            )
         return kind.config(**{name: getattr(self, name) for name in FLAT if name in kind.settings}, **more)
 
 
@@ -167,7 +171,7 @@ class Arms:
     def _learn_own(  # noqa: PLR0917
         self,
         config: ArmConfig,
-        learner: ArmLearner,
+        learner: Any,
         rows: Rows,
         batch: TripletBatch,
         weights: NDArray[Any],

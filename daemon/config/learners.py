@@ -10,14 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    PlainSerializer,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from daemon.config.values import Numbers, Section
 from learners.kernels.kinds import MAP_KERNELS, KernelName
@@ -218,18 +211,19 @@ class ViewKeys(Section):
         return [one.width(scaled) for one in self.kernels] or [scaled]
 
 
-NO_ARMS: Mapping[str, str] = {
+NEVER_ARMS: Mapping[str, str] = {
     **dict.fromkeys(("dissim-oasis", "lego", "lego-pairs"), "learns a distance"),
     "oasis-sparse": "is for sparse vectors",
     "omks-maps": "learns a matrix for each view",
     **dict.fromkeys(("oks", "omks"), "begins with a sample of objects"),
 }
 """Algorithms that no arm can have, and why."""
+OasisKinds: TypeAlias = Literal["oasis", "oasis-averaged", "oasis-softmax", "oasis-diagonal"]
 
 
 def _arm_kind(given: Any) -> Any:
-    if isinstance(given, str) and given in NO_ARMS:
-        raise ValueError(f"{given} {NO_ARMS[given]}, and an arm scores q^T W p of dense vectors: take oasis")
+    if isinstance(given, str) and given in NEVER_ARMS:
+        raise ValueError(f"{given} {NEVER_ARMS[given]}; an arm scores q^T W p of dense vectors: take oasis")
     return given
 
 
@@ -238,23 +232,12 @@ class ArmKeys(Section):
 
     name: str = Field(max_length=64, pattern=r"^[a-z0-9_-]+$", description="lower-case letters, digits, _ -")
     kind: Annotated[
-        Literal[
-            "oasis",
-            "oasis-averaged",
-            "oasis-softmax",
-            "oasis-diagonal",
-            "soml-tg",
-            "soml-da",
-            "loreta",
-            "adapter",
-            "memory",
-        ],
-        BeforeValidator(_arm_kind),
+        Literal[OasisKinds, "soml-tg", "soml-da", "loreta", "adapter", "memory"], BeforeValidator(_arm_kind)
     ] = Field(
         "oasis",
         description="what learns: an algorithm of [learner]; adapter: a softmax of each clicked object"
-        " against all objects of its minibatch; memory: of clicks by query, where queries come again: how many of the"
-        " ten nearest remembered queries took an object",
+        " against all objects of its minibatch; memory: of clicks by query, where queries come again: how"
+        " many of the ten nearest remembered queries took an object",
     )
     pairs: Literal["all", "above"] = Field(
         "all", description="what it learns: every pair, or all but those below the click"
@@ -275,7 +258,6 @@ class ArmKeys(Section):
         description="memory: pairs of a query and a clicked object that are kept, each once; the oldest leave"
         " first",
     )
-
     settings: dict[str, Any] = Field(
         default_factory=dict,
         description="the other settings of its kind, by their names in [learner] and with their defaults;"
@@ -294,10 +276,9 @@ class ArmKeys(Section):
 
         return ArmConfig.of({name: getattr(self, name) for name in type(self).model_fields})
 
-    @model_serializer(mode="wrap")
-    def _of_its_kind(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        foreign = self.arm().of_kind.foreign
-        return {name: one for name, one in dump(self).items() if name not in foreign}
+    def shown(self) -> dict[str, Any]:
+        """What is shown of it: the keys of its kind."""
+        return self.model_dump(exclude=self.arm().of_kind.foreign)
 
 
 MOST_ARMS = 7
@@ -321,7 +302,7 @@ class RaceKeys(Section):
     arms: Annotated[
         list[ArmKeys] | None,
         BeforeValidator(_arms),
-        PlainSerializer(lambda arms: "auto" if arms is None else [one.model_dump() for one in arms]),
+        PlainSerializer(lambda arms: "auto" if arms is None else [one.shown() for one in arms]),
     ] = Field(
         None,
         description=f"{ARMS_HELP}; auto: `all` and `above`, of these pairs, where one model of dense vectors"

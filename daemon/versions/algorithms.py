@@ -47,7 +47,7 @@ from daemon.versions.forms import (
     TouchedForms,
     UnstoredForms,
 )
-from learners.arm_kinds import ARM_KINDS
+from learners.arm_kinds import ARM_KINDS, Settled
 from learners.arms import ArmConfig, merged_arms, rebased_arms
 from learners.base import Learner
 from learners.block import Block, Float32s
@@ -62,11 +62,7 @@ from learners.maps import FittedSpaceMap
 from learners.maps.base import OwnRanking, first_diagonal
 from learners.merge import Arrays, State, StateMerge
 from learners.merge_keys import KeyedMerge
-from learners.merge_rules import (
-    OF_A_MATRIX,
-    of_maps,
-    settle,
-)
+from learners.merge_rules import OF_A_MATRIX, of_maps, settle
 from learners.merge_touched import TouchedMerge
 from learners.multikernel import Omks, OmksConfig, ViewKernels, support_bytes
 from learners.multikernel.form import form_bytes
@@ -78,7 +74,6 @@ from learners.pending import PAIRS as PENDING_PAIRS
 from learners.pending import TAU, pending_bytes
 from learners.tether import TetherConfig, Tethered, untethered
 
-Settled: TypeAlias = Callable[[State], Arrays]
 Columns: TypeAlias = Mapping[str, range]
 """View, or kernel of a view, -> its columns in the mapped vectors, in their order."""
 NO_VIEWS: Columns = {}
@@ -369,11 +364,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     "soml-da": _diagonal("soml-da"),
     "oasis-softmax": _as_arm("oasis-softmax", MatrixForms(familiar=lambda made: made.oasis.W)),
     "loreta": _as_arm(
-        "loreta",
-        LowRankForms(),
-        up_to_C=True,
-        shared=Loreta.SHARED,
-        shared_bytes=lambda dim: 4 * dim * dim,
+        "loreta", LowRankForms(), up_to_C=True, shared=Loreta.SHARED, shared_bytes=lambda dim: 4 * dim * dim
     ),
     "omks-maps": Algorithm(
         pulled(omks_maps_settings),

@@ -25,7 +25,7 @@ from checkpoints.manifest import Manifest
 from checkpoints.versions import Version
 from daemon.versions.contents import ARMS_PREFIX
 from learners.arms import ArmConfig
-from learners.errors import StateError
+from learners.errors import LearnerError, StateError
 from learners.forms.bilinear import OwnLengthForm
 from learners.forms.click_memory import ClickMemoryForm
 from learners.forms.quadratic import ServedForm
@@ -114,12 +114,12 @@ def arm_form(version: Version, own: OwnRanking, name: str, own_share: float = 0.
     if settings is None:
         raise StateError(f"version {version.manifest.number} has no arm {name}")
     arrays = {key.removeprefix(prefix): one for key, one in version.arrays.items() if key.startswith(prefix)}
-    arm = ArmConfig.of(settings)
-    if not arm.of_kind.is_matrix:
-        return ClickMemoryForm.of(arrays, own.metric, own_share)
     try:
+        arm = ArmConfig.of(settings)
+        if not arm.of_kind.is_matrix:
+            return ClickMemoryForm.of(arrays, own.metric, own_share)
         matrix, roots = arm.of_kind.matrix(arrays, arm.learner), np.sqrt(own.metric)
-    except StateError as error:
+    except (LearnerError, TypeError) as error:
         raise StateError(f"arm {name}: {error}") from error
     if matrix.shape != (own.dim, own.dim) or not np.isfinite(matrix).all():
         raise StateError(f"arm {name} is not finite, or not of {own.dim} dimensions")

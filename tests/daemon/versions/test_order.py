@@ -159,6 +159,9 @@ def test_what_an_arm_lacks_is_said():
         arm_form(version_of(good, arm("all", "own"), arm("above", "own")), OWN, "above")
     with pytest.raises(StateError, match="version 7 has no arm above"):
         order_form(version_of(good, arm("all", "own")), OWN, OTHER)
+    later = {**arm("all", "own"), "kind": "of-a-later-release"}
+    with pytest.raises(StateError, match="arm all: arms are of the kinds oasis, "):
+        arm_form(version_of(good, later), OWN, "all")
     torn = good | {"arms.all.W": np.full((DIM, DIM), np.nan, np.float32)}
     with pytest.raises(StateError, match="not finite"):
         arm_form(version_of(torn, arm("all", "own")), OWN, "all")
