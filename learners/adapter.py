@@ -62,7 +62,6 @@ class SoftmaxAdapter(ScoredByMatrix[AdapterConfig]):
     """
 
     DEFAULT: ClassVar[AdapterConfig] = AdapterConfig()
-    SPREADS: ClassVar[bool] = True
 
     @property
     def dim(self) -> int:

@@ -15,31 +15,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from learners import merge_rules as rules
 from learners.adapter import OF_AN_ADAPTER, AdapterConfig, SoftmaxAdapter, adapter_bytes
 from learners.averaged import Averaged
 from learners.block import Float32s
 from learners.click_memory import ClickMemory, ClickMemoryConfig, ClickMerge, click_memory_bytes
 from learners.loreta import Loreta, LoretaConfig
-from learners.merge import Arrays, MergeRule, State, StateMerge
-from learners.merge_rules import (
-    OF_A_CORRECTION,
-    OF_A_DIAGONAL,
-    OF_A_MATRIX,
-    OF_A_SOFTMAX,
-    OF_DUAL_AVERAGING,
-    OF_TRUNCATED_GRADIENT,
-    all_shrunk,
-    all_shrunk_goes_on,
-    averaged_goes_on,
-    averaged_sums,
-    correction_goes_on,
-    corrections,
-    last_violated,
-    settle,
-    softmax_goes_on,
-    softmax_memory,
-    violated_goes_on,
-)
+from learners.merge import Arrays, State, StateMerge
 from learners.oasis import OasisByQuery, OasisConfig
 from learners.oasis_diagonal import OasisDiagonal, OasisDiagonalConfig
 from learners.oasis_softmax import OasisSoftmax, OasisSoftmaxConfig
@@ -113,20 +95,14 @@ class ArmKind:
 
         def settled(state: State) -> Arrays:
             learner = self.learner.from_state(state, settings)
-            settle(learner)
+            rules.settle(learner)
             return dict(learner.state())
 
         return self.merge(settled, settings)
 
 
-def _matrix(factor: int, learner: Any, config: Any, *parts: Any, fixed: tuple[str, ...] = ()) -> ArmKind:
-    return ArmKind(
-        learner,
-        config,
-        lambda _settings, dim: 4 * factor * dim * dim + pending_bytes(dim),
-        by_rules(*(parts or (OF_A_MATRIX,))),
-        fixed=("start", *fixed),
-    )
+def _matrices(count: int) -> Callable[[Any, int], int]:
+    return lambda _settings, dim: 4 * count * dim * dim + pending_bytes(dim)
 
 
 def _diagonal(count: int, learner: Any, config: Any, counted: str, *parts: Any) -> ArmKind:
@@ -134,29 +110,44 @@ def _diagonal(count: int, learner: Any, config: Any, counted: str, *parts: Any) 
 
 
 ARM_KINDS = {
-    # plain, since its steps of one query are added as one
-    "oasis": _matrix(1, OasisByQuery, OasisConfig, fixed=("symmetric", "psd_every")),
-    "oasis-averaged": _matrix(
-        2,
+    "oasis": ArmKind(
+        OasisByQuery,
+        OasisConfig,
+        _matrices(1),
+        by_rules(rules.OF_A_MATRIX),
+        fixed=("start", "symmetric", "psd_every"),  # it is plain, so that steps of one query are added as one
+    ),
+    "oasis-averaged": ArmKind(
         Averaged,
         OasisConfig,
-        OF_A_MATRIX | {"sums": MergeRule.OWN},
-        averaged_sums,
-        averaged_goes_on,
-        fixed=("psd_every",),
+        _matrices(2),
+        by_rules(rules.OF_AN_AVERAGE, rules.averaged_sums, rules.averaged_goes_on),
+        fixed=("start", "psd_every"),
     ),
     "oasis-softmax": ArmKind(
         OasisSoftmax,
         OasisSoftmaxConfig,
-        lambda settings, dim: state_bytes(settings.memory, dim) + 4 * dim * dim + pending_bytes(dim),
-        by_rules(OF_A_MATRIX | OF_A_SOFTMAX, softmax_memory, softmax_goes_on),
+        lambda settings, dim: state_bytes(settings.memory, dim) + _matrices(1)(settings, dim),
+        by_rules(rules.OF_A_MATRIX | rules.OF_A_SOFTMAX, rules.softmax_memory, rules.softmax_goes_on),
     ),
-    "oasis-diagonal": _diagonal(1, OasisDiagonal, OasisDiagonalConfig, "updates", OF_A_DIAGONAL),
+    "oasis-diagonal": _diagonal(1, OasisDiagonal, OasisDiagonalConfig, "updates", rules.OF_A_DIAGONAL),
     "soml-tg": _diagonal(
-        2, SomlTg, SomlTgConfig, "violations", OF_TRUNCATED_GRADIENT, all_shrunk, all_shrunk_goes_on
+        2,
+        SomlTg,
+        SomlTgConfig,
+        "violations",
+        rules.OF_TRUNCATED_GRADIENT,
+        rules.all_shrunk,
+        rules.all_shrunk_goes_on,
     ),
     "soml-da": _diagonal(
-        1, SomlDa, SomlDaConfig, "rounds", OF_DUAL_AVERAGING, last_violated, violated_goes_on
+        1,
+        SomlDa,
+        SomlDaConfig,
+        "rounds",
+        rules.OF_DUAL_AVERAGING,
+        rules.last_violated,
+        rules.violated_goes_on,
     ),
     "loreta": ArmKind(
         Loreta,
@@ -164,9 +155,9 @@ ARM_KINDS = {
         lambda settings, dim: 4 * dim * dim + 8 * dim * settings.rank + 16 * settings.rank**2,
         lambda settled, settings: StateMerge(
             settled,
-            OF_A_CORRECTION,
-            partial(corrections, settings.rank),
-            partial(correction_goes_on, settings.rank),
+            rules.OF_A_CORRECTION,
+            partial(rules.corrections, settings.rank),
+            partial(rules.correction_goes_on, settings.rank),
         ),
         "counts",
     ),

@@ -21,6 +21,7 @@ PENDING = {TAU: MergeRule.OWN, PAIRS: MergeRule.OWN, KIND: MergeRule.OWN}
 """Of a settled state: no step waits, and the kind of matrix is the same for all."""
 
 OF_A_MATRIX = {"W": MergeRule.MEAN, "events": MergeRule.SUM, **PENDING}
+OF_AN_AVERAGE = OF_A_MATRIX | {"sums": MergeRule.OWN}
 OF_A_DIAGONAL = {"w": MergeRule.MEAN, "updates": MergeRule.SUM, "events": MergeRule.SUM}
 OF_DUAL_AVERAGING = {
     "G": MergeRule.SUM,
