@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -153,12 +152,7 @@ ARM_KINDS = {
         Loreta,
         LoretaConfig,
         lambda settings, dim: 4 * dim * dim + 8 * dim * settings.rank + 16 * settings.rank**2,
-        lambda settled, settings: StateMerge(
-            settled,
-            rules.OF_A_CORRECTION,
-            partial(rules.corrections, settings.rank),
-            partial(rules.correction_goes_on, settings.rank),
-        ),
+        by_rules(rules.OF_A_CORRECTION, rules.corrections, rules.correction_goes_on),
         "counts",
     ),
     "adapter": ArmKind(
