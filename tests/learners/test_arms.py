@@ -319,5 +319,9 @@ def test_what_a_manifest_holds_of_an_arm_is_read_again() -> None:
     for arm in (*KINDS.values(), ArmConfig("all"), ArmConfig("other", C=0.2, geometry="space")):
         assert ArmConfig.of(arm.record) == (arm if arm.kind == "memory" else replace(arm, queries=4096))
     assert ALL.record == {"name": "all", "pairs": "all", "random": True, "C": 0.05, "geometry": "own"}
+    whole = ArmConfig.of({"name": "a", "kind": "adapter", "settings": {"batch": 8}})
+    assert whole.record["settings"] == {"temperature": 0.2, "rate": 0.001, "batch": 8}, (
+        "also what nobody named"
+    )
     with pytest.raises(ConfigError, match="of kind adapter have temperature, rate, batch, no symmetric"):
         ArmConfig.of({"name": "a", "kind": "adapter", "settings": {"symmetric": "online"}})
