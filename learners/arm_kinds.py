@@ -17,6 +17,7 @@ import numpy as np
 from learners import merge_rules as rules
 from learners.adapter import OF_AN_ADAPTER, AdapterConfig, SoftmaxAdapter, adapter_bytes
 from learners.averaged import Averaged
+from learners.base import MatrixLearner, saved_matrix
 from learners.block import Float32s
 from learners.click_memory import ClickMemory, ClickMemoryConfig, ClickMerge, click_memory_bytes
 from learners.loreta import Loreta, LoretaConfig
@@ -24,7 +25,7 @@ from learners.merge import Arrays, State, StateMerge
 from learners.oasis import OasisByQuery, OasisConfig
 from learners.oasis_diagonal import OasisDiagonal, OasisDiagonalConfig
 from learners.oasis_softmax import OasisSoftmax, OasisSoftmaxConfig
-from learners.pending import pending_bytes
+from learners.pending import matrix_in, pending_bytes
 from learners.softmax import state_bytes
 from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 
@@ -86,6 +87,8 @@ class ArmKind:
     def matrix(self, state: State, settings: Any) -> Float32s:
         """W of a state, float32 [dim, dim], as a new array; of a diagonal what is served, since SOML begins
         with 0. Raises StateError."""
+        if issubclass(self.learner, MatrixLearner):  # whose scores need nothing else of its state
+            return matrix_in({**state, "W": saved_matrix(state)})
         learner = self.learner.from_state(state, settings)
         return learner.W if hasattr(learner, "W") else np.diag(learner.form(False).weights)
 

@@ -153,12 +153,13 @@ def raced(configs: list[ArmConfig], threads: int) -> Arms:
 
 
 def test_an_arm_has_the_same_bits_in_any_number_of_threads_and_with_any_others() -> None:
-    configs = [ALL, *(ArmConfig(f"c{n}", "above", n == 1, 0.1 * n) for n in (1, 2, 3))]
+    soft = ArmConfig.of({"name": "soft", "kind": "adapter", "settings": {"batch": 16}})
+    configs = [ALL, soft, *(ArmConfig(f"c{n}", "above", n == 1, 0.1 * n) for n in (1, 2, 3))]
     several = raced(configs, 4).state()
     assert same(several, raced(configs, 1).state())
     assert same(several, raced(configs[::-1], 2).state())
     assert same(raced([ALL], 1).state(), {k: v for k, v in several.items() if k.startswith("all.")})
-    assert len({several[f"{one.name}.W"].tobytes() for one in configs}) == 4
+    assert len({several[f"{one.name}.W"].tobytes() for one in configs}) == 5
 
 
 @pytest.mark.parametrize("threads", [1, 3])
