@@ -102,9 +102,10 @@ class FeedReport:
             f"{sum(account.dropped.values()):,} dropped"
         )
         capped = f" ({account.capped_pairs:,} more pairs capped)" if account.capped_pairs else ""
+        held = f", {account.for_arms:,} of held-out lists, for arms alone" if account.for_arms else ""
         self.note(
             f"{account.triplets:,} triplets, {account.below:,} of them with an object below the click, "
-            f"{account.random_negatives:,} with a random negative{capped}; {seconds:.1f} s, "
+            f"{account.random_negatives:,} with a random negative{held}{capped}; {seconds:.1f} s, "
             f"{account.triplets / seconds:,.0f} triplets/s"
         )
         hint = " (--explain shows where and what to do)"

@@ -133,6 +133,7 @@ def decider_of(
     """
     space = config.space.id if config.space.views else None
     given = config.feed.model_dump(exclude={"follow"}) | {"prequential": is_prequential(config)}
+    given["for_arms"] = given["prequential"] and config.has_arms
     given |= {"rule": rule_of(config), "position_weights": position_weights(config)}
     given["negative_falls_from"] = negative_falls_from(config)
     secret = config.interleaving.key.get_secret_value()

@@ -30,6 +30,9 @@ from learners.merge import Arrays, State, shapes_of
 
 UNKNOWN, ABOVE, BELOW, RANDOM = range(4)
 """Where the skipped object of an event stood, uint8: not said, above the click, below it, drawn at random."""
+ONLY_ABOVE, ONLY_BOTH, ONLY_ARMS = 4, 8, 16
+"""Bits beside these, of who alone learns an event: learners of pairs above the click, of pairs on both sides,
+arms."""
 Codes: TypeAlias = NDArray[np.uint8]
 Rows: TypeAlias = NDArray[np.int64]
 AT_ONCE, WORTH_THREADS = 512, 64
@@ -37,10 +40,14 @@ AT_ONCE, WORTH_THREADS = 512, 64
 PairRule: TypeAlias = Literal["above", "all"]
 
 
-def takes(rule: PairRule, pairs: Codes, random: bool = True) -> NDArray[np.bool_]:
-    """Bool [n]: which events a learner of this rule learns. `above`: all but those below the click."""
-    taken = pairs != BELOW if rule == "above" else np.ones(len(pairs), np.bool_)
-    return np.asarray(taken if random else taken & (pairs != RANDOM))
+def takes(rule: PairRule, pairs: Codes, random: bool = True, *, arm: bool = False) -> NDArray[np.bool_]:
+    """Bool [n]: which events a learner of this rule learns. `above`: all but those below the click. arm:
+    whether it is one."""
+    sides, left = pairs & np.uint8(3), np.uint8(ONLY_BOTH if rule == "above" else ONLY_ABOVE)
+    taken = pairs & (left if arm else left | np.uint8(ONLY_ARMS)) == 0
+    if rule == "above":
+        taken &= sides != BELOW
+    return np.asarray(taken if random else taken & (sides != RANDOM))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +163,7 @@ class Arms:
         rows = np.arange(len(batch)) if rows is None else rows
         reasons, tasks = np.zeros(len(batch), np.uint8), [] if beside is None else [beside]
         for config, learner in zip(self.configs, self._learners, strict=True):
-            taken = rows[takes(config.pairs, pairs[rows], config.random)]
+            taken = rows[takes(config.pairs, pairs[rows], config.random, arm=True)]
             tasks.append(partial(self._learn_own, config, learner, taken, batch, weights, reasons))
         if threads == 1 or len(rows) < WORTH_THREADS or len(tasks) == 1:
             for task in tasks:

@@ -97,15 +97,6 @@ def decode_event(value: bytes | None, *, check_values: bool = True) -> Event:
 
 def encode_impression(impression: Impression) -> bytes:
     """The one canonical encoding of an impression; raises Poison for what decoding would refuse."""
-    return _encode_list(impression, impression.kind, impression.trained)
-
-
-def encode_trained(impression: Impression) -> bytes:
-    """The same as one that is learned from: of no kind, whatever it says of itself."""
-    return _encode_list(impression, None, True)
-
-
-def _encode_list(impression: Impression, kind: str | None, trained: bool) -> bytes:
     shown, clicked = len(impression.shown), list(impression.clicked)
     if not shown:
         raise Poison(poison.WRONG_TYPE, "shown is not a list of at least one object")
@@ -114,7 +105,7 @@ def _encode_list(impression: Impression, kind: str | None, trained: bool) -> byt
     wire.check_ts(impression.ts)
     wire.check_clicked(clicked, shown)
     fields: dict[str, Any] = {
-        "v": _version_of_list(impression, kind, trained),
+        "v": _version_of_list(impression),
         "id": _text(impression.id, "id"),
         "ts": impression.ts,
         "q": object_fields(impression.query, "q"),
@@ -132,11 +123,11 @@ def _encode_list(impression: Impression, kind: str | None, trained: bool) -> byt
     _add_key(fields, impression.key)
     if impression.draft is not None:
         fields["draft"] = _draft_fields(impression.draft, shown)
-    _add_text(fields, "kind", kind)
-    if trained:
-        if kind is not None:
-            raise Poison(poison.UNKNOWN_FIELD, "of a kind that is held out nothing is learned")
-        fields["trained"] = True
+    _add_text(fields, "kind", impression.kind)
+    if impression.is_learned:
+        if impression.kind is not None or (impression.trained and impression.for_arms):
+            raise Poison(poison.UNKNOWN_FIELD, "a list is of a kind, trained, or for arms")
+        fields["trained" if impression.trained else "arms"] = True
     return pack(fields)
 
 
@@ -161,6 +152,7 @@ def decode_impression(value: bytes | None) -> Impression:
         draft=_draft(fields["draft"]) if "draft" in fields else None,
         kind=fields.get("kind"),
         trained=fields.get("trained", False),
+        for_arms=fields.get("arms", False),
     )
 
 
@@ -287,10 +279,10 @@ def _version_of(key: str | None) -> int:
     return limits.FORMAT_VERSION if key is None else limits.KEYED_VERSION
 
 
-def _version_of_list(impression: Impression, kind: str | None, trained: bool) -> int:
-    if trained:
-        return limits.TRAINED_VERSION
-    if kind is not None:
+def _version_of_list(impression: Impression) -> int:
+    if impression.is_learned:
+        return limits.TRAINED_VERSION if impression.trained else limits.ARMS_VERSION
+    if impression.kind is not None:
         return limits.KIND_VERSION
     return limits.DRAFTED_VERSION if impression.draft else _version_of(impression.key)
 

@@ -114,6 +114,11 @@ PAIR_UNKNOWN, PAIR_ABOVE, PAIR_BELOW, PAIR_RANDOM = 0, 1, 2, 3
 drawn at random."""
 PAIR_NAMES: Mapping[str, int] = {"above": PAIR_ABOVE, "below": PAIR_BELOW, "random": PAIR_RANDOM}
 """The kinds of pairs by the names that people write."""
+PAIR_SIDES = 3
+"""The bits of `pair` that hold one of these."""
+ONLY_ABOVE, ONLY_BOTH, ONLY_ARMS = 4, 8, 16
+"""Bits that say who alone learns an event: learners of pairs above the click, or of pairs on both sides, as a
+list has more pairs than they take; arms of the race, as it is held out from the main learner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +129,7 @@ class Event:
     `source` is who clicked, as of an impression, which `impression` names; `propensity` is the clicked rank's
     logged probability of being examined, in (0, 1]; `space` names the feature space of inline features;
     `key` the model that learns it, where there is one per key; `pair` where the skipped object stood, one of
-    the `PAIR_` constants.
+    the `PAIR_` constants, and who alone learns it, `ONLY_` bits.
     """
 
     id: str
@@ -181,7 +186,8 @@ class Impression:
     token, by any name that stays the same; None where nobody said. `key` names the model that its clicks are
     of, where there is one per key. `draft`: how the list was made, where chance had a part in it and that was
     proved. `kind`: of what kind its query is, where none of that kind is learned from: the object at the
-    centre. `trained`: it is no held-out list: its triplets are in the training topic.
+    centre. `trained`: it is no held-out list: its triplets are in the training topic. `for_arms`: it is held
+    out, but arms learn it later: its triplets are there for them alone.
     """
 
     id: str
@@ -196,3 +202,9 @@ class Impression:
     draft: Draft | None = None
     kind: str | None = None
     trained: bool = False
+    for_arms: bool = False
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether anybody learns it after it was bet on."""
+        return self.trained or self.for_arms

@@ -8,10 +8,11 @@ stream; a test holds them equal.
 from __future__ import annotations
 
 FORMAT_VERSION, KEYED_VERSION, DRAFTED_VERSION, KIND_VERSION, TRAINED_VERSION = 1, 2, 3, 4, 5
-PAIRED_VERSION = 6
+PAIRED_VERSION, ARMS_VERSION = 6, 7
 """Events and impressions with a key are of the second, impressions with a draft of the third, those of a kind
 that is held out of the fourth, those that are learned from of the fifth, events that say which pair they are
-of the sixth: a reader that knows only the versions before refuses these alone."""
+of the sixth, held-out lists that arms learn of the seventh: a reader that knows only the versions before
+refuses these alone."""
 
 MAX_VALUE_BYTES = 1024 * 1024
 """One event, impression or item record."""
@@ -28,8 +29,9 @@ MAX_MAP_ENTRIES = 32
 MAX_SHOWN = 1000
 """Objects in the list of one impression."""
 
-PAIR_KINDS, MAX_PAIR = 3, 255
-"""Kinds of pairs that this release knows, numbered from 1 as in `streams.event`, and that there may be."""
+PAIR_KINDS, MAX_PAIR = 31, 255
+"""Kinds of pairs that this release knows, numbered from 1 by the bits of `streams.event`, and that there may
+be."""
 
 MAX_TS = 2**53 - 1
 """Milliseconds since 1970."""

@@ -15,6 +15,7 @@ import msgpack
 from streams import poison
 from streams.event import PAIR_UNKNOWN, TEAMS, UNNAMED_VIEW
 from streams.limits import (
+    ARMS_VERSION,
     DRAFTED_VERSION,
     FORMAT_VERSION,
     KEYED_VERSION,
@@ -48,6 +49,7 @@ _OF_VERSION: Mapping[int, tuple[str, ...]] = {
     DRAFTED_VERSION: ("draft", "key"),
     KIND_VERSION: ("kind", "draft", "key"),
     TRAINED_VERSION: ("trained", "draft", "key"),
+    ARMS_VERSION: ("arms", "draft", "key"),
     PAIRED_VERSION: ("pair", "key"),
 }
 """The field that each later version requires, and those that it may have besides."""
@@ -129,7 +131,7 @@ def read_event(value: bytes | None, max_bytes: int = MAX_VALUE_BYTES) -> dict[st
 def read_impression(value: bytes | None) -> dict[str, Any]:
     """An impression's fields, all checked except the objects in `q` and `shown`, which stay raw."""
     fields = open_map(unpack(value, MAX_VALUE_BYTES, max_list=MAX_SHOWN), "the impression")
-    versions = (FORMAT_VERSION, KEYED_VERSION, DRAFTED_VERSION, KIND_VERSION, TRAINED_VERSION)
+    versions = FORMAT_VERSION, KEYED_VERSION, DRAFTED_VERSION, KIND_VERSION, TRAINED_VERSION, ARMS_VERSION
     _check_head(fields, _IMPRESSION_REQUIRED, _IMPRESSION_FIELDS, versions)
     _check_texts(fields, ("src", "sp", "kind"))
     if type(fields["shown"]) is not list or not fields["shown"]:
@@ -139,8 +141,9 @@ def read_impression(value: bytes | None) -> dict[str, Any]:
         check_propensity(fields["prop"], len(fields["shown"]))
     if "draft" in fields:
         fields["draft"] = read_draft(fields["draft"], len(fields["shown"]))
-    if fields.get("trained", True) is not True:
-        raise Poison(poison.WRONG_TYPE, "trained is not true")
+    for name in ("trained", "arms"):
+        if fields.get(name, True) is not True:
+            raise Poison(poison.WRONG_TYPE, f"{name} is not true")
     return fields
 
 

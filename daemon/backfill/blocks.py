@@ -111,11 +111,10 @@ class BlockReader:
             for _, item in self._items:
                 count += 1
                 decision = decider.decide(item)
+                values.extend(record.value for record in decision.training)
                 if decision.fate == "holdout":
-                    block.held.extend(record.value for record in decision.records if record.value is not None)
-                elif decision.records:
-                    values.extend(record.value for record in decision.records)
-                elif decision.reason:
+                    block.held.extend(record.value for record in decision.holdout if record.value is not None)
+                elif decision.reason and not decision.training:
                     block.dropped[decision.reason] += 1
                 block.read += decision.fate != "ignored"
                 if len(values) + block.records >= least:

@@ -535,7 +535,10 @@ class CheckpointsConfig(Section):
     )
     every: Seconds = Field(30.0, description="time between versions; 0s by every_events alone")
     every_events: int = Field(
-        0, ge=0, description="also after this many events, exactly; learning waits for the disk then; 0: off"
+        -1,
+        ge=-1,
+        description="also after this many events, exactly; learning waits for the disk then; -1: after 4,000,"
+        " 8,000, 16,000 ..., so that a log that is learned in one go is judged on the way; 0: off",
     )
     keep: int = Field(20, ge=2, description="newest versions kept; aliases and version 0 stay in addition")
     endpoint: str = Field(
@@ -553,7 +556,7 @@ class CheckpointsConfig(Section):
 
     @model_validator(mode="after")
     def _goes_together(self) -> CheckpointsConfig:
-        if not self.every and not self.every_events:
+        if not self.every and self.every_events <= 0:
             raise ValueError('every = "0s" without every_events writes no version; set one of the two')
         if self.endpoint and not self.endpoint.startswith(("http://", "https://")):
             raise ValueError("endpoint: expected http://HOST:PORT or https://HOST")
@@ -631,8 +634,8 @@ class FeedConfig(Section):
     triplets_per_impression: int = Field(
         5,
         ge=0,
-        description="most shown-list pairs kept per impression on each side of its clicks, drawn with the"
-        " seed; random negatives come on top; 0 no cap",
+        description="most pairs above the clicks kept per impression, and twice as many of both sides, drawn"
+        " with the seed; random negatives come on top; 0 no cap",
     )
     random_negatives: int = Field(1, ge=0, le=100, description="random catalog objects per click as skipped")
     negative_weight: float = Field(
@@ -657,7 +660,8 @@ class FeedConfig(Section):
         0.25,
         ge=0,
         lt=1,
-        description="share of queries kept for validation only; a tenth is enough where judgments decide",
+        description="share of queries kept for validation, a tenth from all that learns, the rest from all"
+        " but arms, which order given lists; a tenth is enough where judgments decide",
     )
     holdout_by: Literal["query", "list"] = Field(
         "query", description="what is kept as a whole: a query with all its lists, or single lists"
@@ -888,6 +892,12 @@ class Config:
         """Whether there are arms where none are named."""
         wide = sum(sum(view.widths()) for view in self.space.views.values()) > WIDEST_ARMS
         return not self.arms_fault and not wide
+
+    @property
+    def has_arms(self) -> bool:
+        """Whether there are arms, named or by default."""
+        named = self.learner.race.arms
+        return self.has_default_arms if named is None else bool(named)
 
     @property
     def learns_below(self) -> bool:

@@ -254,10 +254,9 @@ class ClickFollower:
                 self._reader.bots.closed(len(item.shown), len(item.clicked))
 
     def _queue(self, place: str, decision: Decision) -> None:
-        topic = HOLDOUT if decision.fate == "holdout" else TRAINING
-        most = self._outlet.max_record_bytes
-        self._waiting += [(HOLDOUT, record) for record in decision.ahead if _size(record) <= most]
-        for record in decision.records:
+        most, is_held = self._outlet.max_record_bytes, decision.fate == "holdout"
+        records = [(HOLDOUT, record) for record in decision.holdout if is_held or _size(record) <= most]
+        for topic, record in [*records, *((TRAINING, record) for record in decision.training)]:
             if _size(record) > most:
                 log.warning(
                     "left out: the stream takes no record of this size", place=place, bytes=_size(record)

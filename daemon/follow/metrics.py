@@ -83,8 +83,7 @@ class FollowMetrics:
             self._lists.labels(decision.fate).inc()
             if decision.fate == "dropped":
                 self.dropped(decision.reason)
-        if decision.fate in ("training", "correction"):
-            self._events.inc(len(decision.records))
+        self._events.inc(len(decision.training))
         if decision.draft:
             self._drafts.labels(decision.draft).inc()
         self._explored.inc(decision.explored)

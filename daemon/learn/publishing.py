@@ -32,9 +32,18 @@ _LOOK_SECONDS = 0.1
 """Between two looks at what is waited for: a writer, a lock."""
 
 
+FIRST = 4_000
+"""Records that the first version is of where they double: a few hundred lists."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cadence:
-    """`every_s`: seconds between versions (0: no clock). `every_events`: records between them (0: off)."""
+    """`every_s`: seconds between versions (0: no clock). `every_events`: records between them (0: off,
+    -1: after `FIRST`, twice as many, and so on).
+
+    Versions in between bet on what comes after them: a log that is learned faster than by the clock of
+    `every_s` would otherwise be one version, of which hardly a list could tell anything.
+    """
 
     every_s: float
     every_events: int
@@ -49,14 +58,18 @@ class Cadence:
         return moved and bool(self.every_s) and seconds_since >= self.every_s
 
     def due_by_count(self, records: int, records_at_last: int) -> bool:
-        """Whether `records` is a multiple of `every_events`, and the last capture was not there."""
-        return bool(self.every_events) and records % self.every_events == 0 and records != records_at_last
+        """Whether a version is due after so many `records`, and the last capture was not there."""
+        return self.left(records - 1) == 1 and records != records_at_last
 
     def poll_limit(self, most: int, records_polled: int) -> int:
-        """The most records of the next poll, so that a batch ends on every multiple of `every_events`."""
-        if not self.every_events:
-            return most
-        return min(most, self.every_events - records_polled % self.every_events)
+        """The most records of the next poll, so that a batch ends wherever a version is due by count."""
+        return min(most, self.left(records_polled) or most)
+
+    def left(self, records: int) -> int:
+        """How many more records the next version by count is of; 0: there is none."""
+        if self.every_events >= 0:
+            return self.every_events and self.every_events - records % self.every_events
+        return (FIRST << (records // FIRST).bit_length()) - records
 
 
 @dataclass(frozen=True, slots=True)

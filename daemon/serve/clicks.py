@@ -21,7 +21,7 @@ from daemon.runtime.watchdog import give_way
 from daemon.serve.query import HitClicks
 from streams.codec import decode_event
 from streams.errors import StreamError
-from streams.event import PAIR_BELOW, Event
+from streams.event import PAIR_BELOW, PAIR_SIDES, Event
 from streams.feed.triplets import is_drawn
 from streams.poison import Poison
 from streams.source import Source
@@ -63,7 +63,8 @@ class ClickWindow:
         with self._lock:
             self._order.append(query)
             if query is not None:
-                seen = None if is_drawn(event) or event.pair == PAIR_BELOW else event.skipped.id
+                below = event.pair & PAIR_SIDES == PAIR_BELOW
+                seen = None if is_drawn(event) or below else event.skipped.id
                 of = event.impression or event.id
                 one = _Comparison(query, event.clicked.id, seen, of, event.key)
                 self._by_query.setdefault(query, deque()).append(one)

@@ -176,21 +176,25 @@ def order_bets(
     fresh: Mask,
     leader: ArmShare | None,
     *,
+    before: bool = False,
     top: Callable[[Mask], int | None] = lambda _: None,
 ) -> OrderBets:
     """What the lists that were not bet on before say of all candidates for their order; an empty sequence for
     each where none tells.
 
     arms: scores of each candidate, zero: of the user's own ranking, float32 [n, L] in the order of time, as
-    fresh, bool[n]. leader: the candidate that leads. top: see `OrderChoice`, by lists of the panel, bool[n];
-    as many as they have objects in the median where it gives None, and where the lists that are bet on are in
-    the order of the user's own ranking: it made them, by a filter maybe.
+    fresh, bool[n]. leader: the candidate that leads. before: whether the arms are those from before the lists
+    were learned: else lists that arms learn say nothing of them. top: see `OrderChoice`, by lists of the
+    panel, bool[n]; as many as they have objects in the median where it gives None, and where the lists that
+    are bet on are in the order of the user's own ranking: it made them, by a filter maybe.
     """
-    counted = counted_lists(panel.impressions_by_time)[0]
+    impressions = panel.impressions_by_time
+    counted = counted_lists(impressions)[0]
     lists, plain = only_counted(panel.by_time, counted), panel.plain & counted
-    where, clusters = fresh & plain, panel.in_time(panel.group).tolist()
+    tells = plain & np.array([before or not one.for_arms for one in impressions], bool)
+    where, clusters = fresh & tells, panel.in_time(panel.group).tolist()
     shares = {
-        name: share_higher(arms[name][plain], zero[plain], lists.at(plain))
+        name: share_higher(arms[name][tells], zero[tells], lists.at(tells))
         for name in ([leader] if leader in arms else arms)
         if name is not None
     }

@@ -283,8 +283,14 @@ class Evaluator:
         own, base = two_clicks_away(scorers, panel, len(self.objects.catalog), most)
         return list((own - base)[~np.isnan(own - base)].tolist())
 
-    def _order(
-        self, version: Candidate, form: Scores, panel: Panel, fresh: Mask, leader: ArmShare | None
+    def _order(  # noqa: PLR0917
+        self,
+        version: Candidate,
+        form: Scores,
+        panel: Panel,
+        fresh: Mask,
+        leader: ArmShare | None,
+        before: bool = False,
     ) -> OrderBets:
         """What lists say of the order of a version's arms, and of its form. Raises NotFinite."""
         if version.given is None:
@@ -296,7 +302,7 @@ class Evaluator:
             for share in OWN_SHARES
         }
         top = partial(self._judge.order_top, version.given, panel)
-        return order_bets(panel, scores | {FORM: form}, given, fresh, leader, top=top)
+        return order_bets(panel, scores | {FORM: form}, given, fresh, leader, before=before, top=top)
 
     def compare_before(
         self,
@@ -306,22 +312,22 @@ class Evaluator:
         leader: ArmShare | None = None,
     ) -> Comparison:
         """The same on the lists after the first and up to the second of these times, which were learned from
-        after the first of the versions. Raises NotFinite.
+        after the first of the versions; on those that arms alone learn, of the order. Raises NotFinite.
 
         What it has learned is ordered otherwise than what it has not, and tells nothing of how far the
         rankings usually differ there: where clicks happened to lie in what was learned, all that came after
         would seem to be preferred or not.
         """
-        lists = [held.impression for held in window.trained()]
-        panel = self._judge.panel(lists)
+        lists = [held.impression for held in window.learned(*times_ms)]
+        panel, trained = self._judge.panel(lists), np.array([one.trained for one in lists], bool)
         fresh = np.array([times_ms[0] < one.ts <= times_ms[1] for one in lists], bool)
         distinct = {one.number: one.scorer for one in versions}
         scores = self._judge.shown_scores([*distinct.values()], panel)
         looks = {number: Scored({}, found) for number, found in zip(distinct, scores, strict=True)}
         scored, states = [looks[one.number] for one in versions], [one.state for one in versions]
-        seen = compare(panel, scored, states, fresh, {}, alike=False)
-        form = scored[0].scores
-        return replace(seen, order=self._order(versions[0], form, panel, fresh, leader))
+        seen = compare(panel, scored, states, fresh & trained, {}, alike=False)
+        order = self._order(versions[0], scored[0].scores, panel, fresh, leader, before=True)
+        return replace(seen, order=order)
 
     def unseen(self, candidate: Candidate, zero: Candidate, window: Window) -> Measures:
         """How much users prefer a version to version 0 on kinds of queries of which nothing is learned
@@ -570,13 +576,13 @@ class Weigher:
         next_one = Bettor(version.number, version.until_ms)
         if next_one.until_ms <= bettor.until_ms:
             return seen
-        came = [one for one in window.trained() if bettor.until_ms < one.impression.ts <= next_one.until_ms]
+        times = bettor.until_ms, next_one.until_ms
+        came = [one for one in window.learned(*times) if times[0] < one.impression.ts <= times[1]]
         if bettor.version and len(came) < LEAST_TRAINED:
             return seen
         seen = replace(seen, bettor=next_one)
         if not bettor.version or not came:
             return seen
-        times = bettor.until_ms, next_one.until_ms
         try:
             before = self._candidates.open(bettor.version)
             versions = (before, *against)

@@ -85,12 +85,12 @@ class ReadRecord:
         return self.held is not None and self.held.impression.trained
 
     def is_within(self, until_ms: int | None) -> bool:
-        """Whether it is a list from before that time, or one of that very time that is learned from: that may
+        """Whether it is a list from before that time, or one of that very time that anybody learns: that may
         be what a version learned last. None: any record is.
         """
         if until_ms is None or self.held is None:
             return until_ms is None
-        return self.held.impression.ts < until_ms + self.is_trained
+        return self.held.impression.ts < until_ms + self.held.impression.is_learned
 
 
 @dataclass(slots=True)
@@ -193,6 +193,15 @@ class Window:
     def trained(self) -> list[HeldImpression]:
         """In the same order, the lists that are learned from: versions from before may bet on them."""
         return list(self._in_order(held for queue in self._trained.values() for held in queue))
+
+    def learned(self, after_ms: int, until_ms: int) -> list[HeldImpression]:
+        """In the same order, these, and of that time those that arms alone learn."""
+        for_arms = (
+            held
+            for held in self._held_out()
+            if held.impression.for_arms and after_ms < held.impression.ts <= until_ms
+        )
+        return list(self._in_order([*self.trained(), *for_arms]))
 
     def _held_out(self) -> Iterator[HeldImpression]:
         return (held for queue in self._held.values() for _, held in queue)

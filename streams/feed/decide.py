@@ -13,12 +13,12 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from streams.catalog import check_features
-from streams.codec import encode_event, encode_impression, encode_trained
-from streams.event import Event, Impression, ObjectRef, SpaceSpec
+from streams.codec import encode_event, encode_impression
+from streams.event import ONLY_ARMS, Event, Impression, ObjectRef, SpaceSpec
 from streams.feed import items as reasons
 from streams.feed.items import Dropped, Ignored, Item, LateClick, UnclickedList, scoped
 from streams.feed.kinds import HeldOutKinds
-from streams.feed.options import FeedSettings
+from streams.feed.options import LEAST_APART, FeedSettings
 from streams.feed.triplets import Candidates, Made, as_impression, make_correction, make_events, without
 from streams.limits import MAX_SHOWN, MAX_TEXT_BYTES
 from streams.partitions import is_holdout, partition_of, route_key
@@ -91,20 +91,20 @@ _NOTHING_MADE = Made(())
 
 
 class Decision(NamedTuple):
-    """The fate of one item.  `records` go to the topic of the fate (a correction's to training), `ahead`
-    before them to the holdout topic: the list itself, where it is learned from; `made` is of training and
-    corrections; `ts` is the time of what was kept, ms; `draft` what became of the draft of a signed list, ""
-    for other lists; `explored`: that chance had placed an object in it, which its id proves."""
+    """The fate of one item.  `holdout` goes to the holdout topic, the list itself, also where it is learned
+    from; `training` after it to the training topic, `made` is of that; `ts` is the time of what was kept, ms;
+    `draft` what became of the draft of a signed list, "" for other lists; `explored`: that chance had placed
+    an object in it, which its id proves."""
 
     fate: Fate
     reason: str = ""
     detail: str = ""
-    records: tuple[OutRecord, ...] = ()
+    training: tuple[OutRecord, ...] = ()
+    holdout: tuple[OutRecord, ...] = ()
     made: Made = _NOTHING_MADE
     ts: int | None = None
     draft: str = ""
     explored: bool = False
-    ahead: tuple[OutRecord, ...] = ()
 
     @property
     def accepted(self) -> bool:
@@ -118,8 +118,8 @@ class Decider:
 
     space: what features that come with an object are checked against; None: by who learns them alone. kinds:
     of queries that are held out as a whole. queries: of which other models vectors of queries may be. fed:
-    how many events the training topic holds already; the attribute counts on, without pairs below a click:
-    what random negatives weigh does not depend on whether these are made.
+    how many events the training topic holds already; the attribute counts on those that learners of pairs
+    above the clicks take: what random negatives weigh does not depend on whether others are made.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Decider:
             if isinstance(item, LateClick):
                 return Decision("ignored", reasons.CLICK_NOT_SHOWN, "its list was refused")
             return refused(error)
-        self.fed += len(decision.made.events) - decision.made.below
+        self.fed += decision.made.for_above
         return decision
 
     def _first(self, item: Event | Impression | UnclickedList) -> Decision:
@@ -206,7 +206,7 @@ class Decider:
             return self._triplet(item)
         impression, draft = self._proved(item)
         decision = self._impression(impression)
-        if not draft or not decision.records:
+        if not draft or decision.fate == "dropped":
             return decision
         explored = impression.draft is not None and impression.draft.explored is not None
         return decision._replace(draft=draft, explored=explored)
@@ -235,8 +235,7 @@ class Decider:
         made = make_correction(proved, late.rank, unknown, self._candidates, self._settings, fed=self.fed)
         if not made.events:
             return Decision("ignored", reasons.NO_PAIR, "a late click")
-        records = tuple(self._event_records(made.events, key))
-        return Decision("correction", records=records, made=made, ts=proved.ts)
+        return Decision("correction", training=self._event_records(made, key), made=made, ts=proved.ts)
 
     def _proved(self, impression: Impression) -> tuple[Impression, str]:
         """The impression with the draft that its id proves, and with no other; what became of it. Raises
@@ -281,9 +280,8 @@ class Decider:
         kind = self._kind_of(event.query)
         if kind is not None or self._is_holdout(key, event.id):
             held = replace(as_impression(event), kind=kind)
-            return self._kept("holdout", held, key, self._holdout_record(held, key))
-        made = Made((event,), pairs=1)
-        return self._kept("training", event, key, *self._event_records(made.events, key), made=made)
+            return self._kept("holdout", held, key, _NOTHING_MADE, held)
+        return self._kept("training", event, key, Made((event,), pairs=1))
 
     def _impression(self, impression: Impression) -> Decision:
         self._candidates.see(impression.shown)
@@ -301,21 +299,27 @@ class Decider:
             impression = replace(impression, space=self._settings.space)
         kind = self._kind_of(impression.query)
         if kind is not None or self._is_holdout(key, impression.id):
-            held = replace(without(impression, unknown), kind=kind, trained=False)
-            return self._to_holdout(held, key)
+            return self._to_holdout(impression, unknown, key, kind)
         return self._to_training(impression, unknown, key)
 
-    def _to_holdout(self, impression: Impression, key: bytes) -> Decision:
-        if len(impression.clicked) == len(impression.shown):
-            return _drop(reasons.ALL_CLICKED, f"{len(impression.shown)} shown, holdout")
-        return self._kept("holdout", impression, key, self._holdout_record(impression, key))
+    def _to_holdout(
+        self, impression: Impression, unknown: frozenset[int], key: bytes, kind: str | None
+    ) -> Decision:
+        held = replace(without(impression, unknown), kind=kind, trained=False, for_arms=False)
+        if len(held.clicked) == len(held.shown):
+            return _drop(reasons.ALL_CLICKED, f"{len(held.shown)} shown, holdout")
+        apart = kind is not None or self._is_holdout(key, impression.id, LEAST_APART)
+        if apart or not self._settings.for_arms or impression.ts == self._settings.untimed_ms:
+            return self._kept("holdout", held, key, _NOTHING_MADE, held)
+        made = make_events(impression, unknown, self._candidates, self._settings, self.fed)
+        alone = tuple(replace(event, pair=event.pair | ONLY_ARMS) for event in made.events)
+        held = replace(held, for_arms=bool(alone))
+        return self._kept("holdout", held, key, replace(made, events=alone), held)
 
     def _to_training(self, impression: Impression, unknown: frozenset[int], key: bytes) -> Decision:
         made = make_events(impression, unknown, self._candidates, self._settings, self.fed)
         if made.events:
-            records = self._event_records(made.events, key)
-            ahead = self._ahead(without(impression, unknown), key)
-            return self._kept("training", impression, key, *records, made=made, ahead=ahead)
+            return self._kept("training", impression, key, made, self._bet_on(without(impression, unknown)))
         shown = f"{len(impression.shown)} shown, clicked {list(impression.clicked)}"
         if made.lost_pairs:
             return _drop(reasons.UNKNOWN_OBJECT, f"{shown}: the skipped objects are not in the catalog")
@@ -329,24 +333,27 @@ class Decider:
         fate: Fate,
         item: Event | Impression,
         key: bytes,
-        *records: OutRecord,
-        made: Made = _NOTHING_MADE,
-        ahead: tuple[OutRecord, ...] = (),
+        made: Made,
+        judged: Impression | None = None,
     ) -> Decision:
+        """judged: what versions are judged by; a list that is learned from and no record holds is not."""
+        holdout: tuple[OutRecord, ...] = ()
+        try:
+            if judged is not None:  # placed by its key: the holdout of a broker has other partitions, maybe
+                holdout = (OutRecord(encode_impression(judged), key),)
+        except Poison:  # its triplets are smaller
+            if fate == "holdout":
+                raise
         self._cap.add(scoped(key, item.key))
-        return Decision(fate, records=records, made=made, ts=item.ts, ahead=ahead)
+        return Decision(fate, training=self._event_records(made, key), holdout=holdout, made=made, ts=item.ts)
 
-    def _event_records(self, events: tuple[Event, ...], key: bytes) -> list[OutRecord]:
+    def _event_records(self, made: Made, key: bytes) -> tuple[OutRecord, ...]:
         # The log says when they came: to its retention an old click is as new as any other, and learners
         # bound event times by it.
         partition = partition_of(key, self._settings.partitions)
-        return [OutRecord(encode_event(event), key, partition) for event in events]
+        return tuple(OutRecord(encode_event(event), key, partition) for event in made.events)
 
-    def _holdout_record(self, impression: Impression, key: bytes) -> OutRecord:
-        # placed by its key: the holdout of a broker need not have as many partitions
-        return OutRecord(encode_impression(impression), key)
-
-    def _ahead(self, impression: Impression, key: bytes) -> tuple[OutRecord, ...]:
+    def _bet_on(self, impression: Impression) -> Impression | None:
         """A list that is learned from, for the versions before it to be judged by.
 
         Whether a version has learned from it is told by its time, the same whenever it is fed again.
@@ -354,16 +361,14 @@ class Decider:
         settings = self._settings
         is_usable = len(impression.clicked) < len(impression.shown)
         if not settings.prequential or not is_usable or impression.ts == settings.untimed_ms:
-            return ()
-        try:
-            return (OutRecord(encode_trained(impression), key),)
-        except Poison:  # larger than a record may be, say: its triplets are not
-            return ()
+            return None
+        return replace(impression, trained=True, for_arms=False, kind=None)
 
-    def _is_holdout(self, key: bytes, name: str) -> bool:
+    def _is_holdout(self, key: bytes, name: str, share: float = 1.0) -> bool:
+        """Whether a list is held out, and among that share of the queries, or of the lists."""
         if self._settings.holdout_by == "list":
             key = name.encode()
-        return is_holdout(key, self._settings.holdout_share, self._settings.seed)
+        return is_holdout(key, min(share, self._settings.holdout_share), self._settings.seed)
 
     def _kind_of(self, query: ObjectRef) -> str | None:
         return None if self._kinds is None else self._kinds.of(query)

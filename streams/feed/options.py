@@ -129,6 +129,9 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 )
 
 
+OF_BOTH_SIDES = frozenset(("all_skipped",))
+"""The rules that give pairs above and below a click."""
+
 HOLDOUTS = ("query", "list")
 """What is held out as a whole: all lists of a query, or single lists (by their ids)."""
 
@@ -142,6 +145,9 @@ class ListProof:
     earliest_ms: int = 0
 
 
+LEAST_APART = 0.1
+"""Share of the queries whose lists no arm learns: they tell of every version, also of a log that is learned
+before a first version is there to bet on it."""
 LEAST_SHARE = 0.15
 """Of its first weight that a random negative keeps, where its weight falls."""
 
@@ -152,15 +158,17 @@ class FeedSettings:
 
     `random_negatives` per clicked object of an impression (a plain triplet is fed as it is), each of the
     weight that `weight_of_drawn` gives, on top of at most `triplets_per_impression` pairs of its shown list
-    on each side of the clicks (0: all of them); `holdout_share` of the queries, or where `holdout_by` is
-    "list" of the lists, in [0, 1); `holdout_kinds` kinds of queries, each of `kind_share` of the catalog,
-    held out as a whole in addition; `query_cap` impressions (or plain triplets) kept per query and
-    `dedupe_window` ids remembered, 0 for no cap and no memory; `space` is written into items with inline
-    features that name none. Changing `seed` or `holdout_share` between runs moves queries between training
-    and holdout. What is stamped later than `latest_ms` is dropped: learners would refuse it. `proof`: how
-    signed lists are checked, None where no key is known. `prequential`: lists that are learned from are
-    written as lists, too, but for those stamped `untimed_ms`, the time that is given to items without one.
-    `position_weights`: how much each pair counts by its ranks, None: all alike. Raises ValueError.
+    above the clicks, and twice as many of both sides (0: all of them); `holdout_share` of the queries, or
+    where `holdout_by` is "list" of the lists, in [0, 1); `holdout_kinds` kinds of queries, each of
+    `kind_share` of the catalog, held out as a whole in addition; `query_cap` impressions (or plain triplets)
+    kept per query and `dedupe_window` ids remembered, 0 for no cap and no memory; `space` is written into
+    items with inline features that name none. Changing `seed` or `holdout_share` between runs moves queries
+    between training and holdout. What is stamped later than `latest_ms` is dropped: learners would refuse
+    it. `proof`: how signed lists are checked, None where no key is known. `prequential`: lists that are
+    learned from are written as lists, too, but for those stamped `untimed_ms`, the time that is given to
+    items without one.
+        `for_arms`: of held-out lists with a time arms of the race learn all but those of `LEAST_APART` of the
+    queries. `position_weights`: how much each pair counts by its ranks, None: all alike. Raises ValueError.
     """
 
     rule: str = "all_skipped"
@@ -180,6 +188,7 @@ class FeedSettings:
     latest_ms: int | None = None
     proof: ListProof | None = None
     prequential: bool = False
+    for_arms: bool = False
     untimed_ms: int | None = None
     position_weights: PositionWeights | None = None
 

@@ -79,7 +79,7 @@ class PositionWeights:
 
     @classmethod
     def of(cls, curve: ExaminationCurve, rule: str, cap: int) -> PositionWeights:
-        """Of the pairs that a rule of `RULES` makes, at most `cap` of a list on each side, 0: all."""
+        """Of the pairs that a rule of `RULES` makes, at most `cap` of a list, 0: all."""
         # of pairs on both sides the mean is one over those above: learners may leave out the others
         rule = "skip_above" if rule == "all_skipped" else rule
         seen: list[float] = []

@@ -23,7 +23,8 @@ class Account:
     lines). `triplets` = `from_pairs` + `random_negatives`, in events written to training; a plain triplet is
     a pair. `below`: pairs whose skipped object stood below the click. `pairs` = `from_pairs` +
     `unknown_pairs` (left out because the catalog lacks an object) + `capped_pairs` (left out by
-    `triplets_per_impression`): the pairs of the impressions fed to training. `ignored` lines are no
+    `triplets_per_impression`): the pairs of the impressions fed to training, and of those held out that arms
+    learn, whose triplets are `for_arms`. `ignored` lines are no
     impressions. `no_negative`: random negatives wanted for which no eligible object was found. `drafts`:
     lists with a signed id that were fed, by what became of their draft (`streams.feed.items.PROVED` and the
     two after it).
@@ -37,6 +38,7 @@ class Account:
     triplets: int = 0
     from_pairs: int = 0
     below: int = 0
+    for_arms: int = 0
     random_negatives: int = 0
     no_negative: int = 0
     pairs: int = 0
@@ -54,19 +56,21 @@ class Account:
             self.drafts[decision.draft] += 1
         if decision.fate == "dropped":
             self.dropped[decision.reason] += 1
-        elif decision.fate == "holdout":
+            return
+        if decision.fate == "holdout":
             self.holdout += 1
+            self.for_arms += len(decision.training)
         else:
             self.training += 1
-            made = decision.made
-            self.triplets += len(decision.records)
-            self.random_negatives += made.negatives
-            self.from_pairs += len(made.events) - made.negatives
-            self.below += made.below
-            self.no_negative += made.no_negative
-            self.pairs += made.pairs
-            self.unknown_pairs += made.lost_pairs
-            self.capped_pairs += made.capped_pairs
+        made = decision.made
+        self.triplets += len(decision.training)
+        self.random_negatives += made.negatives
+        self.from_pairs += len(made.events) - made.negatives
+        self.below += made.below
+        self.no_negative += made.no_negative
+        self.pairs += made.pairs
+        self.unknown_pairs += made.lost_pairs
+        self.capped_pairs += made.capped_pairs
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; reasons sorted by name."""
@@ -152,9 +156,8 @@ class FeedRun:
         try:
             for items_read, place, decision in self._decisions(source):
                 account.add(decision)
-                self._holdout.extend(decision.ahead)
-                batch = self._holdout if decision.fate == "holdout" else self._training
-                batch.extend(decision.records)
+                self._holdout.extend(decision.holdout)
+                self._training.extend(decision.training)
                 pending = len(self._training) + len(self._holdout)
                 if pending >= BATCH_RECORDS or time.monotonic() - written_at >= LINGER_S:
                     self._commit(account, items_read, place)

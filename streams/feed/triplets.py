@@ -3,8 +3,10 @@
 Why a cap: the pairs of a rule grow with clicks times list length, and those of one list share query,
 clicked and skipped objects, so each further one repeats what the others said. Uncapped, one long list
 with several clicks gives dozens of them and outweighs many short ones; on photo lists a cap of a few
-pairs gave the same quality from a fraction of the events. The sides of a click are capped apart: a learner
-that leaves out pairs below the clicks learns the same whether they are made or not.
+pairs gave the same quality from a fraction of the events. Learners of pairs above the clicks and learners of
+both sides have a sample of their own each, whose pairs are as likely as one another: of a long list with a
+click near the top nearly all pairs are below it, and who learns both sides must not learn otherwise. One
+event serves both samples where it is in both; what the other takes changes nothing for either.
 
 Why random negatives: learning from shown lists alone compares nearly right objects with nearly right
 ones; a uniformly drawn object per click is the sampling of Chechik et al., JMLR 11 (2010), section 2.3,
@@ -20,8 +22,19 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Protocol
 
-from streams.event import PAIR_ABOVE, PAIR_BELOW, PAIR_RANDOM, Draft, Event, Impression, ObjectRef
-from streams.feed.options import RULES, FeedSettings, RankPairs
+from streams.event import (
+    ONLY_ABOVE,
+    ONLY_BOTH,
+    PAIR_ABOVE,
+    PAIR_BELOW,
+    PAIR_RANDOM,
+    PAIR_SIDES,
+    Draft,
+    Event,
+    Impression,
+    ObjectRef,
+)
+from streams.feed.options import OF_BOTH_SIDES, RULES, FeedSettings, RankPairs
 from streams.partitions import route_key
 
 SEEN_SIZE = 10_000
@@ -148,7 +161,15 @@ class Made:
     @property
     def below(self) -> int:
         """How many events have a skipped object that stood below the click."""
-        return sum(event.pair == PAIR_BELOW for event in self.events)
+        return sum(event.pair & PAIR_SIDES == PAIR_BELOW for event in self.events)
+
+    @property
+    def for_above(self) -> int:
+        """How many events a learner of pairs above the clicks takes, those with random negatives included."""
+        return sum(event.pair in _FOR_ABOVE for event in self.events)
+
+
+_FOR_ABOVE = frozenset(range(ONLY_BOTH)) - {PAIR_BELOW, PAIR_BELOW | ONLY_ABOVE}
 
 
 def make_events(
@@ -166,7 +187,7 @@ def make_events(
     """
     pairs = RULES[settings.rule](len(impression.shown), impression.clicked)
     usable = tuple(pair for pair in pairs if not unknown.intersection(pair)) if unknown else pairs
-    kept = capped(usable, settings.triplets_per_impression, impression.id, settings.seed)
+    kept = sampled(usable, settings, impression.id)
     by_rank = settings.position_weights
     events = [
         _event(
@@ -174,10 +195,10 @@ def make_events(
             clicked,
             impression.shown[skipped],
             f"{impression.id}/{clicked}/{skipped}",
-            pair=PAIR_ABOVE if skipped < clicked else PAIR_BELOW,
+            pair=pair,
             weight=1.0 if by_rank is None else by_rank.of_pair(clicked, skipped),
         )
-        for clicked, skipped in kept
+        for (clicked, skipped), pair in kept.items()
     ]
     drawn = list(_negatives(impression, unknown, candidates, settings))
     of_drawn = settings.weight_of_drawn(fed)
@@ -244,24 +265,35 @@ def is_drawn(event: Event) -> bool:
     return event.impression is not None and last[:1] == "r" and last[1:].isdecimal()
 
 
-def capped(pairs: RankPairs, cap: int, impression_id: str, seed: int) -> RankPairs:
-    """At most `cap` of the pairs on each side of the clicks (all where it is 0), in their order; every choice
-    is as likely.
+def sampled(pairs: RankPairs, settings: FeedSettings, impression_id: str) -> Mapping[tuple[int, int], int]:
+    """Pairs of ranks in their order, with the `pair` of their events: for learners of pairs above the clicks
+    `triplets_per_impression` of those at most (0: all), for learners of both sides twice as many of all;
+    where the rule gives pairs of one side, as many of that for everybody. Every choice is as likely.
 
-    Kept are those whose hash of seed, impression id and ranks is smallest (BLAKE2b-64), so feeding the same
-    impression again keeps the same pairs, and a larger cap only adds to them.
+    Chosen are those whose hash of seed, impression id and ranks is smallest (BLAKE2b-64), so feeding the same
+    impression again chooses the same pairs, and a larger cap only adds to them.
     """
-    sides = [[(c, s) for c, s in pairs if s < c], [(c, s) for c, s in pairs if s > c]]
-    if not cap or max(map(len, sides)) <= cap:
-        return pairs
-    salt = _salt(seed)
+    side = {(c, s): PAIR_ABOVE if s < c else PAIR_BELOW for c, s in pairs}
+    cap, salt = settings.triplets_per_impression, _salt(settings.seed)
+    if not cap or len(pairs) <= cap:
+        return side
 
     def place(pair: tuple[int, int]) -> bytes:
         text = f"{impression_id}/{pair[0]}/{pair[1]}".encode()
         return blake2b(text, digest_size=8, key=salt, person=b"pair").digest()
 
-    chosen = frozenset(pair for side in sides for pair in sorted(side, key=place)[:cap])
-    return tuple(pair for pair in pairs if pair in chosen)
+    ordered = sorted(pairs, key=place)
+    if settings.rule not in OF_BOTH_SIDES:
+        few = frozenset(ordered[:cap])
+        return {pair: side[pair] for pair in pairs if pair in few}
+    above = frozenset([pair for pair in ordered if side[pair] == PAIR_ABOVE][:cap])
+    both, chosen = frozenset(ordered[: 2 * cap]), dict[tuple[int, int], int]()
+    for pair in pairs:
+        if pair in both:
+            chosen[pair] = side[pair] | (ONLY_BOTH if side[pair] == PAIR_ABOVE and pair not in above else 0)
+        elif pair in above:
+            chosen[pair] = side[pair] | ONLY_ABOVE
+    return chosen
 
 
 def _negatives(
@@ -303,7 +335,7 @@ def as_impression(event: Event) -> Impression:
     """A plain triplet as a two-item impression: the skipped object below the clicked one where the triplet
     says so, else above, because a skipped object was passed over.
     """
-    below = event.pair == PAIR_BELOW
+    below = event.pair & PAIR_SIDES == PAIR_BELOW
     return Impression(
         id=event.id,
         ts=event.ts,

@@ -8,7 +8,8 @@ import pytest
 
 from daemon.cli import main
 from daemon.exits import EX_OK
-from streams.codec import decode_impression
+from streams.codec import decode_event, decode_impression
+from streams.event import ONLY_ARMS
 from tests.daemon.test_form_by_clicks import Judged, judged
 from tests.daemon.test_unseen_kinds import values_of
 
@@ -55,3 +56,21 @@ def test_where_it_is_off_or_nothing_is_held_out_no_list_goes_along(place: Judged
     place.learn(50)
     assert not any(lists_of(place))
     assert values_of(place, holdout=False)
+
+
+def test_what_is_held_out_arms_learn_but_for_a_tenth_where_there_are_arms(place: Judged) -> None:
+    place.learn(50)
+    lists = [decode_impression(value) for value in values_of(place, holdout=True)]
+    for_arms = {one.id for one in lists if one.for_arms}
+    events = [decode_event(value) for value in values_of(place, holdout=False)]
+    alone = {event.impression for event in events if event.pair & ONLY_ARMS}
+    assert 0 < len(for_arms) < sum(not one.trained for one in lists)
+    assert alone == for_arms
+    assert place.newest().counters["aside"] >= len(alone)
+
+
+def test_without_arms_nobody_learns_what_is_held_out(place: Judged) -> None:
+    place.file.write_text(place.file.read_text() + '[learner.race]\narms = "none"\n')
+    place.learn(50)
+    assert not any(decode_impression(value).for_arms for value in values_of(place, holdout=True))
+    assert not any(decode_event(value).pair & ONLY_ARMS for value in values_of(place, holdout=False))

@@ -16,10 +16,14 @@ from learners.arm_kinds import ARM_KINDS
 from learners.arms import (
     ABOVE,
     BELOW,
+    ONLY_ABOVE,
+    ONLY_ARMS,
+    ONLY_BOTH,
     RANDOM,
     UNKNOWN,
     ArmConfig,
     Arms,
+    PairRule,
     arm_bytes,
     merged_arms,
     own_rows,
@@ -31,6 +35,7 @@ from learners.errors import BlockError, ConfigError
 from learners.merge_rules import settle
 from learners.oasis import Oasis, OasisConfig
 from learners.outcome import Reason
+from streams import event
 from streams.event import PAIR_ABOVE, PAIR_BELOW, PAIR_RANDOM, PAIR_UNKNOWN
 
 DIM, EVENTS = 8, 90
@@ -57,8 +62,12 @@ def same(one: Any, other: Any) -> bool:
     return set(one) == set(other) and all(one[k].tobytes() == other[k].tobytes() for k in one)
 
 
+PAIR_RULES: tuple[PairRule, ...] = ("above", "all")
+
+
 def test_pairs_have_the_numbers_that_events_have() -> None:
     assert (UNKNOWN, ABOVE, BELOW, RANDOM) == (PAIR_UNKNOWN, PAIR_ABOVE, PAIR_BELOW, PAIR_RANDOM)
+    assert (ONLY_ABOVE, ONLY_BOTH, ONLY_ARMS) == (event.ONLY_ABOVE, event.ONLY_BOTH, event.ONLY_ARMS)
 
 
 def test_which_pairs_a_rule_takes() -> None:
@@ -67,6 +76,18 @@ def test_which_pairs_a_rule_takes() -> None:
     assert takes("all", pairs).tolist() == [True] * 4
     assert takes("above", pairs, random=False).tolist() == [True, True, False, False]
     assert takes("all", pairs, random=False).tolist() == [True, True, True, False]
+
+
+def test_bits_beside_a_pair_leave_it_to_some_learners() -> None:
+    above = np.array([ABOVE, ABOVE | ONLY_ABOVE, ABOVE | ONLY_BOTH], np.uint8)
+    assert takes("above", above).tolist() == [True, True, False]
+    assert takes("all", above).tolist() == [True, False, True]
+    alone = np.array([ABOVE, BELOW, RANDOM, ABOVE | ONLY_ABOVE, ABOVE | ONLY_BOTH], np.uint8)
+    for rule in PAIR_RULES:
+        assert not takes(rule, alone | ONLY_ARMS).any()
+        for random in (True, False):
+            among = takes(rule, alone | ONLY_ARMS, random, arm=True)
+            assert among.tolist() == takes(rule, alone, random).tolist()
 
 
 @settings(max_examples=40, deadline=None)

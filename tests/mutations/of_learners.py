@@ -74,6 +74,8 @@ MATRICES = (
     _m("adapter.weight-lost", "def adapter_gradient(", "shares *= (weights /", "shares *= (np.ones_like(weights) /", "learners/test_adapter.py"),
     _m("adapter.skipped-lost", "def adapter_gradient(", "np.concatenate(rows[1:])", "rows[1]", "learners/test_adapter.py"),
     _m("adapter.minibatch-cut-short", "class SoftmaxAdapter(", "if self.waiting == self.config.batch:", "if True:", "learners/test_adapter.py"),
+    _m("arms.of-held-out-lists", "def takes(rule", "left if arm else left | np.uint8(ONLY_ARMS)", "left", "learners/test_arms.py"),
+    _m("arms.both-samples", "def takes(rule", 'ONLY_BOTH if rule == "above" else ONLY_ABOVE', "0", "learners/test_arms.py"),
     _m("arms.error-of-a-thread-lost", "class Arms:", "one.result()", "pass", "learners/test_arms.py"),
     _m("delayed.full-room-left", "def step_dense(", "count = _added(W, waiting, pairs, count, kind)", "pass", f"{LAWS} -k waiting"),
     _m("sweep.strip-not-kept", "def _take(", "panels, put)", "panels, 0)", f"{FORMULAS} -k waiting"),

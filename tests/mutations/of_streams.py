@@ -16,7 +16,7 @@ RULES = "streams/feed/test_feed_rules.py"
 PIPELINE = "streams/feed/test_feed_pipeline.py"
 PREQUENTIAL = "streams/feed/test_feed_prequential.py"
 NEGATIVES = "streams/feed/test_feed_negatives.py"
-CAP = "streams/feed/test_feed_pair_cap.py"
+CAP, BOTH = "streams/feed/test_feed_pair_cap.py", "streams/feed/test_feed_both_sides.py"
 MAPPED = "streams/feed/test_feed_mapping.py"
 PATHS = "streams/feed/test_feed_paths.py"
 READING = "streams/contract/test_reading_contract.py -k 'not kafka'"
@@ -104,15 +104,19 @@ FEED = (
     _m("feed.key-not-in-identity", "def scoped(", "name if key is None else (key, name)", "name", PIPELINE),
     _m("feed.all-clicked", "def _to_holdout(", "len(impression.clicked) == len(impression.shown)", "len(impression.clicked) > len(impression.shown)", PIPELINE),
     _m("feed.unknown-click", "unknown = self._unknown_ranks(", "unknown.issuperset(impression.clicked)", "unknown.intersection(impression.clicked)", PIPELINE),
-    _m("feed.pair-cap", "def capped(pairs", "sorted(side, key=place)[:cap]", "sorted(side, key=place)[: cap + 1]", CAP),
-    _m("feed.capped-order", "def capped(pairs", "tuple(pair for pair in pairs if pair in chosen)", "tuple(chosen)", CAP),
+    _m("feed.pair-cap", "def sampled(pairs", "frozenset(ordered[:cap])", "frozenset(ordered[: cap + 1])", CAP),
+    _m("feed.capped-order", "def sampled(pairs", "for pair in pairs if pair in few", "for pair in few", CAP),
+    _m("feed.cap-above", "def sampled(pairs", "== PAIR_ABOVE][:cap])", "== PAIR_ABOVE][: cap + 1])", BOTH),
+    _m("feed.both-sides", "def sampled(pairs", "frozenset(ordered[: 2 * cap])", "frozenset(ordered[:cap]) | above", BOTH),
+    _m("feed.for-arms", "def _to_holdout(", "event.pair | ONLY_ARMS", "event.pair", PREQUENTIAL),
+    _m("feed.apart", "def _to_holdout(", "kind is not None or self._is_holdout(key, impression.id, LEAST_APART)", "kind is not None", PREQUENTIAL),
     _m("feed.negative-is-clicked", "def _negatives(", "(impression.query, *clicked_objects)", "(impression.query,)", NEGATIVES),
     _m("feed.negatives-never-fall", "def weight_of_drawn(", "math.sqrt(self.negative_falls_from / (fed + 1))", "1.0", NEGATIVES),
     _m("feed.negatives-fall-for-ever", "def weight_of_drawn(", "max(LEAST_SHARE, ", "max(0.0, ", NEGATIVES),
-    _m("feed.negatives-count-nothing", "def decide(self", "self.fed += len(decision.made.events) - decision.made.below", "pass", NEGATIVES),
+    _m("feed.negatives-count-nothing", "def decide(self", "self.fed += decision.made.for_above", "pass", NEGATIVES),
     _m("feed.negative-seed", "def draw(candidates", "salt = _salt(seed)", "salt = _salt(0)", NEGATIVES),
     _m("feed.holdout-order", "def as_impression(", "shown=(event.clicked, event.skipped) if below else (event.skipped, event.clicked)", "shown=(event.clicked, event.skipped)", PIPELINE),
-    _m("feed.untimed-is-marked", "def _ahead(", " or impression.ts == settings.untimed_ms", "", PREQUENTIAL),
+    _m("feed.untimed-is-marked", "def _bet_on(", " or impression.ts == settings.untimed_ms", "", PREQUENTIAL),
     _m("feed.triplets-first", "class SinkOutlet:", "if holdout:\n            self._holdout.send(holdout)\n        if training:\n            self._training.send(training)", "if training:\n            self._training.send(training)\n        if holdout:\n            self._holdout.send(holdout)", PREQUENTIAL),
     _m("feed.without-ranks", "def without(impression", "place[rank] for rank in impression.clicked if rank in place", "rank for rank in impression.clicked if rank in place", PIPELINE),
     _m("labels.partner-by-labels-in-common", "def _partners(", "rng.random(len(waiting)) * self._in_common(wanted, drawn) < 1.0", "True", SHARED),

@@ -28,7 +28,11 @@ from tests.quality.real.tables import section, with_section
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, PICTURE = DOCS / "quality.md", DOCS / "images" / "quality.svg"
-LOOPS = {"static": "lists of the owner's ranking", "closed": "lists of what clicks chose last"}
+LOOPS = {
+    "static": "lists of the owner's ranking",
+    "explored": "lists of the owner's ranking, a tenth with a random object",
+    "closed": "lists of what clicks chose last",
+}
 BEGIN = "<!-- measured -->"
 
 

@@ -14,6 +14,9 @@ from streams.catalog import Catalog, gather_objects
 from streams.codec import decode_event, encode_event
 from streams.decode import BatchDecoder, PlainDecoder
 from streams.event import (
+    ONLY_ABOVE,
+    ONLY_ARMS,
+    ONLY_BOTH,
     PAIR_ABOVE,
     PAIR_BELOW,
     PAIR_RANDOM,
@@ -371,17 +374,18 @@ def test_events_tell_their_keys_to_a_decoder_that_wants_them():
 @pytest.mark.parametrize("decoder", [BatchDecoder, PlainDecoder])
 def test_events_tell_which_pair_they_are_with_a_key_and_without(decoder):
     query = ObjectRef(x=np.ones(3, np.float32))
-    kinds = [PAIR_BELOW, PAIR_UNKNOWN, PAIR_RANDOM, PAIR_ABOVE, PAIR_UNKNOWN]
+    alone = (ONLY_ABOVE, ONLY_BOTH, ONLY_ARMS | ONLY_BOTH)
+    kinds = [PAIR_BELOW, PAIR_UNKNOWN, PAIR_RANDOM, *(PAIR_ABOVE | one for one in alone)]
     values = [
         encode_event(Event(f"e{n}", 5, query, query, query, key=key, pair=kind))
         for key in (None, "k")
         for n, kind in enumerate(kinds)
     ]
-    later = {**msgpack.unpackb(values[0]), "pair": 4}
+    later = {**msgpack.unpackb(values[0]), "pair": 32}
     decoded = decoder(DENSE, None, "t", keyed=True).decode(batch([*values, msgpack.packb(later)]))
     assert decoded.pairs.dtype == np.uint8
     assert decoded.pairs.tolist() == [*kinds, *kinds, PAIR_UNKNOWN]
-    assert decoded.keys.tolist() == [b""] * 5 + [b"k"] * 5 + [b""]
+    assert decoded.keys.tolist() == [b""] * 6 + [b"k"] * 6 + [b""]
 
 
 DAY_MS = 86_400_000

@@ -1,5 +1,6 @@
 """Encoding refuses what decoding would refuse; the numbers inside vectors are checked one by one."""
 
+import msgpack
 import numpy as np
 import pytest
 
@@ -12,7 +13,6 @@ from streams.codec import (
     decode_impression,
     encode_event,
     encode_impression,
-    encode_trained,
 )
 from streams.event import Event, Impression, ObjectRef, SpaceSpec, SparseVector, ViewSpec
 from streams.limits import MAX_MAGNITUDE
@@ -136,7 +136,17 @@ def test_poison_takes_only_known_reasons():
         Poison("bored")
 
 
-@pytest.mark.parametrize("changes", [{}, {"kind": "a"}, {"trained": True}, {"key": "k", "source": "s"}])
-def test_a_list_that_is_learned_from_is_written_so_and_of_no_kind(changes):
-    as_trained = impression(**changes | {"kind": None, "trained": True})
-    assert encode_trained(impression(**changes)) == encode_impression(as_trained)
+def test_a_list_is_held_out_learned_by_all_or_learned_by_arms():
+    for changes, version in (({}, 1), ({"trained": True}, 5), ({"for_arms": True}, 7)):
+        value = encode_impression(impression(**changes))
+        got = decode_impression(value)
+        assert (got.trained, got.for_arms) == ("trained" in changes, "for_arms" in changes)
+        assert got.is_learned is bool(changes)
+        assert msgpack.unpackb(value)["v"] == version
+    for both in (
+        {"trained": True, "for_arms": True},
+        {"trained": True, "kind": "a"},
+        {"for_arms": True, "kind": "a"},
+    ):
+        with pytest.raises(Poison):
+            encode_impression(impression(**both))

@@ -84,7 +84,8 @@ def plain(decoded):
     return {
         name: value
         for name, value in fields.items()
-        if value is not None and (name, value) not in (("weight", 1.0), ("trained", False), ("pair", 0))
+        if value is not None
+        and (name, value) not in (("weight", 1.0), ("trained", False), ("for_arms", False), ("pair", 0))
     }
 
 

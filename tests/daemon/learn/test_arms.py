@@ -25,7 +25,7 @@ from learners.arm_kinds import ARM_KINDS
 from learners.arms import ArmConfig
 from learners.oasis import Oasis
 from streams.codec import decode_event, encode_event
-from streams.event import PAIR_ABOVE, PAIR_BELOW, PAIR_RANDOM, PAIR_UNKNOWN
+from streams.event import ONLY_ARMS, PAIR_ABOVE, PAIR_BELOW, PAIR_RANDOM, PAIR_UNKNOWN
 from streams.open import open_source
 from tests.daemon.learn.altered import alter_manifest
 from tests.daemon.learn.conftest import DIM, Site, make_events, with_nan
@@ -168,6 +168,21 @@ def test_kinds_of_arms_are_those_of_the_table() -> None:
     named = get_args(ArmKeys.model_fields["kind"].annotation)
     assert sorted(named) == sorted(ARM_KINDS)
     assert set(LEARNERS) | {"adapter", "memory"} == set(ARM_KINDS) | set(NEVER_ARMS)
+
+
+def test_of_a_held_out_list_arms_alone_learn(raced: Site) -> None:
+    learned, seen = with_pairs(20, kinds=(PAIR_ABOVE,)), with_pairs(30, 1, (PAIR_ABOVE | ONLY_ARMS,))
+    raced.feed(learned)
+    raced.learn()
+    before = arrays(raced)
+    raced.feed(seen)
+    raced.learn()
+    newest, after = raced.newest(), arrays(raced)
+    assert (newest.counters["aside"], newest.counters["updated"]) == (30, 20)
+    changed = {name for name in after if after[name] != before[name]}
+    changed = {name.partition(".")[0] for name in after if after[name] != before[name]}
+    assert changed == {"arms", "dedupe"}
+    assert verified(raced)
 
 
 def test_an_event_that_only_arms_learn_is_known_when_it_comes_again(raced: Site) -> None:

@@ -64,6 +64,13 @@ def test_versions_fall_on_exact_counts(site: Site, poll_records: int) -> None:
     assert counts[-1] == 95
 
 
+def test_a_log_that_is_learned_in_one_go_has_versions_on_the_way(site: Site) -> None:
+    site.feed(make_events(9_500))
+    site.learn(stream__poll_records=3_000)
+    counts = [site.versions.manifest(n).counters.get("records", 0) for n in site.versions.versions()]
+    assert counts == [0, 4_000, 8_000, 9_500]
+
+
 def test_poison_leaves_no_trace_but_its_dead_letters(new_site: Callable[..., Site]) -> None:
     clean, mixed = new_site(), new_site()
     events = make_events(40)

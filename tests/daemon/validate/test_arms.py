@@ -106,6 +106,29 @@ def test_what_orders_lists_is_best_without_searching_until_that_is_proven(own_wo
     assert not how(world, first).reach
 
 
+def test_on_lists_that_arms_learn_the_version_before_bets_for_the_order(own_world, start):
+    """The newest may know their clicks; its form does not, and bets on them as on all that are held out."""
+    world = own_world
+    world.publish(W=NOTHING, arms={"all": OWN})
+    validator, inputs = start(world, **BY_CLICKS)
+    world.send([encode_impression(one) for one in usable(world, 60)])
+    world.publish(W=NOTHING, arms={"all": KNOWS}, watermark=1000 * world.serial)
+    while turn(validator) is not None:
+        pass
+    before = fold(world.ledger.entries(), inputs.rule).standing
+    assert not before.race.own["all", 0.0].bets > 60
+    world.send([encode_impression(replace(one, for_arms=True)) for one in usable(world, 200)])
+    world.publish(W=NOTHING, arms={"all": TURNED}, watermark=1000 * world.serial)
+    while turn(validator) is not None:
+        pass
+    after = fold(world.ledger.entries(), inputs.rule).standing
+    assert after.lists == before.lists + 200
+    assert after.trained == 0
+    gained = after.race.own["all", 0.0]
+    assert gained.bets > before.race.own["all", 0.0].bets + 50
+    assert gained.mean > 0.03, "by what the version before knew, not by what the newest takes the wrong way"
+
+
 def test_lists_of_the_users_own_ranking_are_put_in_order_as_far_as_they_go(own_world, start):
     """And further lists that say nothing change nothing of that."""
     world = own_world

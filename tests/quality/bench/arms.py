@@ -19,8 +19,8 @@ from tests.quality.bench.sets import Floats, Ints, unit
 
 Bools = npt.NDArray[np.bool_]
 C = 0.05
-SIDE = 5
-"""Most pairs above, and below, the clicks of a list."""
+MOST = 5
+"""Pairs of a list above its clicks that are learned; of both sides twice as many."""
 
 
 class Arms:
@@ -32,27 +32,19 @@ class Arms:
 
     def learn(self, lists: Ints, clicks: Bools) -> None:
         """From lists, query and objects int64 [h, 1 + LENGTH], and what was clicked, bool [h, LENGTH]."""
-        rows: list[tuple[int, int, int]] = []
-        below: list[bool] = []
-        random: list[bool] = []
+        rows: dict[str, list[tuple[int, int, int]]] = {name: [] for name in self._learners}
         for (query, *objects), clicked in zip(lists.tolist(), clicks, strict=True):
             chosen, free = np.flatnonzero(clicked), np.flatnonzero(~clicked)
-            pairs = np.array([(c, s) for c in chosen for s in free])
-            for side in (pairs[pairs[:, 0] > pairs[:, 1]], pairs[pairs[:, 0] < pairs[:, 1]]):
-                for c, s in side[self._rng.permutation(len(side))[:SIDE]]:
-                    rows.append((query, objects[c], objects[s]))
-                    below.append(bool(s > c))
-                    random.append(False)
-            for c in chosen:
-                rows.append((query, objects[c], int(self._rng.integers(len(self._U)))))
-                below.append(False)
-                random.append(True)
-        if not rows:
-            return
-        triplets, under, drawn = np.array(rows).T, np.array(below), np.array(random)
+            pairs = self._rng.permutation(np.array([(c, s) for c in chosen for s in free]))
+            samples = {"all": pairs[: 2 * MOST], "above": pairs[pairs[:, 0] > pairs[:, 1]][:MOST]}
+            for name, sample in samples.items():
+                rows[name] += [(query, objects[c], objects[s]) for c, s in sample]
+            size = len(self._U)
+            rows["above"] += [(query, objects[c], int(self._rng.integers(size))) for c in chosen]
         for name, learner in self._learners.items():
-            kept = triplets[:, ~drawn if name == "all" else ~under]
-            learner.learn_many(TripletBatch(*(DenseBlock(self._U[one]) for one in kept)))
+            if rows[name]:
+                triplets = np.array(rows[name]).T
+                learner.learn_many(TripletBatch(*(DenseBlock(self._U[one]) for one in triplets)))
 
     def scores(self, candidate: ArmShare) -> Scores:
         """Of catalog rows with the catalog, raw and with a share of the owner's ranking."""

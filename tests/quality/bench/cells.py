@@ -21,7 +21,7 @@ from daemon.feeding import FALLS_FROM
 from learners.maps.base import Start
 from tests.quality.bench import rivals
 from tests.quality.bench.loop import Algorithm, Learning
-from tests.quality.bench.product import VERSIONS, Product
+from tests.quality.bench.product import VERSIONS, Product, Variant
 from tests.quality.bench.retrieval import judge, nearest
 from tests.quality.bench.sets import CACHE, Ints, RawSet, load
 from tests.quality.bench.static import own_lists
@@ -29,7 +29,7 @@ from tests.quality.bench.users import LENGTH, Learned, Users, joined, split
 
 LISTS = (500, 2_000, 8_000, 32_000, 128_000)
 QUERIES = 400
-VERSION = 4
+VERSION = 5
 """Of what a cell means: one that was kept under another is made again."""
 
 Pair = tuple[float, float]
@@ -37,7 +37,8 @@ Pair = tuple[float, float]
 
 @dataclass(frozen=True)
 class Cell:
-    """What is measured. loop: "static", lists of the owner's ranking, or "closed", of what is served."""
+    """What is measured. loop: "static", lists of the owner's ranking, "explored", those with a random object
+    in one slot of a tenth, or "closed", lists of what is served."""
 
     data: str
     clicks: str = "position"
@@ -95,6 +96,9 @@ class Result:
 
 
 OURS, NEWEST, YOURS = "tripletd, as served", "tripletd, newest", "your ranking"
+HINDSIGHT = "tripletd, best version so far by labels"
+EXPLORED = 0.1
+"""Of the lists, those with a random object."""
 
 
 def by_default(data: str, clicks: str, loop: str, seed: int, algorithm: Algorithm | None = None) -> Cell:
@@ -132,18 +136,22 @@ def run(cell: Cell, up_to: int = LISTS[-1], with_rivals: bool = True, rivals_to:
 def _ours(result: Result, cell: Cell, wanted: list[int], judged: Ints) -> None:
     data, lists = load(cell.data), own_lists(cell.data)
     who = split(data, cell.seed)
-    made = Product(data, cell.clicks, cell.seed, who, cell.learning, epsilon=cell.epsilon)
+    variant = Variant(explored=EXPLORED if cell.loop == "explored" else 0.0)
+    made = Product(data, cell.clicks, cell.seed, who, cell.learning, variant, cell.epsilon)
     own, made_by, began = judge(made.own, data.labels, judged).pair, 0, time.process_time()
+    best = own
     for count in (one for one in VERSIONS if one <= wanted[-1]):
         made.go_on(count, lists)
+        newest = judge(made.latest, data.labels, judged).pair
+        best = max(best, newest)
         if cell.loop == "closed" and made.best != made_by:
             lists, made_by = nearest(made.served, LENGTH, len(data)), made.best
         if count in wanted:
-            newest = judge(made.latest, data.labels, judged).pair
             result.put(YOURS, count, own)
+            result.put(HINDSIGHT, count, best)
             result.put(NEWEST, count, newest)
             served = own if not made.best else newest
-            if made.best not in (0, made.newest):
+            if made.best and (made.best != made.newest or not made.standing.anchor):
                 served = judge(made.served, data.labels, judged).pair
             result.put(OURS, count, served)
             told = f"version {made.best}" if made.best else YOURS

@@ -3,10 +3,10 @@ every version has, the bets of `daemon.validate.comparing` and the standing of
 `daemon.validate.evidence`, in the order in which the validator goes.
 
 Versions are published after the numbers of lists of `VERSIONS`. Each is judged once, on the lists that `feed`
-held out since the one before; that bets on those that were learned from since. So do the arms for the order
-of given lists, which is what is served as long as a version is not shown to search better: the first objects
-of the owner's ranking in another order. Left out are interleaved lists and kinds that are held out as a
-whole.
+held out since the one before; that bets on those that were learned from since. So do the arms, which learn
+most held-out lists too, for the order of given lists, which is what is served as long as a version is not
+shown to search better: the first objects of the owner's ranking in another order. Left out are interleaved
+lists and kinds that are held out as a whole.
 """
 
 from __future__ import annotations
@@ -75,12 +75,14 @@ class Window:
 @dataclass(frozen=True)
 class Variant:
     """What may differ from the product. share: of queries held out, None: the default. form: of every
-    version. untrained: lists that are learned from are bet on too, by the version before them.
+    version. untrained: lists that are learned from are bet on too, by the version before them. explored: see
+    `Users`.
     """
 
     share: float | None = None
     form: FormChoice = DEFAULT_FORM
     untrained: bool = True
+    explored: float = 0.0
 
 
 AS_SHIPPED = Variant()
@@ -102,7 +104,10 @@ class Product:
         space = mapped(data, "precondition", epsilon=epsilon)
         self._Z: Floats = space.Z.toarray() if sparse.issparse(space.Z) else space.Z
         self._space = replace(space, Z=self._Z)
-        self._users, self._variant = Users(data, clicks, seed, who, share=variant.share), variant
+        self._users, self._variant = (
+            Users(data, clicks, seed, who, None, variant.share, variant.explored),
+            variant,
+        )
         self.own = own_scores(self._Z if data.sparse else data.joined())
         self._learner, self.lists = Learner(self._space, how), 0
         self._parts: list[Learned] = []
@@ -140,9 +145,13 @@ class Product:
     def go_on(self, count: int, lists: Ints) -> Conclusion:
         """Learn from lists up to that number, `lists` being what is shown; publish and judge a version."""
         part = self._users.look(lists, count - self.lists)
-        leader = self.standing.race.leader
-        asked = [self.arms.bets(part.open, part.open_clicks, self.latest, leader)] if self.lists else []
-        self.arms.learn(part.open, part.open_clicks)
+        leader, apart = self.standing.race.leader, self._users.apart[part.held[:, 0]]
+        by_arms = (
+            np.concatenate([part.open, part.held[~apart]]),
+            np.concatenate([part.open_clicks, part.held_clicks[~apart]]),
+        )
+        asked = [self.arms.bets(*by_arms, self.latest, leader)] if self.lists else []
+        self.arms.learn(*by_arms)
         self._parts.append(part)
         self._learner.take(part.rows, part.drawn)
         self.lists, self.newest = count, self.newest + 1
@@ -152,7 +161,7 @@ class Product:
         self._taken = len(learned.held) if len(learned.held) >= LEAST_JUDGED else 0
         choice = self.version.with_usual(self._variant.form, held.queries)
         self._scores[self.newest] = self.version.scores(choice)
-        asked.append(self.arms.bets(part.held, part.held_clicks, self.latest, leader))
+        asked.append(self.arms.bets(part.held[apart], part.held_clicks[apart], self.latest, leader))
         opened = Window.last(learned.open, learned.open_clicks, self._taken_open)
         self._taken_open = len(learned.open)
         if not self._taken:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tests.quality.bench.cells import LISTS, NEWEST, OURS, YOURS, Cell, Result
+from tests.quality.bench.cells import HINDSIGHT, LISTS, NEWEST, OURS, YOURS, Cell, Result
 from tests.quality.bench.rivals import RIVALS
 from tests.quality.bench.sets import load
 
-ROWS = (YOURS, OURS, NEWEST, *RIVALS)
+ROWS = (YOURS, OURS, NEWEST, HINDSIGHT, *RIVALS)
 
 Means = dict[str, dict[int, tuple[float, float, int]]]
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from daemon.demo.users import OTHER, SAME
 from streams.event import ObjectRef
-from streams.feed.options import FeedSettings
+from streams.feed.options import LEAST_APART, FeedSettings
 from streams.partitions import is_holdout, route_key
 from tests.quality.bench.sets import Ints, RawSet
 from tests.quality.clicks import SATISFIED
@@ -108,7 +108,9 @@ class Learned:
 
 class Users:
     """Lists and clicks without end, in the same order for the same seed. apart: rows of kinds of queries that
-    are held out as a whole, bool [n]. share: of queries held out, None: as by default.
+    are held out as a whole, bool [n]. share: of queries held out, None: as by default. The attribute has the
+    rows of queries of which arms learn nothing, too. explored: share of the lists in which a random object is
+    in one slot.
     """
 
     def __init__(
@@ -119,14 +121,19 @@ class Users:
         who: Split,
         apart: Bools | None = None,
         share: float | None = None,
+        explored: float = 0.0,
     ) -> None:
         self._labels, self._asking = data.labels, who.asking
         self._clicks, self._rng = {**CLICKS, **NOTHING}[clicks], np.random.default_rng((seed, 5))
         self._settings, self._number = FeedSettings(), 0
+        self._share_explored, self._exploring = explored, np.random.default_rng((seed, 13))
         share = self._settings.holdout_share if share is None else share
-        self._held_out = np.array([is_holdout(route_key(ObjectRef(id=one)), share, 0) for one in data.ids])
+        keys = [route_key(ObjectRef(id=one)) for one in data.ids]
+        self._held_out = np.array([is_holdout(key, share, 0) for key in keys])
+        self.apart = np.array([is_holdout(key, min(share, LEAST_APART), 0) for key in keys])
         if apart is not None:
             self._held_out |= apart
+            self.apart |= apart
 
     def look(self, lists: Ints, count: int) -> Learned:
         """`count` further lists, the objects shown for a query being its row of `lists`, int64 [n,
@@ -141,7 +148,7 @@ class Users:
         queries = self._asking[self._rng.integers(len(self._asking), size=count)]
         numbers = self._number + np.arange(count)
         self._number += count
-        shown = lists[queries]
+        shown = self._explored(queries, lists[queries])
         clicks = self._clicks(self._labels[shown] == self._labels[queries][:, None], self._rng)
         usable = clicks.any(1) & ~clicks.all(1)
         held, known = self._held_out[queries] & usable, ~self._held_out[queries] & usable
@@ -157,6 +164,15 @@ class Users:
             np.column_stack([queries[held], shown[held]]), clicks[held], numbers[held],
             np.column_stack([queries[known], shown[known]]), clicks[known],
         )  # fmt: skip
+
+    def _explored(self, queries: Ints, shown: Ints) -> Ints:
+        """The lists with an object of the catalog in one slot of some, neither in the list nor the query."""
+        chosen = np.flatnonzero(self._exploring.random(len(shown)) < self._share_explored)
+        ranks = self._exploring.integers(LENGTH, size=len(chosen))
+        found = self._exploring.integers(len(self._labels), size=len(chosen))
+        known = (shown[chosen] == found[:, None]).any(1) | (queries[chosen] == found)
+        shown[chosen[~known], ranks[~known]] = found[~known]
+        return shown
 
     def _triplets(self, queries: Ints, shown: Ints, clicks: Bools) -> tuple[Ints, Bools, Ints, Ints]:
         """Triplets in the order of their lists: pairs by rank, then a drawn object per click."""

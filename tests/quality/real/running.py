@@ -32,7 +32,7 @@ from tests.quality.bench.sets import Floats, Ints
 from tests.quality.real.lists import RealSet
 
 SETTINGS, OBJECTS, PART, VERSIONS_AT = "tripletd.toml", "objects.npz", "lists.jsonl", "checkpoints"
-NOT_BY_TIME = ("--set", "checkpoints.every=1d")
+NOT_BY_TIME = ("--set", "checkpoints.every=1d", "--set", "checkpoints.every_events=0")
 """Versions are written at numbers of lists, at which `learn` ends, and not at times."""
 
 

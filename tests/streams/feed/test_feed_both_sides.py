@@ -1,5 +1,5 @@
 """Pairs on both sides of a click: by default both are made, and who leaves out those below is given exactly
-what the rule of the pairs above gives."""
+what the rule of the pairs above gives; who learns both sides is given pairs of the whole list, all alike."""
 
 from __future__ import annotations
 
@@ -7,10 +7,21 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
+from learners.arms import takes
 from streams.codec import decode_event, decode_impression
-from streams.event import PAIR_ABOVE, PAIR_BELOW, PAIR_RANDOM, PAIR_UNKNOWN, Event, Impression, ObjectRef
+from streams.event import (
+    PAIR_ABOVE,
+    PAIR_BELOW,
+    PAIR_RANDOM,
+    PAIR_SIDES,
+    PAIR_UNKNOWN,
+    Event,
+    Impression,
+    ObjectRef,
+)
 from streams.feed.decide import Decider
 from streams.feed.items import LateClick
 from streams.feed.options import FeedSettings
@@ -42,7 +53,7 @@ def lists(count: int) -> list[Impression | LateClick]:
 
 
 def events(decider: Decider, items: list[Impression | LateClick]) -> list[Event]:
-    return [decode_event(record.value) for item in items for record in decider.decide(item).records]
+    return [decode_event(record.value) for item in items for record in decider.decide(item).training]
 
 
 @pytest.mark.parametrize("weighed", [False, True])
@@ -53,22 +64,45 @@ def test_without_pairs_below_the_clicks_it_is_what_the_rule_of_pairs_above_gives
     given = lists(300)
     both = events(decider(weighed=weighed, triplets_per_impression=cap), given)
     above = events(decider(weighed=weighed, triplets_per_impression=cap, rule="skip_above"), given)
-    assert [event for event in both if event.pair != PAIR_BELOW] == above
+    for_above = [event for event in both if takes("above", np.array([event.pair], np.uint8))[0]]
+    assert [replace(event, pair=event.pair & PAIR_SIDES) for event in for_above] == above
     assert len(above) + 300 < len(both)
     assert {event.pair for event in above} == {PAIR_ABOVE, PAIR_RANDOM}
     assert len({event.weight for event in above if event.pair == PAIR_RANDOM}) > 3
 
 
-def test_each_event_says_on_which_side_its_skipped_object_stood_and_each_side_has_its_cap() -> None:
+def test_each_event_says_on_which_side_its_skipped_object_stood_and_each_learner_has_its_cap() -> None:
     decision = decider().decide(impression("i", CATALOG[2:32], (7, 20)))
     sides: dict[int, list[Event]] = {kind: [] for kind in (PAIR_ABOVE, PAIR_BELOW, PAIR_RANDOM)}
     for event in decision.made.events:
         _, clicked, skipped = event.id.split("/")
         drawn, above = skipped.startswith("r"), not skipped.startswith("r") and int(skipped) < int(clicked)
         sides[PAIR_RANDOM if drawn else PAIR_ABOVE if above else PAIR_BELOW].append(event)
-        assert event.pair == (PAIR_RANDOM if drawn else PAIR_ABOVE if above else PAIR_BELOW)
-    assert [len(one) for one in sides.values()] == [5, 5, 2]
-    assert (decision.made.pairs, decision.made.capped_pairs) == (2 * 28, 2 * 28 - 10)
+        assert event.pair & PAIR_SIDES == (PAIR_RANDOM if drawn else PAIR_ABOVE if above else PAIR_BELOW)
+    kinds = np.array([event.pair for event in decision.made.events], np.uint8)
+    assert takes("above", kinds, random=False).sum() == 5
+    assert takes("all", kinds, random=False).sum() == 10
+    of_pairs = len(sides[PAIR_ABOVE]) + len(sides[PAIR_BELOW])
+    assert 10 <= of_pairs < 15
+    assert len(sides[PAIR_RANDOM]) == 2
+    assert (decision.made.pairs, decision.made.capped_pairs) == (2 * 28, 2 * 28 - of_pairs)
+
+
+@pytest.mark.parametrize("click", [0, 3, 14, 27, 29])
+def test_who_learns_both_sides_is_given_pairs_of_the_whole_list_all_alike(click: int) -> None:
+    """Of 300 lists of 30 objects each rank is compared with the click about as often as any other."""
+    often = np.zeros(30)
+    for number in range(300):
+        decision = decider(random_negatives=0).decide(impression(f"i{number}", CATALOG[2:32], (click,)))
+        kinds = np.array([event.pair for event in decision.made.events], np.uint8)
+        both = takes("all", kinds)
+        assert both.sum() == 10
+        for event, taken in zip(decision.made.events, both, strict=True):
+            often[int(event.id.rpartition("/")[2])] += taken
+    wanted = 300 * 10 / 29
+    others = np.delete(often, click)
+    assert often[click] == 0
+    assert abs(others - wanted).max() < 5 * np.sqrt(wanted * (1 - 10 / 29))
 
 
 def test_a_click_at_the_top_teaches_by_what_stands_below_it() -> None:
@@ -95,6 +129,6 @@ def test_a_triplet_that_is_held_out_is_a_list_in_which_its_objects_stand_as_it_s
 ) -> None:
     triplet = Event("t", 1, *map(ObjectRef, "qcs"), pair=pair)
     held = Decider(FeedSettings(holdout_share=0.999999), CatalogCandidates(CATALOG)).decide(triplet)
-    kept = decode_impression(held.records[0].value)
+    kept = decode_impression(held.holdout[0].value)
     assert [ref.id for ref in kept.shown] == shown
     assert [kept.shown[rank].id for rank in kept.clicked] == ["c"]

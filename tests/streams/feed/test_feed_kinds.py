@@ -128,16 +128,16 @@ def listed(query, **more):
 def test_lists_of_such_a_kind_are_held_out_and_say_so(holdout_by):
     decision = decided(listed(INSIDE), holdout_by=holdout_by)
     assert decision.fate == "holdout"
-    assert decode_impression(decision.records[0].value).kind == KINDS.of(ObjectRef(INSIDE))
+    assert decode_impression(decision.holdout[0].value).kind == KINDS.of(ObjectRef(INSIDE))
     assert decided(listed(OUTSIDE), holdout_by=holdout_by).fate == "training"
     assert decided(listed(INSIDE), kinds=None, holdout_by=holdout_by).fate == "training"
 
 
 def test_what_a_record_says_of_its_own_kind_does_not_count():
     alone = decided(listed(OUTSIDE, kind="of its own"), holdout_share=0.999999)
-    assert decode_impression(alone.records[0].value).kind is None
+    assert decode_impression(alone.holdout[0].value).kind is None
     inside = decided(listed(INSIDE, kind="of its own"), holdout_share=0.999999)
-    assert decode_impression(inside.records[0].value).kind == KINDS.of(ObjectRef(INSIDE))
+    assert decode_impression(inside.holdout[0].value).kind == KINDS.of(ObjectRef(INSIDE))
     assert decided(listed(OUTSIDE, kind="of its own")).fate == "training"
 
 
@@ -145,7 +145,7 @@ def test_plain_triplets_of_such_a_kind_are_held_out_too():
     event = Event("t1", 1, ObjectRef(INSIDE), ObjectRef("o50"), ObjectRef("o51"))
     decision = decided(event)
     assert decision.fate == "holdout"
-    assert decode_impression(decision.records[0].value).kind == KINDS.of(ObjectRef(INSIDE))
+    assert decode_impression(decision.holdout[0].value).kind == KINDS.of(ObjectRef(INSIDE))
     assert decided(replace(event, query=ObjectRef(OUTSIDE))).fate == "training"
 
 

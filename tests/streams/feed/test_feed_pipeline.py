@@ -202,7 +202,7 @@ REASONS: list[tuple[str, Item, set[str] | None, dict[str, object]]] = [
 def test_reason(reason: str, item: Item, known: set[str] | None, changes: dict[str, object]) -> None:
     decision = decide(item, known, **changes)
     assert (decision.fate, decision.reason) == ("dropped", reason)
-    assert not decision.records
+    assert not decision.training
 
 
 SPACE = SpaceSpec("s", (ViewSpec("x", "dense", 2), ViewSpec("t", "sparse", 9)))
@@ -245,7 +245,7 @@ def test_features_said_to_be_of_another_space_are_for_who_learns_it() -> None:
 def test_a_random_negative_saves_what_the_rule_cannot_use(item: Impression) -> None:
     decision = decide(item, random_negatives=1, rule="skip_above")
     assert decision.fate == "training"
-    assert decision.made.negatives == len(item.clicked) == len(decision.records)
+    assert decision.made.negatives == len(item.clicked) == len(decision.training)
 
 
 def test_random_negatives_weigh_what_is_said_and_pairs_weigh_1() -> None:
@@ -264,7 +264,7 @@ def test_unknown_shown_objects_cost_their_pairs_only() -> None:
 def test_unknown_shown_objects_leave_a_holdout_impression() -> None:
     shown = replace(impression("i", 4, (1, 3)), propensity=(1.0, 0.7, 0.5, 0.4))
     decision = decide(shown, ALL - {"p0", "p1"}, holdout_share=0.999999)
-    kept = decode_impression(decision.records[0].value)
+    kept = decode_impression(decision.holdout[0].value)
     assert [item.id for item in kept.shown] == ["p2", "p3"]
     assert kept.clicked == (1,)
     assert kept.propensity == (0.5, 0.4)
@@ -287,7 +287,7 @@ def test_an_id_is_known_for_its_key_alone() -> None:
 
 def test_event_fields_come_from_the_impression() -> None:
     shown = replace(impression("i", 3, (2,)), propensity=(1.0, 0.7, 0.5), source="web")
-    event = decode_event(decide(shown).records[0].value)
+    event = decode_event(decide(shown).training[0].value)
     wanted = Event(
         "i/2/0", 1000, ObjectRef(id="q"), ObjectRef(id="p2"), ObjectRef(id="p0"), 1.0, "web", "i", 0.5
     )
@@ -296,28 +296,28 @@ def test_event_fields_come_from_the_impression() -> None:
 
 def test_a_plain_triplet_of_a_holdout_query_becomes_a_two_item_impression() -> None:
     decision = decide(events("t", "q", "c", "s"), holdout_share=0.999999)
-    kept = decode_impression(decision.records[0].value)
+    kept = decode_impression(decision.holdout[0].value)
     assert decision.fate == "holdout"
     assert ([item.id for item in kept.shown], kept.clicked, kept.id) == (["s", "c"], (1,), "t")
 
 
 def test_the_key_goes_with_the_events_and_with_the_holdout() -> None:
     shown = replace(impression("i", 3, (2,)), key="tenant")
-    assert {decode_event(record.value).key for record in decide(shown).records} == {"tenant"}
+    assert {decode_event(record.value).key for record in decide(shown).training} == {"tenant"}
     triplet = replace(events("t", "q", "c", "s"), key="tenant")
     for one in (shown, triplet):
         held = decide(one, holdout_share=0.999999)
         assert held.fate == "holdout"
-        assert decode_impression(held.records[0].value).key == "tenant"
+        assert decode_impression(held.holdout[0].value).key == "tenant"
     long = decide(replace(shown, key="k" * 65))
     assert (long.fate, long.reason) == ("dropped", reasons.MALFORMED + "too_large")
 
 
 def test_the_space_is_written_beside_inline_features_only() -> None:
     inline = Event("t", 1, *(ObjectRef(x=np.full(2, number, np.float32)) for number in range(3)))
-    assert decode_event(decide(inline, space="s1").records[0].value).space == "s1"
-    assert decode_event(decide(replace(inline, space="own"), space="s1").records[0].value).space == "own"
-    assert decode_event(decide(events("t", "q", "c", "s"), space="s1").records[0].value).space is None
+    assert decode_event(decide(inline, space="s1").training[0].value).space == "s1"
+    assert decode_event(decide(replace(inline, space="own"), space="s1").training[0].value).space == "own"
+    assert decode_event(decide(events("t", "q", "c", "s"), space="s1").training[0].value).space is None
 
 
 class Full:

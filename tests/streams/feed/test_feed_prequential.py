@@ -10,12 +10,13 @@ import pytest
 
 from streams.codec import decode_event, decode_impression
 from streams.errors import StreamUnavailable
-from streams.event import Impression, ObjectRef
+from streams.event import ONLY_ARMS, Event, Impression, ObjectRef
 from streams.feed.decide import Decider, Decision
-from streams.feed.options import FeedSettings
+from streams.feed.options import LEAST_APART, FeedSettings
 from streams.feed.run import FeedRun, SinkOutlet
 from streams.feed.triplets import CatalogCandidates
 from streams.limits import MAX_SHOWN
+from streams.partitions import is_holdout
 from streams.source import OutRecord
 from tests.streams.feed.feed_builders import Kept, impression, placed
 
@@ -31,7 +32,7 @@ def decider(holdout_share: float = 0.0, prequential: bool = True, **more: int) -
 
 
 def listed(decision: Decision) -> Impression:
-    (record,) = decision.ahead
+    (record,) = decision.holdout
     return decode_impression(record.value)
 
 
@@ -52,14 +53,62 @@ def test_a_list_goes_ahead_of_its_triplets_to_the_holdout_topic_marked() -> None
 
 
 def test_without_it_nothing_goes_ahead() -> None:
-    assert decider(prequential=False).decide(impression("i")).ahead == ()
+    assert decider(prequential=False).decide(impression("i")).holdout == ()
 
 
 def test_no_list_says_by_itself_that_it_is_learned_from() -> None:
     said = replace(impression("i"), trained=True)
     held = decider(0.999999).decide(said)
-    assert not decode_impression(held.records[0].value).trained
-    assert held.ahead == ()
+    assert not decode_impression(held.holdout[0].value).trained
+    assert held.training == ()
+
+
+def test_arms_learn_what_is_held_out_but_for_a_tenth_of_the_queries() -> None:
+    kept = Kept()
+    names = [f"p{number}" for number in range(12)]
+    log = [impression(f"i{number}", query=f"p{number % 12}") for number in range(120)]
+    account = FeedRun(decider(0.6, for_arms=True), kept).run(placed(log))
+    lists = [decode_impression(record.value) for record in kept.holdout]
+    events = [decode_event(record.value) for record in kept.training]
+    held = {name for name in names if is_holdout(name.encode(), 0.6, 1)}
+    apart = {name for name in names if is_holdout(name.encode(), LEAST_APART, 1)}
+    of = {name: "apart" if name in apart else "arms" if name in held else "all" for name in names}
+    assert set(of.values()) == {"apart", "arms", "all"}
+    for one in lists:
+        who = of[one.query.id or ""]
+        assert (one.trained, one.for_arms) == (who == "all", who == "arms")
+    for event in events:
+        assert of[event.query.id or ""] == ("arms" if event.pair & ONLY_ARMS else "all")
+    alone = [event for event in events if event.pair & ONLY_ARMS]
+    learned = {one.id for one in lists if one.is_learned}
+    assert {event.impression for event in events} == learned
+    assert (account.for_arms, account.triplets) == (len(alone), len(events))
+    assert account.holdout == sum(not one.trained for one in lists)
+    of_arms = [replace(event, pair=event.pair ^ ONLY_ARMS) for event in alone]
+    by_all = decider(0.0)
+    plain = {
+        event.id: event
+        for one in log
+        for record in by_all.decide(one).training
+        for event in (decode_event(record.value),)
+    }
+    assert of_arms
+    assert all(plain[event.id] == event for event in of_arms)
+
+
+def test_held_out_lists_without_a_time_or_of_a_kind_or_a_triplet_arms_do_not_learn() -> None:
+    for_arms = decider(0.999999, for_arms=True)
+    one, untimed = impression("i", query="p7"), replace(impression("j", query="p7"), ts=UNTIMED)
+    assert for_arms.decide(one).training
+    assert for_arms.decide(untimed).training == ()
+    assert for_arms.decide(Event("t", 1, *map(ObjectRef, ("p7", "p1", "p2")))).training == ()
+    assert decider(0.999999).decide(one).training == ()
+
+
+def test_what_arms_alone_learn_does_not_count_for_negatives() -> None:
+    for_arms = decider(0.999999, for_arms=True)
+    assert for_arms.decide(impression("i", query="p7")).training
+    assert for_arms.fed == 0
 
 
 def test_what_tells_nothing_stays_away() -> None:
@@ -70,7 +119,7 @@ def test_what_tells_nothing_stays_away() -> None:
     untimed = decider().decide(replace(impression("i"), ts=UNTIMED))
     for one in (whole, untimed):
         assert one.fate == "training"
-        assert one.ahead == ()
+        assert one.holdout == ()
 
 
 def test_unknown_objects_are_left_out_of_it() -> None:
@@ -84,7 +133,7 @@ def test_a_list_that_is_no_record_costs_nothing_but_itself() -> None:
         refs = tuple(ObjectRef(id=f"p{n}", x=np.ones(size, np.float32)) for n in range(MAX_SHOWN))
         found = decider(triplets_per_impression=2).decide(replace(impression("i"), shown=refs, clicked=(1,)))
         assert found.fate == "training"
-        assert bool(found.ahead) is is_written
+        assert bool(found.holdout) is is_written
 
 
 class Topic:

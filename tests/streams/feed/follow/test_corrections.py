@@ -21,7 +21,7 @@ def decider(**settings: Any) -> Decider:
 
 
 def events(decision: Decision) -> dict[str, tuple[Any, Any]]:
-    found = [decode_event(record.value or b"") for record in decision.records]
+    found = [decode_event(record.value or b"") for record in decision.training]
     return {event.id: (event.clicked.id, event.skipped.id) for event in found if isinstance(event, Event)}
 
 
@@ -42,7 +42,7 @@ def test_a_step_is_taken_back_with_the_weight_it_had() -> None:
     curve = ExaminationCurve((1.0, 0.5, 0.25, 0.2, 0.1), (100.0,) * 5, (40.0, 20.0, 10.0, 8.0, 4.0))
     weighing = decider(position_weights=PositionWeights.of(curve, "skip_above", 5))
     first, late = (
-        {event.id: event.weight for record in one.records if (event := decode_event(record.value or b""))}
+        {event.id: event.weight for record in one.training if (event := decode_event(record.value or b""))}
         for one in (
             weighing.decide(impression("i", 5, (4,))),
             weighing.decide(LateClick(impression("i", 5, (4,)), 2)),
@@ -67,14 +67,14 @@ def test_a_late_click_on_a_list_without_clicks_is_the_list_with_it() -> None:
     again = late.decide(LateClick(impression("i", 4, ()), 2))
     assert again.fate == "training"
     plain.decide(impression("other", 4, ()))
-    assert again.records == plain.decide(impression("i", 4, (2,))).records
+    assert again.training == plain.decide(impression("i", 4, (2,))).training
 
 
 def test_the_cap_holds_and_negatives_are_drawn_for_the_late_click_alone() -> None:
     one, both = impression("i", 30, (29,)), decider(random_negatives=1, triplets_per_impression=3)
-    assert len(both.decide(one).records) == 4
+    assert len(both.decide(one).training) == 2 * 3 + 1
     late = events(both.decide(LateClick(one, 20)))
-    assert len([name for name in late if "/r" not in name]) <= 7
+    assert len([name for name in late if "/r" not in name]) <= 2 * 3 + 3 + 1
     assert [name for name in late if "/r" in name] == ["i/20/r0"]
 
 
@@ -85,4 +85,4 @@ def test_what_was_held_out_stays_as_it_was_and_is_held_out_with_its_first_click(
     assert (late.fate, late.reason) == ("ignored", reasons.LATE_HELD_OUT)
     first = held.decide(LateClick(impression("j", 4, ()), 2))
     assert first.fate == "holdout"
-    assert decode_impression(first.records[0].value or b"").clicked == (2,)
+    assert decode_impression(first.holdout[0].value or b"").clicked == (2,)

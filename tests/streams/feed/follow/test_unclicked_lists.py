@@ -53,7 +53,7 @@ def test_its_fate_and_what_it_leaves_behind_are_those_of_its_impression() -> Non
     assert seen == expected
     assert len(seen) == 20
     clicked = impression("clicked", 5, (3,))
-    assert short.decide(clicked).records == whole.decide(clicked).records
+    assert short.decide(clicked).training == whole.decide(clicked).training
     assert [one.reason for one in fates[:9]] == [
         reasons.NO_CLICK,
         reasons.DUPLICATE,
