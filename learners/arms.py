@@ -1,5 +1,5 @@
-"""Arms of the race: further learners on the events of a main learner, for the order of given lists; each is
-an OASIS learner or a memory of clicks.
+"""Arms of the race: further learners on the events of a main learner, for the order of given lists.
+`learners.arm_kinds` says which learners can be arms.
 
 Each arm learns the events that are its: pairs whose skipped object stood above the click or on both sides of
 it, with or without pairs that were drawn at random. No arm knows of another, and each takes its events in
@@ -13,22 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from learners.arm_kinds import ARM_KINDS, FLAT, ArmKind
+from learners.base import BaseLearner
 from learners.block import DenseBlock, Float32s, TripletBatch
-from learners.click_memory import ClickMemory, ClickMemoryConfig, ClickMerge, click_memory_bytes
 from learners.errors import ConfigError
 from learners.faults import faults_of
 from learners.kernels.map_rows import unit_scaled
-from learners.merge import Arrays, State, StateMerge
-from learners.merge_rules import OF_A_MATRIX
-from learners.oasis import OasisByQuery, OasisConfig
-from learners.pending import pending_bytes
+from learners.merge import Arrays, State, shapes_of
 
 UNKNOWN, ABOVE, BELOW, RANDOM = range(4)
 """Where the skipped object of an event stood, uint8: not said, above the click, below it, drawn at random."""
@@ -40,7 +38,6 @@ Rows: TypeAlias = NDArray[np.int64]
 AT_ONCE, WORTH_THREADS = 512, 64
 """Events that an arm reads at once; how many are worth threads."""
 PairRule: TypeAlias = Literal["above", "all"]
-ArmKind: TypeAlias = Literal["oasis", "memory"]
 
 
 def takes(rule: PairRule, pairs: Codes, random: bool = True, *, arm: bool = False) -> NDArray[np.bool_]:
@@ -55,17 +52,49 @@ def takes(rule: PairRule, pairs: Codes, random: bool = True, *, arm: bool = Fals
 
 @dataclass(frozen=True, slots=True)
 class ArmConfig:
-    """name: of an arm, without a dot. pairs, random: the events it learns, see `takes`. C: of OASIS.
-    geometry: of its rows, `own` or, as they are mapped, `space`. kind: OASIS, or a memory of clicks. queries:
-    pairs that a memory keeps."""
+    """name: of an arm, without a dot. pairs, random: the events it learns, see `takes`. geometry: of its
+    rows, `own` or, as they are mapped, `space`. kind: of its learner, see `ARM_KINDS`. C, queries: of kinds
+    that have them. settings: its other settings, by name; `of` has all of them there."""
 
     name: str
     pairs: PairRule = "all"
     random: bool = True
     C: float = 0.05
     geometry: Literal["own", "space"] = "own"
-    kind: ArmKind = "oasis"
+    kind: str = "oasis"
     queries: int = 4096
+    settings: tuple[tuple[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """An arm of what `record` holds. Raises ConfigError or TypeError."""
+        arm = cls(**{**record, "settings": tuple(record.get("settings", {}).items())})
+        made = arm.learner
+        return replace(arm, settings=tuple((name, getattr(made, name)) for name in arm.of_kind.others))
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """As a manifest holds it: the settings of its kind, which is not said of OASIS."""
+        own = {name: one for name, one in asdict(self).items() if name not in self.of_kind.foreign}
+        own |= {"settings": dict(self.settings)} if "settings" in own else {}
+        return {name: one for name, one in own.items() if (name, one) != ("kind", "oasis")}
+
+    @property
+    def of_kind(self) -> ArmKind:
+        """What its learner brings. Raises ConfigError for no kind."""
+        if self.kind not in ARM_KINDS:
+            raise ConfigError(f"arms are of the kinds {', '.join(ARM_KINDS)}, not {self.kind!r}")
+        return ARM_KINDS[self.kind]
+
+    @property
+    def learner(self) -> Any:
+        """The settings of its learner. Raises ConfigError."""
+        kind, more = self.of_kind, dict(self.settings)
+        for name in sorted(set(more).difference(kind.others)):
+            raise ConfigError(
+                f"settings: arms of kind {self.kind} have {', '.join(kind.others) or 'none'}, no {name}"
+            )
+        return kind.config(**{name: getattr(self, name) for name in FLAT if name in kind.settings}, **more)
 
 
 def own_rows(rows: DenseBlock, metric: Float32s) -> DenseBlock:
@@ -78,14 +107,11 @@ def own_rows(rows: DenseBlock, metric: Float32s) -> DenseBlock:
 
 def arm_bytes(config: ArmConfig, dim: int) -> int:
     """Memory of one arm."""
-    if config.kind == "memory":
-        return click_memory_bytes(dim, config.queries)
-    return 4 * dim * dim + pending_bytes(dim)
+    return config.of_kind.nbytes(config.learner, dim)
 
 
 class Arms:
-    """The arms of one main learner, an `Oasis` or `ClickMemory` of `dim` dimensions each; none where
-    `configs` is empty.
+    """The arms of one main learner, of `dim` dimensions each; none where `configs` is empty.
 
     metric: of the user's own ranking, float32 [dim]. arrays: of `state`; an arm that has none there begins
     untrained, the others take them over (they must be writable). Raises ConfigError where an arm wants a
@@ -104,7 +130,7 @@ class Arms:
         if own and metric is None:
             raise ConfigError(f"arm {own[0]} has the geometry of your own ranking, which is not known here")
         states = by_arm(arrays or {})
-        self._learners = [_made(dim, one, states.get(one.name)) for one in self.configs]
+        self._learners = [one.of_kind.made(dim, one.learner, states.get(one.name)) for one in self.configs]
 
     def changed(self, configs: Sequence[ArmConfig]) -> Self:
         """Other arms: those that are there already, with the same settings, are kept with what they have
@@ -152,7 +178,7 @@ class Arms:
     def _learn_own(  # noqa: PLR0917
         self,
         config: ArmConfig,
-        learner: OasisByQuery | ClickMemory,
+        learner: Any,
         rows: Rows,
         batch: TripletBatch,
         weights: NDArray[Any],
@@ -188,7 +214,9 @@ class Arms:
     def warm_up(self) -> None:
         """Load the kernels before the first event. Raises RuntimeError."""
         if self.configs:
-            OasisByQuery.warm_up(False)
+            for learner in self._learners:
+                if isinstance(learner, BaseLearner):
+                    learner.warm_up(False)
             row = DenseBlock(np.eye(1, 2, dtype=np.float32))
             arms = Arms(2, [ArmConfig("warm")], np.ones(2, np.float32))
             arms.learn(TripletBatch(row, row, row), np.ones(1), np.zeros(1, np.uint8))
@@ -201,16 +229,6 @@ def as_dense(block: Any) -> DenseBlock:
     return block
 
 
-def _made(dim: int, config: ArmConfig, state: State | None) -> OasisByQuery | ClickMemory:
-    if config.kind == "memory":
-        kept = ClickMemoryConfig(config.queries)
-        return ClickMemory(dim, kept) if state is None else ClickMemory.from_state(state, kept, copy=False)
-    settings = OasisConfig(config.C)
-    if state is None:
-        return OasisByQuery(dim, settings)
-    return OasisByQuery.from_state(state, settings, copy=False)
-
-
 def by_arm(arrays: State) -> dict[str, Arrays]:
     """The arrays of each arm, from those of `Arms.state`."""
     found: dict[str, Arrays] = {}
@@ -220,40 +238,32 @@ def by_arm(arrays: State) -> dict[str, Arrays]:
     return found
 
 
-def _settled(state: State) -> Arrays:
-    learner = OasisByQuery.from_state({name: np.array(array) for name, array in state.items()})
-    learner.settled()
-    return learner.state()
-
-
-ALGEBRA, OF_CLICKS = StateMerge(_settled, OF_A_MATRIX), ClickMerge()
-
-
-def _algebra(state: State) -> StateMerge | ClickMerge:
-    return ALGEBRA if "W" in state else OF_CLICKS
-
-
-def merged_arms(base: State, states: Sequence[State], summed: bool = False) -> Arrays:
+def merged_arms(
+    configs: Iterable[ArmConfig], base: State, states: Sequence[State], summed: bool = False
+) -> Arrays:
     """The arms of learners that began from those of `base`, together: the mean by the events that each arm
-    accepted since, or their sum; of memories the newest pairs of all. An arm that a learner lacks, or has of
-    another kind or size, brings nothing of it; one that `base` lacks is left out. Raises StateError as
-    `StateMerge.states`."""
-    each = [by_arm(state) for state in states]
+    accepted since, or their sum; of memories the newest pairs of all. configs: of the arms of `base`. An arm
+    that a learner lacks, or has of another kind or size, brings nothing of it; one that `base` lacks is left
+    out. Raises StateError as `StateMerge.states`."""
+    firsts, each = by_arm(base), [by_arm(state) for state in states]
     merged: dict[str, Arrays] = {}
-    for arm, first in by_arm(base).items():
-        those = [one[arm] for one in each if _alike(first, one.get(arm))]
-        events = [max(0, int(one["events"]) - int(first["events"])) for one in those]
-        merged[arm] = _algebra(first).states(first, those, events, summed)
+    for one in configs:
+        if (first := firsts.get(one.name)) is None:
+            continue
+        those = [arms[one.name] for arms in each if _alike(first, arms.get(one.name))]
+        before, *after = (int(arm[one.of_kind.counted].reshape(-1)[-1]) for arm in (first, *those))
+        algebra = one.of_kind.algebra(one.learner)
+        merged[one.name] = algebra.states(first, those, [max(0, n - before) for n in after], summed)
     return _named(merged)
 
 
-def rebased_arms(current: State, counted: State, merged: State) -> Arrays:
+def rebased_arms(configs: Iterable[ArmConfig], current: State, counted: State, merged: State) -> Arrays:
     """What the arms of a learner go on with, as `StateMerge.rebased`; an arm that is not in all three, of one
-    kind and size, goes on as it is."""
-    known, of_all = by_arm(counted), by_arm(merged)
+    kind and size, goes on as it is. configs: of the arms of `current`."""
+    known, of_all, of = by_arm(counted), by_arm(merged), {one.name: one for one in configs}
     return _named(
         {
-            arm: _algebra(now).rebased(now, known[arm], of_all[arm])
+            arm: of[arm].of_kind.algebra(of[arm].learner).rebased(now, known[arm], of_all[arm])
             if _alike(now, known.get(arm)) and _alike(now, of_all.get(arm))
             else {name: np.array(array) for name, array in now.items()}
             for arm, now in by_arm(current).items()
@@ -263,9 +273,7 @@ def rebased_arms(current: State, counted: State, merged: State) -> Arrays:
 
 def _alike(arm: State, other: State | None) -> bool:
     """Whether both are of one kind and size."""
-    if other is None or ("W" in arm) != ("W" in other):
-        return False
-    return "W" in arm or arm["queries"].shape == other["queries"].shape
+    return other is not None and shapes_of(arm) == shapes_of(other)
 
 
 def _named(arms: Mapping[str, Mapping[str, NDArray[Any]]]) -> Arrays:

@@ -131,31 +131,24 @@ def click_memory_bytes(dim: int, queries: int) -> int:
 
 
 class ClickMerge:
-    """How memories are merged: the newest pairs of all stay, each once. As `learners.merge.StateMerge`."""
+    """How memories of one size are merged: the newest pairs of all stay, each once. As
+    `learners.merge.StateMerge`."""
 
     def states(
         self, base: State, states: Sequence[State], updates: Sequence[int] = (), summed: bool = False
     ) -> Arrays:
         """What memories that began from `base` are together: its pairs, and behind them what each has had
         since, in turns by age, and of equal age in the order given. Where a single one has had any, it is
-        that one, bit for bit. Raises StateError for other arrays or shapes."""
-        _check(base, *states)
+        that one, bit for bit."""
         moved = [one for one in states if int(one["events"]) > int(base["events"])] or [base]
         return _copied(moved[0]) if len(moved) == 1 else _united(base, [(one, base) for one in moved])
 
     def rebased(self, current: State, counted: State, merged: State) -> Arrays:
         """What a memory goes on with: the pairs of `merged`, and behind them those that `current` has had
-        since `counted`. Raises StateError as `states`."""
-        _check(merged, counted, current)
+        since `counted`."""
         if all(np.array_equal(counted[name], merged[name]) for name in counted):
             return _copied(current)
         return _united(merged, [(current, counted)])
-
-
-def _check(first: State, *others: State) -> None:
-    shapes, *rest = ({name: array.shape for name, array in one.items()} for one in (first, *others))
-    if any(one != shapes for one in rest):
-        raise StateError(f"memories of clicks to merge have other arrays or shapes than {shapes}")
 
 
 def _united(base: State, news: Sequence[tuple[State, State]]) -> Arrays:

@@ -107,7 +107,7 @@ class StateMerge:
 
     def _check(self, first: State, others: Sequence[State]) -> None:
         for other in others:
-            if _shapes(first) != _shapes(other):
+            if shapes_of(first) != shapes_of(other):
                 raise StateError(
                     f"states to merge have other arrays or shapes: {sorted(first)}, {sorted(other)}"
                 )
@@ -116,7 +116,8 @@ class StateMerge:
             raise StateError(f"how the arrays {', '.join(unknown)} are merged is not known")
 
 
-def _shapes(state: State) -> dict[str, Any]:
+def shapes_of(state: State) -> dict[str, Any]:
+    """The shape and type of each array."""
     return {name: (one.shape, one.dtype) for name, one in state.items()}
 
 

@@ -21,6 +21,7 @@ PENDING = {TAU: MergeRule.OWN, PAIRS: MergeRule.OWN, KIND: MergeRule.OWN}
 """Of a settled state: no step waits, and the kind of matrix is the same for all."""
 
 OF_A_MATRIX = {"W": MergeRule.MEAN, "events": MergeRule.SUM, **PENDING}
+OF_AN_AVERAGE = OF_A_MATRIX | {"sums": MergeRule.OWN}
 OF_A_DIAGONAL = {"w": MergeRule.MEAN, "updates": MergeRule.SUM, "events": MergeRule.SUM}
 OF_DUAL_AVERAGING = {
     "G": MergeRule.SUM,
@@ -156,9 +157,7 @@ NOTHING = 1e-7
 """A singular value below this part of the largest is rounding."""
 
 
-def corrections(
-    rank: int, base: State, states: Sequence[State], shares: Sequence[float], merged: Arrays
-) -> Arrays:
+def corrections(base: State, states: Sequence[State], shares: Sequence[float], merged: Arrays) -> Arrays:
     """Of LORETA, as `StateMerge.also`: the mean of U_k V_k^T by `shares`, brought back to the nearest matrix
     of rank r by a decomposition of its small core (Eckart and Young, 1936), also where other learners take
     the sum of all steps; that of one learner where only one moved, to the bit; the base where none did."""
@@ -166,24 +165,24 @@ def corrections(
     if len(moved) < 2:
         return {}
     updates = int(base["counts"][1]) + sum(int(one["counts"][1] - base["counts"][1]) for one in states)
-    return _nearest(rank, moved, updates)
+    return _nearest(moved, updates)
 
 
-def correction_goes_on(rank: int, current: State, counted: State, merged: State, own: Arrays) -> Arrays:
+def correction_goes_on(current: State, counted: State, merged: State, own: Arrays) -> Arrays:
     """current + merged - counted, as `StateMerge.goes_on`."""
     if np.array_equal(counted["counts"], merged["counts"]) and np.array_equal(counted["U"], merged["U"]):
         return {}
     if np.array_equal(current["counts"], counted["counts"]) and np.array_equal(current["U"], counted["U"]):
         return {name: np.array(merged[name]) for name in OF_A_CORRECTION}
     updates = max(0, int(current["counts"][1] + merged["counts"][1] - counted["counts"][1]))
-    return _nearest(rank, [(current, 1.0), (merged, 1.0), (counted, -1.0)], updates)
+    return _nearest([(current, 1.0), (merged, 1.0), (counted, -1.0)], updates)
 
 
-def _nearest(rank: int, parts: Sequence[tuple[State, float]], updates: int) -> Arrays:
+def _nearest(parts: Sequence[tuple[State, float]], updates: int) -> Arrays:
     used = [(one, by, int(one["counts"][0])) for one, by in parts]
     U = np.concatenate([by * one["U"][:k].astype(np.float64) for one, by, k in used])
     V = np.concatenate([one["V"][:k].astype(np.float64) for one, _, k in used])
-    dim = U.shape[1]
+    rank, dim = parts[0][0]["U"].shape
     out_U, out_V = np.zeros((rank, dim), np.float32), np.zeros((rank, dim), np.float32)
     kept = 0
     if len(U):

@@ -154,16 +154,10 @@ class Softmax(ScoredByMatrix[SoftmaxConfig]):
         return arrays | {name: np.array(getattr(self, name), np.int64) for name in COUNTERS}
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> None:
-        self.A, self.first, self.second = (
-            saved_matrix(arrays, name, copy) for name in ("A", "first", "second")
-        )
+        self.A = saved_matrix(arrays, "A", copy)
+        self.first, self.second = saved_moments(arrays, self.A.shape, copy)
         dim, kept = self.dim, self.config.memory
         started(dim, self.config.start)
-        for name, matrix in (("first", self.first), ("second", self.second)):
-            if matrix.shape != self.A.shape:
-                raise errors.StateError(f"array {name} has shape {matrix.shape}, A {self.A.shape}")
-        if self.second.min() < 0:
-            raise errors.StateError("array second holds squares below 0: it was altered")
         for name, columns in MEMORY.items():
             shape = {"dim": (kept, dim), "two": (kept, 2), "one": (kept,)}[columns]
             dtype = np.int64 if name == "marks" else np.float32
@@ -179,10 +173,6 @@ class Softmax(ScoredByMatrix[SoftmaxConfig]):
         diagonal = np.square(self.A, dtype=np.float64).sum(axis=1) * np.square(self._scale, dtype=np.float64)
         if diagonal.max() > LARGEST_DIAGONAL:
             raise errors.StateError("array A holds numbers too large for W = A A^T: it was altered")
-        if (np.abs(self.first) > MOST_SPREADS * np.sqrt(self.second) + np.float32(ADAM_EPSILON)).any():
-            raise errors.StateError(
-                "array first holds means too large for the squares in second: one was altered"
-            )
         for name in ("queries", "clicked"):
             rows = getattr(self, name)
             if max(rows.max(), -rows.min()) > LONGEST:
@@ -211,13 +201,13 @@ class Softmax(ScoredByMatrix[SoftmaxConfig]):
     def _hinge(self, triplet: Float32s) -> float:
         """max(0, 1 - cos(q, c) + cos(q, s)) of one triplet [3, dim], whose product is its own: the same bits
         however events are cut."""
-        query, clicked, skipped = _unit((triplet @ self.A).astype(np.float64))
+        query, clicked, skipped = unit_rows((triplet @ self.A).astype(np.float64))
         return max(0.0, 1.0 - float(query @ clicked) + float(query @ skipped))
 
     def in_columns(self, rows: Float32s) -> Float32s:
         """Vectors in the columns of `start`, at unit length: as `take` wants them, float32 [n, dim]."""
         with np.errstate(invalid="ignore"):  # of malformed rows, which nobody takes
-            return _unit(rows * self._scale.astype(np.float64))
+            return unit_rows(rows * self._scale.astype(np.float64))
 
     def take(self, query: Float32s, clicked: Float32s, weight: np.float32) -> np.uint8:
         """Learn from a pair of vectors `in_columns`, unless it says nothing: its outcome."""
@@ -256,17 +246,43 @@ class Softmax(ScoredByMatrix[SoftmaxConfig]):
         G = softmax_gradient(
             self.A, (self.queries[at], self.clicked[at]), self.weights[at], self.marks[at], config.temperature
         )
-        self.first += np.float32(1 - FIRST_DECAY) * (G - self.first)
-        self.second += np.float32(1 - SECOND_DECAY) * (np.square(G) - self.second)
         fallen = np.sqrt(1 + (steps - 1) / config.anneal) if config.anneal else 1.0
-        rate = config.rate / self.dim / fallen / (1 - FIRST_DECAY**steps)
-        spread = np.sqrt(self.second * np.float32(1 / (1 - SECOND_DECAY**steps)))
-        self.A -= np.float32(rate) * self.first / (spread + np.float32(ADAM_EPSILON))
+        adam_step(self.A, (self.first, self.second), G, config.rate / self.dim / fallen, steps)
 
 
 COUNTERS = ("pairs", "steps", "events")
 MEMORY = {"queries": "dim", "clicked": "dim", "weights": "one", "marks": "two"}
 """The arrays that hold a row for each pair kept, and their columns."""
+
+
+def adam_step(
+    matrix: Float32s, moments: tuple[Float32s, Float32s], gradient: Float32s, rate: float, steps: int
+) -> None:
+    """Move a matrix and the running means of its gradient and of the square, in place; steps: the number of
+    this one, from 1."""
+    first, second = moments
+    first += np.float32(1 - FIRST_DECAY) * (gradient - first)
+    second += np.float32(1 - SECOND_DECAY) * (np.square(gradient) - second)
+    spread = np.sqrt(second * np.float32(1 / (1 - SECOND_DECAY**steps)))
+    matrix -= np.float32(rate / (1 - FIRST_DECAY**steps)) * first / (spread + np.float32(ADAM_EPSILON))
+
+
+def saved_moments(
+    arrays: Mapping[str, NDArray[Any]], shape: tuple[int, ...], copy: bool
+) -> tuple[Float32s, Float32s]:
+    """The running means of Adam to continue from. Raises StateError for what no steps lead to, and by which
+    later ones could overflow."""
+    names = ("first", "second")
+    first, second = (
+        errors.to_write(errors.saved(arrays, one, np.float32, shape), one, copy) for one in names
+    )
+    if second.min() < 0:
+        raise errors.StateError("array second holds squares below 0: it was altered")
+    if (np.abs(first) > MOST_SPREADS * np.sqrt(second) + np.float32(ADAM_EPSILON)).any():
+        raise errors.StateError(
+            "array first holds means too large for the squares in second: one was altered"
+        )
+    return first, second
 
 
 def state_bytes(memory: int, dim: int) -> int:
@@ -302,9 +318,9 @@ def softmax_gradient(
     return np.asarray(rows.T @ (by_units / lengths), np.float32)
 
 
-def _unit(rows: Doubles | Float32s) -> Float32s:
-    """Rows brought to unit length, float32; one of zeros stays."""
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+def unit_rows(rows: Doubles | Float32s) -> Float32s:
+    """Rows [..., dim] brought to unit length, float32; one of zeros stays."""
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1), np.float32)
 
 

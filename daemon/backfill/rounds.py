@@ -19,6 +19,7 @@ from daemon.backfill.shard import ShardNews
 from daemon.learn.merges import SHORT, Counters, united
 from daemon.versions.algorithms import columns_of, keys_of, learner_config_of, map_of, merge_of
 from daemon.versions.contents import Arrays, counted, known_in, learned_arrays
+from daemon.versions.race import race_of
 from daemon.versions.shards import summed
 
 
@@ -125,7 +126,8 @@ class RoundMerger:
         self._version = version
         fitted, manifest = map_of(version), version.manifest
         config, keys = learner_config_of(manifest), keys_of(manifest)
-        self._algebra = merge_of(config, columns_of(fitted), keys, own=fitted.own)
+        arms = race_of(manifest)[1]
+        self._algebra = merge_of(config, columns_of(fitted), keys, own=fitted.own, arms=arms)
 
     def merged(self, before: Arrays, news: Sequence[ShardNews], by: str) -> Arrays:
         """What learners that began with `before` are together."""

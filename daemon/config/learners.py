@@ -7,7 +7,7 @@ value as text before the algorithm is known. Whatever imports numba is imported 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
@@ -16,6 +16,7 @@ from daemon.config.values import Numbers, Section
 from learners.kernels.kinds import MAP_KERNELS, KernelName
 
 if TYPE_CHECKING:
+    from learners.arms import ArmConfig
     from learners.caps import CapsConfig
     from learners.hedge import HedgeConfig
     from learners.multikernel.config import KernelConfig
@@ -210,28 +211,45 @@ class ViewKeys(Section):
         return [one.width(scaled) for one in self.kernels] or [scaled]
 
 
-OF_OTHER_KINDS: Mapping[str, tuple[str, ...]] = {"oasis": ("queries",), "memory": ("C", "geometry")}
-"""What an arm of each kind has not."""
+NEVER_ARMS: Mapping[str, str] = {
+    **dict.fromkeys(("dissim-oasis", "lego", "lego-pairs"), "learns a distance"),
+    "oasis-sparse": "is for sparse vectors",
+    "omks-maps": "learns a matrix for each view",
+    **dict.fromkeys(("oks", "omks"), "begins with a sample of objects"),
+}
+"""Algorithms that no arm can have, and why."""
+OasisKinds: TypeAlias = Literal["oasis", "oasis-averaged", "oasis-softmax", "oasis-diagonal"]
+
+
+def _arm_kind(given: Any) -> Any:
+    if isinstance(given, str) and given in NEVER_ARMS:
+        raise ValueError(f"{given} {NEVER_ARMS[given]}; an arm scores q^T W p of dense vectors: take oasis")
+    return given
 
 
 class ArmKeys(Section):
     """[[learner.race.arms]]: a further learner on the same events, for the order of given lists."""
 
     name: str = Field(max_length=64, pattern=r"^[a-z0-9_-]+$", description="lower-case letters, digits, _ -")
-    kind: Literal["oasis", "memory"] = Field(
+    kind: Annotated[
+        Literal[OasisKinds, "soml-tg", "soml-da", "loreta", "adapter", "memory"], BeforeValidator(_arm_kind)
+    ] = Field(
         "oasis",
-        description="oasis; memory: of clicks by query, where queries come again: how many of the ten nearest"
-        " remembered queries took an object",
+        description="what learns: an algorithm of [learner]; adapter: a softmax of each clicked object"
+        " against all objects of its minibatch; memory: of clicks by query, where queries come again: how"
+        " many of the ten nearest remembered queries took an object",
     )
     pairs: Literal["all", "above"] = Field(
         "all", description="what it learns: every pair, or all but those below the click"
     )
     random: bool = Field(True, description="whether it learns pairs that were drawn at random")
-    C: float = Field(0.05, gt=0, description="oasis: aggressiveness, the largest step size tau")
+    C: float = Field(
+        0.05, gt=0, description="of an algorithm that has it: aggressiveness, the largest step size tau"
+    )
     geometry: Literal["own", "space"] = Field(
         "own",
-        description="oasis: of its rows. own: unit rows whose inner product is your own cosine; space: as"
-        " mapped",
+        description="all but memory: of its rows. own: unit rows whose inner product is your own cosine;"
+        " space: as mapped",
     )
     queries: int = Field(
         4096,
@@ -240,13 +258,27 @@ class ArmKeys(Section):
         description="memory: pairs of a query and a clicked object that are kept, each once; the oldest leave"
         " first",
     )
+    settings: dict[str, Any] = Field(
+        default_factory=dict,
+        description="the other settings of its kind, by their names in [learner] and with their defaults;"
+        " adapter: temperature 0.2, rate 0.001 (of Adam), batch 64 (events that are set against each other)",
+    )
 
     @model_validator(mode="after")
     def _keys_are_of_its_kind(self) -> ArmKeys:
-        if wrong := sorted(self.model_fields_set.intersection(OF_OTHER_KINDS[self.kind])):
-            other = "memory" if self.kind == "oasis" else "oasis"
-            raise ValueError(f"{', '.join(wrong)}: of arms of kind {other}; leave it out")
+        if wrong := sorted(self.model_fields_set & self.arm().of_kind.foreign):
+            raise ValueError(f"{', '.join(wrong)}: not of arms of kind {self.kind}; leave it out")
         return self
+
+    def arm(self) -> ArmConfig:
+        """The arm itself. Raises ConfigError."""
+        from learners.arms import ArmConfig  # brings numba in, which most commands do without
+
+        return ArmConfig.of({name: getattr(self, name) for name in type(self).model_fields})
+
+    def shown(self) -> dict[str, Any]:
+        """What is shown of it: the keys of its kind."""
+        return self.model_dump(exclude=self.arm().of_kind.foreign)
 
 
 MOST_ARMS = 7
@@ -264,17 +296,13 @@ def _arms(given: Any) -> Any:
     return arms
 
 
-def _dumped(arms: Iterable[ArmKeys]) -> list[dict[str, Any]]:
-    return [one.model_dump(exclude=set(OF_OTHER_KINDS[one.kind])) for one in arms]
-
-
 class RaceKeys(Section):
     """[learner.race]: further learners on the same events, of which clicks choose who orders given lists."""
 
     arms: Annotated[
         list[ArmKeys] | None,
         BeforeValidator(_arms),
-        PlainSerializer(lambda arms: "auto" if arms is None else _dumped(arms)),
+        PlainSerializer(lambda arms: "auto" if arms is None else [one.shown() for one in arms]),
     ] = Field(
         None,
         description=f"{ARMS_HELP}; auto: `all` and `above`, of these pairs, where one model of dense vectors"

@@ -39,6 +39,7 @@ from daemon.runtime.watchdog import end_all
 from daemon.telemetry.metrics import MergeMetrics, add_place
 from daemon.topics.retention import retain_steps
 from daemon.versions.contents import RECORDS, counted, written_ms
+from daemon.versions.race import recorded_race
 from daemon.versions.shards import (
     MergedPart,
     MergeRecord,
@@ -184,7 +185,9 @@ class Merger:
     def __post_init__(self) -> None:
         base, state = self.origin.base, self.origin.state
         positions = self.origin.progress.positions  # those of the version, but for what the start changed
-        self._base = Version(replace(base, positions=positions), state.arrays())
+        config = base.learner["config"] | recorded_race(self.origin.describe.run.learner_config)
+        learner = {**base.learner, "config": config}  # a merge begins with these arms
+        self._base = Version(replace(base, positions=positions, learner=learner), state.arrays())
         self._entries = self.origin.progress.snapshot().entries
         self._merged_at = time.monotonic()
 

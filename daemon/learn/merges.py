@@ -48,6 +48,7 @@ from daemon.versions.contents import (
     pack,
     window_arrays,
 )
+from daemon.versions.race import race_of
 from daemon.versions.shards import ADOPT, MergeRecord, ShardRecord, added, summed
 from learners.caps import united_steps
 from streams.ids import united_ids
@@ -122,7 +123,8 @@ def _arrays(base: Version, order: Sequence[Brought], summed: bool) -> Arrays:
     manifest, first = base.manifest, learned_arrays(base.arrays)
     config = learner_config_of(manifest)
     fitted = map_of(base)
-    algebra = merge_of(config, columns_of(fitted), keys_of(manifest), own=fitted.own)
+    arms = race_of(manifest)[1]
+    algebra = merge_of(config, columns_of(fitted), keys_of(manifest), own=fitted.own, arms=arms)
     states = []
     for one in order:
         state = learned_arrays(one.version.arrays)
@@ -156,7 +158,7 @@ def take_over(state: LearnState, merged: Version, counted_arrays: Arrays, config
     holds nothing new of the shard. Raises StateError.
     """
     fitted, keys = state.fitted, keys_of(merged.manifest)
-    algebra = merge_of(config, columns_of(fitted), keys, own=fitted.own)
+    algebra = merge_of(config, columns_of(fitted), keys, own=fitted.own, arms=state.arms.configs)
     arrays = algebra.rebased(state.learned(), learned_arrays(counted_arrays), learned_arrays(merged.arrays))
     state.go_on_with(arrays, config, keys)
 

@@ -123,7 +123,7 @@ def form_bytes(config: Config, items: int = 0) -> int:
 def order_bytes(config: Config) -> int:
     """Memory of the largest arm by which a version may order lists; 0 where no arms are learned."""
     dim = mapped_dim(config)
-    sizes = (arm_bytes(one, dim) if one.kind == "memory" else 4 * dim * dim for one in arms_of(config))
+    sizes = (max(arm_bytes(one, dim), 4 * dim * dim * one.of_kind.is_matrix) for one in arms_of(config))
     return max(sizes, default=0)
 
 

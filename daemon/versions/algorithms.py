@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -48,8 +47,8 @@ from daemon.versions.forms import (
     TouchedForms,
     UnstoredForms,
 )
-from learners.arms import merged_arms, rebased_arms
-from learners.averaged import Averaged
+from learners.arm_kinds import ARM_KINDS, Settled
+from learners.arms import ArmConfig, merged_arms, rebased_arms
 from learners.base import Learner
 from learners.block import Block, Float32s
 from learners.caps import CapsConfig
@@ -58,47 +57,23 @@ from learners.errors import ConfigError
 from learners.hedge import HedgeConfig
 from learners.keyed import CLOCK, KEY_ARRAYS, Keyed, KeyedConfig
 from learners.lego_pairs import LegoPairs, LegoPairsConfig
-from learners.loreta import Loreta, LoretaConfig
+from learners.loreta import Loreta
 from learners.maps import FittedSpaceMap
 from learners.maps.base import OwnRanking, first_diagonal
-from learners.merge import Arrays, MergeRule, State, StateMerge
+from learners.merge import Arrays, State, StateMerge
 from learners.merge_keys import KeyedMerge
-from learners.merge_rules import (
-    OF_A_CORRECTION,
-    OF_A_DIAGONAL,
-    OF_A_MATRIX,
-    OF_A_SOFTMAX,
-    OF_DUAL_AVERAGING,
-    OF_TRUNCATED_GRADIENT,
-    all_shrunk,
-    all_shrunk_goes_on,
-    averaged_goes_on,
-    averaged_sums,
-    correction_goes_on,
-    corrections,
-    last_violated,
-    of_maps,
-    settle,
-    softmax_goes_on,
-    softmax_memory,
-    violated_goes_on,
-)
+from learners.merge_rules import OF_A_MATRIX, of_maps, settle
 from learners.merge_touched import TouchedMerge
 from learners.multikernel import Omks, OmksConfig, ViewKernels, support_bytes
 from learners.multikernel.form import form_bytes
 from learners.multikernel.merge import merge_supports
 from learners.oasis import Oasis, OasisConfig
-from learners.oasis_diagonal import OasisDiagonal, OasisDiagonalConfig
-from learners.oasis_softmax import OasisSoftmax, OasisSoftmaxConfig
 from learners.oasis_sparse import OasisSparse, OasisSparseConfig, touched_bytes
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.pending import PAIRS as PENDING_PAIRS
 from learners.pending import TAU, pending_bytes
-from learners.softmax import state_bytes
-from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.tether import TetherConfig, Tethered, untethered
 
-Settled: TypeAlias = Callable[[State], Arrays]
 Columns: TypeAlias = Mapping[str, range]
 """View, or kernel of a view, -> its columns in the mapped vectors, in their order."""
 NO_VIEWS: Columns = {}
@@ -298,9 +273,9 @@ LEFT_OUT: Mapping[str, Any] = {
 """Settings that older versions do not have either: they were learned with these."""
 
 
-def same_names(settings: Callable[..., Any]) -> Callable[..., Any]:
-    """Settings of a dataclass whose fields are keys of [learner], except its `start`."""
-    names = [field.name for field in fields(settings) if field.name != "start"]  # type: ignore[arg-type]
+def same_names(settings: Callable[..., Any], only: Sequence[str] = ()) -> Callable[..., Any]:
+    """Settings of a dataclass whose fields are keys of [learner], or `only` these, except its `start`."""
+    names = only or [field.name for field in fields(settings) if field.name != "start"]  # type: ignore[arg-type]
     return lambda keys, _columns, start=None: settings(
         **{name: getattr(keys, name) for name in names}, start=start
     )
@@ -309,11 +284,6 @@ def same_names(settings: Callable[..., Any]) -> Callable[..., Any]:
 def matrices(count: int) -> Callable[[Any, Columns, int], int]:
     """The bytes of so many float32 matrices [dim, dim], and of steps that wait for one of them."""
     return lambda _keys, _columns, dim: 4 * count * dim * dim + pending_bytes(dim)
-
-
-def vectors(count: int) -> Callable[[Any, Columns, int], int]:
-    """The bytes of so many 8-byte vectors [dim]."""
-    return lambda _keys, _columns, dim: 8 * count * dim
 
 
 def pulled(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -332,15 +302,19 @@ def omks_maps_settings(keys: Any, columns: Columns, start: Float32s | None = Non
     return OmksMapsConfig(tuple(len(block) for block in columns.values()), keys.C, keys.hedge(), start)
 
 
-def correction_bytes(keys: Any, _columns: Columns, dim: int) -> int:
-    """A correction of low rank, and the matrix that models of all keys share."""
-    rank = int(keys.rank)
-    return 4 * dim * dim + 8 * dim * rank + 16 * rank**2
-
-
-def by_rules(*parts: Any) -> Callable[[Settled, Any], StateMerge]:
-    """Merging by the rules of the arrays, and what needs more than a rule, whatever the settings."""
-    return lambda settled, _settings: StateMerge(settled, *parts)
+def _as_arm(
+    name: str, forms: FormKind, settings: Callable[..., Any] = lambda own: own, **others: Any
+) -> Algorithm:
+    """A learner that can be an arm of the race, too: what it is made, weighed and merged by is the same."""
+    kind = ARM_KINDS[name]
+    return Algorithm(
+        settings(same_names(kind.config, kind.settings)),
+        kind.learner,
+        forms,
+        lambda keys, _columns, dim: kind.nbytes(keys, dim),
+        merge=kind.merge,
+        **others,
+    )
 
 
 def _of_a_matrix(learner: type[Any], config: type[Any], **others: Any) -> Algorithm:
@@ -348,10 +322,10 @@ def _of_a_matrix(learner: type[Any], config: type[Any], **others: Any) -> Algori
     return Algorithm(pulled(same_names(config)), learner, forms, matrices(1), followed=ONE_MATRIX, **others)
 
 
-def _diagonal(learner: type[Any], config: type[Any], arrays: int, **others: Any) -> Algorithm:
-    """A diagonal metric of so many arrays: SOML, served as the cosine plus what was learned; OASIS's."""
+def _diagonal(name: str, **others: Any) -> Algorithm:
+    """A diagonal metric: SOML, served as the cosine plus what was learned; OASIS's."""
     forms = UnstoredForms(lambda made, serving: untethered(made).form(serving.score != "raw"))
-    return Algorithm(pulled(same_names(config)), learner, forms, vectors(arrays), **others)
+    return _as_arm(name, forms, pulled, **others)
 
 
 def _over_supports(settings: Callable[..., OmksConfig]) -> Algorithm:
@@ -370,17 +344,8 @@ def _over_supports(settings: Callable[..., OmksConfig]) -> Algorithm:
 
 ALGORITHMS: Mapping[str, Algorithm] = {
     "oasis": _of_a_matrix(Oasis, OasisConfig, up_to_C=True),
-    "oasis-averaged": Algorithm(
-        lambda keys, _columns, start=None: OasisConfig(keys.C, keys.symmetric, start=start),
-        Averaged,
-        MatrixForms(follows=HELD),
-        matrices(2),
-        up_to_C=True,
-        merge=by_rules(OF_A_MATRIX | {"sums": MergeRule.OWN}, averaged_sums, averaged_goes_on),
-    ),
-    "oasis-diagonal": _diagonal(
-        OasisDiagonal, OasisDiagonalConfig, 1, up_to_C=True, merge=by_rules(OF_A_DIAGONAL)
-    ),
+    "oasis-averaged": _as_arm("oasis-averaged", MatrixForms(follows=HELD), up_to_C=True),
+    "oasis-diagonal": _diagonal("oasis-diagonal", up_to_C=True),
     "oasis-sparse": Algorithm(
         same_names(OasisSparseConfig),
         OasisSparse,
@@ -395,33 +360,11 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     "dissim-oasis": _of_a_matrix(Dissim, DissimConfig, up_to_C=True),
     "lego": _of_a_matrix(Lego, LegoConfig),
     "lego-pairs": _of_a_matrix(LegoPairs, LegoPairsConfig),
-    "soml-tg": _diagonal(
-        SomlTg, SomlTgConfig, 2, merge=by_rules(OF_TRUNCATED_GRADIENT, all_shrunk, all_shrunk_goes_on)
-    ),
-    "soml-da": _diagonal(
-        SomlDa, SomlDaConfig, 1, merge=by_rules(OF_DUAL_AVERAGING, last_violated, violated_goes_on)
-    ),
-    "oasis-softmax": Algorithm(
-        same_names(OasisSoftmaxConfig),
-        OasisSoftmax,
-        MatrixForms(familiar=lambda made: made.oasis.W),
-        lambda keys, columns, dim: state_bytes(keys.memory, dim) + matrices(1)(keys, columns, dim),
-        merge=by_rules(OF_A_MATRIX | OF_A_SOFTMAX, softmax_memory, softmax_goes_on),
-    ),
-    "loreta": Algorithm(
-        same_names(LoretaConfig),
-        Loreta,
-        LowRankForms(),
-        correction_bytes,
-        up_to_C=True,
-        merge=lambda settled, settings: StateMerge(
-            settled,
-            OF_A_CORRECTION,
-            partial(corrections, settings.rank),
-            partial(correction_goes_on, settings.rank),
-        ),
-        shared=Loreta.SHARED,
-        shared_bytes=lambda dim: 4 * dim * dim,
+    "soml-tg": _diagonal("soml-tg"),
+    "soml-da": _diagonal("soml-da"),
+    "oasis-softmax": _as_arm("oasis-softmax", MatrixForms(familiar=lambda made: made.oasis.W)),
+    "loreta": _as_arm(
+        "loreta", LowRankForms(), up_to_C=True, shared=Loreta.SHARED, shared_bytes=lambda dim: 4 * dim * dim
     ),
     "omks-maps": Algorithm(
         pulled(omks_maps_settings),
@@ -444,21 +387,23 @@ ALGORITHMS: Mapping[str, Algorithm] = {
 @dataclass(frozen=True, slots=True)
 class LearnedMerge:
     """How what learners and the arms beside them have learned is merged, as `learned_arrays` has it. learner:
-    the algebra of the learner alone, as `learners.merge.StateMerge`."""
+    the algebra of the learner alone, as `learners.merge.StateMerge`. arms: those of who goes on, or that
+    others began from."""
 
     learner: Any
+    arms: Sequence[ArmConfig] = ()
 
     def states(
         self, base: State, states: Sequence[State], updates: Sequence[int], summed: bool = False
     ) -> Arrays:
         """As `StateMerge.states`."""
         own = self.learner.states(learner_arrays(base), [*map(learner_arrays, states)], updates, summed)
-        return with_arms(own, merged_arms(arms_arrays(base), [*map(arms_arrays, states)], summed))
+        return with_arms(own, merged_arms(self.arms, arms_arrays(base), [*map(arms_arrays, states)], summed))
 
     def rebased(self, *states: State) -> Arrays:
         """As `StateMerge.rebased`: current, counted, merged."""
         own = self.learner.rebased(*map(learner_arrays, states))
-        return with_arms(own, rebased_arms(*map(arms_arrays, states)))
+        return with_arms(own, rebased_arms(self.arms, *map(arms_arrays, states)))
 
 
 def merge_of(
@@ -467,9 +412,10 @@ def merge_of(
     keys: KeysConfig = ONE_MODEL,
     *,
     own: OwnRanking | None = None,
+    arms: Sequence[ArmConfig] = (),
 ) -> LearnedMerge:
-    """How states of learners that began alike are merged; config, columns, own: as in `untrained`. Raises
-    ConfigError."""
+    """How states of learners that began alike are merged; config, columns, own: as in `untrained`. arms: as
+    in `LearnedMerge`. Raises ConfigError."""
     algorithm = ALGORITHMS[config.algorithm]
     settings = algorithm.settings(config, columns, first_of(config, own))
 
@@ -480,7 +426,7 @@ def merge_of(
 
     one = algorithm.merge(settled, settings)
     if not keys.slots:
-        return LearnedMerge(one)
+        return LearnedMerge(one, arms)
 
     def untrained_model(state: State) -> Arrays:
         model = {

@@ -24,12 +24,12 @@ from checkpoints.entries import BEST, LedgerEntry
 from checkpoints.manifest import Manifest
 from checkpoints.versions import Version
 from daemon.versions.contents import ARMS_PREFIX
-from learners.errors import StateError
+from learners.arms import ArmConfig
+from learners.errors import LearnerError, StateError
 from learners.forms.bilinear import OwnLengthForm
 from learners.forms.click_memory import ClickMemoryForm
 from learners.forms.quadratic import ServedForm
 from learners.maps.base import OwnRanking
-from learners.pending import matrix_in
 
 ORDER, REACH = "order", "reach"
 """Keys of a ledger entry's measures: the `OrderChoice` of a version as JSON or None, and whether it searches
@@ -114,15 +114,18 @@ def arm_form(version: Version, own: OwnRanking, name: str, own_share: float = 0.
     if settings is None:
         raise StateError(f"version {version.manifest.number} has no arm {name}")
     arrays = {key.removeprefix(prefix): one for key, one in version.arrays.items() if key.startswith(prefix)}
-    if settings.get("kind") == "memory":
-        return ClickMemoryForm.of(arrays, own.metric, own_share)
-    if "W" not in arrays:
-        raise StateError(f"the arm {name} has no array {prefix}W")
-    W, roots = matrix_in(arrays), np.sqrt(own.metric)
-    if W.shape != (own.dim, own.dim) or not np.isfinite(W).all():
-        raise StateError(f"array {prefix}W is not finite, or not of {own.dim} dimensions")
-    scaled = settings.get("geometry") == OWN_GEOMETRY
-    matrix = roots[:, None] * W * roots if scaled else np.array(W)
+    try:
+        arm = ArmConfig.of(settings)
+        if not arm.of_kind.is_matrix:
+            return ClickMemoryForm.of(arrays, own.metric, own_share)
+        matrix, roots = arm.of_kind.matrix(arrays, arm.learner), np.sqrt(own.metric)
+    except (LearnerError, TypeError) as error:
+        raise StateError(f"arm {name}: {error}") from error
+    if matrix.shape != (own.dim, own.dim) or not np.isfinite(matrix).all():
+        raise StateError(f"arm {name} is not finite, or not of {own.dim} dimensions")
+    if arm.geometry == OWN_GEOMETRY:
+        matrix *= roots[:, None]
+        matrix *= roots
     matrix.reshape(-1)[:: own.dim + 1] += np.float32(own_share) * own.metric
     return OwnLengthForm(matrix, own.metric)
 

@@ -5,11 +5,9 @@ beside it. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, cast
 
 from checkpoints.manifest import Manifest
-from daemon.config.learners import OF_OTHER_KINDS
 from daemon.config.schema import Config
 from daemon.exits import EX_CONFIG, UserError
 from daemon.versions.contents import DROPPED, PAIRS
@@ -31,18 +29,12 @@ def arms_of(config: Config) -> tuple[ArmConfig, ...]:
         return DEFAULT_ARMS if config.has_default_arms else ()
     if named and fault:
         raise UserError(f"learner.race.arms: {fault}", 'set it to "auto" or "none"', EX_CONFIG)
-    return tuple(ArmConfig(**one.model_dump()) for one in named)
+    return tuple(one.arm() for one in named)
 
 
 def race_settings(config: Config) -> dict[str, Any]:
     """What a manifest's learner settings hold of the race, with nothing dropped. Raises UserError."""
-    return {PAIRS: config.learner.pairs, ARMS: [*map(arm_record, arms_of(config))]}
-
-
-def arm_record(arm: ArmConfig) -> dict[str, Any]:
-    """What a manifest holds of an arm: the settings of its kind, which is not said of OASIS."""
-    settings = {name: one for name, one in asdict(arm).items() if name not in OF_OTHER_KINDS[arm.kind]}
-    return {name: one for name, one in settings.items() if (name, one) != ("kind", "oasis")}
+    return {PAIRS: config.learner.pairs, ARMS: [one.record for one in arms_of(config)]}
 
 
 def recorded_race(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,7 +54,7 @@ def race_of(manifest: Manifest) -> tuple[PairRule, tuple[ArmConfig, ...]]:
 
 def raced(record: Mapping[str, Any]) -> tuple[PairRule, tuple[ArmConfig, ...]]:
     """The same of what `recorded_race` gives, or of a control entry."""
-    return cast(PairRule, record[PAIRS]), tuple(ArmConfig(**one) for one in record[ARMS])
+    return cast(PairRule, record[PAIRS]), tuple(map(ArmConfig.of, record[ARMS]))
 
 
 def without_dropped(settings: Mapping[str, Any], dropped: Records) -> dict[str, Any]:

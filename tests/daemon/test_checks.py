@@ -147,13 +147,13 @@ def test_the_buffers_of_serve_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     wide |= {"serve.aliases": ["stable", "latest"]}
     config = load_config(None, wide, {})
     W, waiting = 4 * 1024**2, pending_bytes(1024)
-    order = W * (2 * 2 + 1)  # what orders lists, of both sides, and one that is being made
+    order = (W + waiting) * (2 * 2 + 1)  # what orders lists, of both sides, and one that is being made
     assert serving_bytes(config) == W * (2 * 2 * 2 + 3) + waiting * (2 * 2 + 1) + order
     wider = load_config(None, {**wide, "space.views.x.dim": 8192}, {})
     large = 4 * 8192**2 + pending_bytes(8192)
     assert serving_bytes(wider) == large * (2 * 2 + 1)  # such a form has no matrix
     alone = load_config(None, {**wide, "serve.aliases": ["stable"]}, {})
-    assert serving_bytes(alone) == W * 4 + waiting * 2 + W * 3
+    assert serving_bytes(alone) == W * 4 + waiting * 2 + (W + waiting) * 3
     held = load_config(None, {**wide, "learner.algorithm": "omks", "learner.objects": 64}, {})
     assert serving_bytes(held) == learner_bytes(held) * 5 + form_bytes(held) * 5 + order  # one for `latest`
     learned = load_config(None, {**wide, "learner.algorithm": "omks", "serving.psd": "off"}, {})

@@ -4,6 +4,7 @@ no matrix can say, it leads the race and orders lists.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -39,15 +40,20 @@ ARMS: list[dict[str, Any]] = [{"name": "all"}, {"name": "seen", "kind": "memory"
 
 class Shop:
     """A log in which `ASKED` queries come again, each with `TAKEN` objects of its own that its users click,
-    drawn by chance; learned and judged to its end."""
+    drawn by chance, or with those of its class; learned and judged to its end."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, arms: Sequence[dict[str, Any]] = ARMS, *, by_class: bool = False
+    ) -> None:
         self.world, rng = World(folder), np.random.default_rng(3)
         self.taken = {n: rng.choice(len(self.world.ids), TAKEN, replace=False) for n in range(ASKED)}
+        if by_class:
+            labels = self.world.labels
+            self.taken = {n: np.flatnonzero(labels == label) for n, label in enumerate(labels)}
         events: list[Event] = []
         lists: list[Impression] = []
         for number in range(LISTS):
-            query = int(rng.integers(ASKED))
+            query = int(rng.integers(len(self.taken)))
             shown = np.r_[rng.choice(self.taken[query], 2), rng.choice(len(self.world.ids), SHOWN - 2)]
             shown = rng.permutation(np.unique(shown[shown != query]))
             clicked = np.flatnonzero(np.isin(shown, self.taken[query]))
@@ -71,7 +77,7 @@ class Shop:
             checkpoints__keep=1000,
             feed__holdout_share=1 / HELD_OUT,
             http__learn_port=0,
-            learner__race__arms=ARMS,
+            learner__race__arms=arms,
             learner__C=1e-4,  # nothing to search by
             validate__judgments="",
             serve__aliases=["stable"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from learners.arm_kinds import ARM_KINDS
 from learners.arms import (
     ABOVE,
     BELOW,
@@ -22,6 +24,7 @@ from learners.arms import (
     ArmConfig,
     Arms,
     PairRule,
+    arm_bytes,
     merged_arms,
     own_rows,
     rebased_arms,
@@ -29,6 +32,7 @@ from learners.arms import (
 )
 from learners.block import DenseBlock, SparseBlock, TripletBatch
 from learners.errors import BlockError, ConfigError
+from learners.merge_rules import settle
 from learners.oasis import Oasis, OasisConfig
 from learners.outcome import Reason
 from streams import event
@@ -170,12 +174,13 @@ def raced(configs: list[ArmConfig], threads: int) -> Arms:
 
 
 def test_an_arm_has_the_same_bits_in_any_number_of_threads_and_with_any_others() -> None:
-    configs = [ALL, *(ArmConfig(f"c{n}", "above", n == 1, 0.1 * n) for n in (1, 2, 3))]
+    soft = ArmConfig.of({"name": "soft", "kind": "adapter", "settings": {"batch": 16}})
+    configs = [ALL, soft, *(ArmConfig(f"c{n}", "above", n == 1, 0.1 * n) for n in (1, 2, 3))]
     several = raced(configs, 4).state()
     assert same(several, raced(configs, 1).state())
     assert same(several, raced(configs[::-1], 2).state())
     assert same(raced([ALL], 1).state(), {k: v for k, v in several.items() if k.startswith("all.")})
-    assert len({several[f"{one.name}.W"].tobytes() for one in configs}) == 4
+    assert len({several[f"{one.name}.W"].tobytes() for one in configs}) == 5
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -216,9 +221,9 @@ def test_an_arm_of_another_size_or_kind_under_one_name_brings_nothing_to_a_merge
         arms.learn(batch(1, 8), np.ones(8), np.zeros(8, np.uint8))
         states.append({name: np.array(one) for name, one in arms.state().items()})
     base = Arms(DIM, [small], METRIC).state()
-    assert same(merged_arms(base, states), merged_arms(base, states[:1]))
-    assert same(rebased_arms(states[1], states[0], states[0]), states[1])
-    assert same(rebased_arms(states[2], states[0], states[0]), states[2])
+    assert same(merged_arms([small], base, states), merged_arms([small], base, states[:1]))
+    assert same(rebased_arms([large], states[1], states[0], states[0]), states[1])
+    assert same(rebased_arms([ALL], states[2], states[0], states[0]), states[2])
 
 
 def test_what_the_own_geometry_alone_refuses_is_no_fault_of_an_event() -> None:
@@ -240,7 +245,7 @@ def test_merged_arms_are_the_mean_by_the_events_of_each_arm() -> None:
         arms = Arms(DIM, [ALL, CLEAN], METRIC)
         arms.learn(batch(seed, events), np.ones(events), np.full(events, BELOW, np.uint8))
         halves.append({name: np.array(one) for name, one in arms.state().items()})
-    merged = merged_arms(base, halves)
+    merged = merged_arms([ALL, CLEAN], base, halves)
     whole = [Oasis.from_state({k[4:]: v for k, v in one.items() if k.startswith("all.")}).W for one in halves]
     assert np.allclose(
         merged["all.W"],
@@ -249,10 +254,96 @@ def test_merged_arms_are_the_mean_by_the_events_of_each_arm() -> None:
     )
     assert merged["all.events"] == 40
     assert np.array_equal(merged["clean.W"], np.eye(DIM))
-    one = merged_arms(base, [halves[0], {}])
+    one = merged_arms([ALL, CLEAN], base, [halves[0], {}])
     assert np.array_equal(one["all.W"], whole[0])
-    on = rebased_arms(halves[0], halves[0], merged)
+    on = rebased_arms([ALL, CLEAN], halves[0], halves[0], merged)
     assert np.array_equal(on["all.W"], merged["all.W"])
-    alone = rebased_arms(Arms(DIM, [ALL], METRIC, halves[0]).state(), {}, merged)
+    alone = rebased_arms([ALL], Arms(DIM, [ALL], METRIC, halves[0]).state(), {}, merged)
     assert np.array_equal(alone["all.W"], halves[0]["all.W"])
     Arms(DIM, [ALL], METRIC, alone)  # which takes these arrays over
+
+
+KINDS = {
+    kind: ArmConfig.of({"name": "arm", "kind": kind, "queries": 20, "settings": more})
+    for kind, more in {
+        **{kind: {} for kind in ARM_KINDS},
+        "oasis-softmax": {"batch": 4, "every": 2, "memory": 16},
+        "loreta": {"rank": 3},
+        "adapter": {"batch": 8, "rate": 0.05},
+    }.items()
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_arm_of_any_kind_has_the_same_bits_however_events_are_cut_and_wherever_it_goes_on(
+    kind: str,
+) -> None:
+    once = learned(configs=(KINDS[kind],)).state()
+    assert same(learned([1, 2, 30, 31, 77], (KINDS[kind],)).state(), once)
+    arms, weights = Arms(DIM, [KINDS[kind]], METRIC), np.linspace(0.2, 1, EVENTS)
+    for start, stop in itertools.pairwise([0, 5, 36, EVENTS]):
+        arms.learn(batch().slice(start, stop), weights[start:stop], PAIRS[start:stop])
+        arms = Arms(DIM, [KINDS[kind]], METRIC, {name: np.array(one) for name, one in arms.state().items()})
+        arms.warm_up()
+    assert same(arms.state(), once)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_arms_of_any_kind_are_merged_and_gone_on_with(kind: str) -> None:
+    configs, states = [KINDS[kind]], []
+    for seed, events in ((1, 40), (2, 60)):
+        arms = Arms(DIM, configs, METRIC)
+        arms.learn(batch(seed, events), np.ones(events), np.zeros(events, np.uint8))
+        states.append({name: np.array(one) for name, one in arms.state().items()})
+    base = Arms(DIM, configs, METRIC).state()
+    merged = merged_arms(configs, base, states)
+    counted = f"arm.{ARM_KINDS[kind].counted}"
+    whole, *parts = (int(one[counted].reshape(-1)[-1]) for one in (merged, *states))
+    assert whole == sum(parts) > max(parts)
+    alone = merged_arms(configs, base, [states[0], {}])
+    assert all(np.array_equal(alone[name], one) for name, one in settled(kind, states[0]).items())
+    on = rebased_arms(configs, states[0], states[0], merged)
+    for state in (merged, alone, on):
+        Arms(DIM, configs, METRIC, state).learn(batch(3, 9), np.ones(9), np.zeros(9, np.uint8))
+
+
+def settled(kind: str, state: Any) -> Any:
+    """With every step in its arrays."""
+    own = {name.removeprefix("arm."): one for name, one in state.items()}
+    learner: Any = KINDS[kind].of_kind.made(DIM, KINDS[kind].learner, {k: v.copy() for k, v in own.items()})
+    if kind != "memory":
+        settle(learner)
+    return {f"arm.{name}": one for name, one in learner.state().items()}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "memory"])
+def test_the_matrix_of_an_arm_is_what_its_learner_serves(kind: str) -> None:
+    arm, state = KINDS[kind], learned(configs=(KINDS[kind],)).state()
+    own = {name.removeprefix("arm."): one for name, one in state.items()}
+    learner: Any = arm.of_kind.learner.from_state(own, arm.learner)
+    found, (x, y) = arm.of_kind.matrix(own, arm.learner), (batch(7, 6).query.values, batch(8, 6).query.values)
+    diagonal = "diagonal" in kind or "soml" in kind
+    scores = learner.form(False).scores(x, y) if diagonal else learner.similarity(x, y)
+    assert np.allclose(x @ found @ y.T, scores, atol=1e-5)
+    assert not np.allclose(found, np.eye(DIM))
+    untrained = {k[4:]: v for k, v in Arms(DIM, [arm], METRIC).state().items()}
+    assert np.array_equal(arm.of_kind.matrix(untrained, arm.learner), np.eye(DIM)), "begins with your ranking"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_memory_of_an_arm_of_any_kind_is_counted(kind: str) -> None:
+    state = learned(configs=(KINDS[kind],)).state()
+    counts = sum(one.nbytes for one in state.values() if one.ndim == 0) + 16
+    assert sum(one.nbytes for one in state.values()) - counts <= arm_bytes(KINDS[kind], DIM)
+
+
+def test_what_a_manifest_holds_of_an_arm_is_read_again() -> None:
+    for arm in (*KINDS.values(), ArmConfig("all"), ArmConfig("other", C=0.2, geometry="space")):
+        assert ArmConfig.of(arm.record) == (arm if arm.kind == "memory" else replace(arm, queries=4096))
+    assert ALL.record == {"name": "all", "pairs": "all", "random": True, "C": 0.05, "geometry": "own"}
+    whole = ArmConfig.of({"name": "a", "kind": "adapter", "settings": {"batch": 8}})
+    assert whole.record["settings"] == {"temperature": 0.2, "rate": 0.001, "batch": 8}, (
+        "also what nobody named"
+    )
+    with pytest.raises(ConfigError, match="of kind adapter have temperature, rate, batch, no symmetric"):
+        ArmConfig.of({"name": "a", "kind": "adapter", "settings": {"symmetric": "online"}})

@@ -144,18 +144,19 @@ def pairs_of(arrays: Any) -> list[Pair]:
 def test_merged_memories_hold_the_newest_pairs_of_all_each_once() -> None:
     base = arms([(1, 1), (2, 2), (3, 3)])
     one, other = arms([(4, 4), (5, 5), (1, 1)], copied(base)), arms([(6, 6), (5, 5)], copied(base))
-    merged = merged_arms(base, [one, other])
+    merged = merged_arms([ARM], base, [one, other])
     assert pairs_of(merged) == [(2, 2), (3, 3), (4, 4), (6, 6), (5, 5), (1, 1)]
     assert int(merged["seen.events"]) == 8
-    assert same(merged, merged_arms(base, [one, other, base])), "who has had none brings none"
-    assert same(merged_arms(base, [one, base]), one), "a single one keeps its bits"
-    assert same(merged_arms(base, [base, base]), base)
-    for strange in ({"seen.queries": base["seen.queries"][1:]}, {"seen.W": np.eye(DIM, dtype=np.float32)}):
-        assert same(merged_arms(base, [one, {**base, **strange}]), one), "of another size or kind: none"
-    with pytest.raises(StateError, match="other arrays or shapes"):
-        merged_arms(base, [{**base, "seen.stamps": base["seen.stamps"][1:]}])
+    assert same(merged, merged_arms([ARM], base, [one, other, base])), "who has had none brings none"
+    assert same(merged_arms([ARM], base, [one, base]), one), "a single one keeps its bits"
+    assert same(merged_arms([ARM], base, [base, base]), base)
+    changes = [{f"seen.{one}": base[f"seen.{one}"][1:]} for one in ("queries", "stamps")]
+    for strange in (*changes, {"seen.W": np.eye(DIM, dtype=np.float32)}):
+        assert same(merged_arms([ARM], base, [one, {**base, **strange}]), one), (
+            "of another size or kind: none"
+        )
     many = [arms(numbered(40, seed, 30), copied(base)) for seed in (1, 2)]
-    full = pairs_of(merged_arms(base, many))
+    full = pairs_of(merged_arms([ARM], base, many))
     assert len(full) == 8
     assert set(full) <= {*pairs_of(many[0])[-4:], *pairs_of(many[1])[-4:]}
 
@@ -163,14 +164,14 @@ def test_merged_memories_hold_the_newest_pairs_of_all_each_once() -> None:
 def test_who_goes_on_from_a_merge_has_its_pairs_and_behind_them_its_own_since() -> None:
     base = arms([(1, 1)])
     counted = arms([(2, 2)], copied(base))
-    merged = merged_arms(base, [counted, arms([(3, 3)], copied(base))])
+    merged = merged_arms([ARM], base, [counted, arms([(3, 3)], copied(base))])
     current = arms([(4, 4), (1, 1)], copied(counted))
-    on = rebased_arms(current, counted, merged)
+    on = rebased_arms([ARM], current, counted, merged)
     assert pairs_of(on) == [(3, 3), (2, 2), (4, 4), (1, 1)]
     assert int(on["seen.events"]) == 5
-    assert same(rebased_arms(current, counted, counted), current)
-    assert pairs_of(rebased_arms(counted, counted, merged)) == pairs_of(merged)
-    assert pairs_of(merged_arms(merged, [on])) == pairs_of(on)
+    assert same(rebased_arms([ARM], current, counted, counted), current)
+    assert pairs_of(rebased_arms([ARM], counted, counted, merged)) == pairs_of(merged)
+    assert pairs_of(merged_arms([ARM], merged, [on])) == pairs_of(on)
 
 
 def naive(pairs: Sequence[Pair], queries: Any, items: Any, share: float) -> Iterator[list[float]]:

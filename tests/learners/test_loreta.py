@@ -75,10 +75,10 @@ def test_corrections_are_merged_to_their_mean() -> None:
     one.learn_many(*rows(6, 2))
     two.learn_many(*rows(7, 2))
     states = [one.state(), two.state()]
-    merged = corrections(8, base.state(), states, [0.5, 0.5], {})
+    merged = corrections(base.state(), states, [0.5, 0.5], {})
     both = Loreta.from_state({**base.state(), **merged}, base.config)
     np.testing.assert_allclose(both.W, (one.W + two.W) / 2, atol=1e-5)
-    on = correction_goes_on(8, one.state(), base.state(), two.state(), {})
+    on = correction_goes_on(one.state(), base.state(), two.state(), {})
     gone_on = Loreta.from_state({**base.state(), **on}, base.config)
     np.testing.assert_allclose(gone_on.W, one.W + two.W - base.W, atol=1e-5)
 

@@ -201,7 +201,7 @@ VALIDATE = (
     _m("race.nothing-known", "def dropped(self, alpha", "if name not in worse", "if name in self.lead and name not in worse", RACE),
     _m("race.no-lists", "def order_bets(", "OrderBets(dict.fromkeys(arms, ()), higher=higher)", "OrderBets()", RACE),
     _m("race.own-lists", "def order_bets(", "[] if is_nearer(shown, other[0]) else ", "", RACE),
-    _m("order.geometry", "def arm_form(", "roots[:, None] * W * roots if scaled else np.array(W)", "np.array(W)", ORDER),
+    _m("order.geometry", "def arm_form(", "if arm.geometry == OWN_GEOMETRY:", "if False:", ORDER),
     _m("order.later", "def answering(", "or entry.version > number", "", ORDER),
     _m("order.by-hand", "def answering(", "bool(entry.measures.get(REACH, True))", "bool(entry.measures.get(REACH, reach))", ORDER),
     _m("forms.as-before", "def default_form(", "replace(DEFAULT_FORM, why", "replace(now or DEFAULT_FORM, why", CHOOSING + " " + FORMS),

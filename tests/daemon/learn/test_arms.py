@@ -6,18 +6,22 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from daemon.config import load_config
+from daemon.config.learners import LEARNERS, NEVER_ARMS, ArmKeys
 from daemon.config.load import parse_setting
 from daemon.exits import EX_OK, UserError
 from daemon.learn.replay.replay import replay
 from daemon.memory.needs import RoleName, need_of
+from daemon.versions.algorithms import map_of
 from daemon.versions.contents import arms_arrays, learner_arrays
+from daemon.versions.order import arm_form
 from daemon.versions.race import DEFAULT_ARMS, arms_of, race_of
+from learners.arm_kinds import ARM_KINDS
 from learners.arms import ArmConfig
 from learners.oasis import Oasis
 from streams.codec import decode_event, encode_event
@@ -33,6 +37,7 @@ KINDS = (PAIR_UNKNOWN, PAIR_ABOVE, PAIR_BELOW, PAIR_BELOW, PAIR_RANDOM)
 BY_COSINE = {"space.views.x.map": "unit"}
 NO_ARMS = "learner.race.arms=none"
 NONE, ONE = "none", [{"name": "one", "C": 0.2, "pairs": "all", "random": False}]
+SOFT = [{"name": "soft", "kind": "adapter", "settings": {"batch": 8}}]
 SEEN = [{"name": "seen", "kind": "memory", "pairs": "above", "queries": 8}]
 
 
@@ -130,6 +135,39 @@ def test_a_memory_of_clicks_is_an_arm_like_any_other(new_site: Callable[..., Sit
     once.learn()
     assert len(arms_arrays(once.versions.load(once.newest().number).arrays)["seen.stamps"]) == 9
     assert verified(once)
+
+
+@pytest.mark.parametrize("kind", sorted(set(ARM_KINDS) - {"oasis", "memory"}))
+def test_a_learner_of_any_kind_is_an_arm_like_any_other(new_site: Callable[..., Site], kind: str) -> None:
+    once, often = new_site(log=True), new_site(log=True)
+    more = {"adapter": {"batch": 8}, "oasis-softmax": {"memory": 128}}.get(kind, {})
+    for site in (once, often):
+        site.settings |= BY_COSINE | {"learner.race.arms": [{"name": "one", "kind": kind, "settings": more}]}
+        if not ARM_KINDS[kind].others:
+            del site.settings["learner.race.arms"][0]["settings"]
+    events = with_pairs(60)
+    once.feed(events)
+    once.learn()
+    for start in range(0, 60, 7):
+        often.feed(events[start : start + 7])
+        often.learn()
+    assert arrays(once) == arrays(often)
+    (recorded,) = once.newest().learner["config"]["arms"]
+    assert recorded["kind"] == kind
+    assert set(recorded.get("settings", {})) == set(ARM_KINDS[kind].others)
+    version = once.versions.load(once.newest().number)
+    own = map_of(version).own
+    assert own is not None
+    assert arm_form(version, own, "one", 1.0).dim == DIM
+    assert verified(once)
+    assert verified(often)
+
+
+def test_kinds_of_arms_are_those_of_the_table() -> None:
+    """Each algorithm of [learner] can be an arm, or it is said why not."""
+    named = get_args(ArmKeys.model_fields["kind"].annotation)
+    assert sorted(named) == sorted(ARM_KINDS)
+    assert set(LEARNERS) | {"adapter", "memory"} == set(ARM_KINDS) | set(NEVER_ARMS)
 
 
 def test_of_a_held_out_list_arms_alone_learn(raced: Site) -> None:
@@ -281,11 +319,14 @@ def test_arms_of_shards_are_merged_and_recomputed(tmp_path: Path) -> None:
     arm = "\n[[learner.race.arms]]\n"
     tables = f'{arm}name = "all"\nrandom = false\n{arm}name = "new"\nC = 0.2\n'
     tables += f'{arm}name = "seen"\nkind = "memory"\nqueries = 50\n'
+    tables += f'{arm}name = "soft"\nkind = "adapter"\nsettings = {{ batch = 8 }}\n'
     site.config.write_text(site.config.read_text(encoding="utf-8") + tables, encoding="utf-8")
     feed(site, 120, written)
     later = arms_arrays(site.versions.load(merged_end(site, 2).number).arrays)
-    assert {name.partition(".")[0] for name in later} == {"all", "new", "seen"}
+    assert {name.partition(".")[0] for name in later} == {"all", "new", "seen", "soft"}
+    assert int(later["soft.events"]) == int(later["new.events"])
     assert int(later["seen.events"]) == int(later["new.events"])
+    assert int(later["soft.steps"]) > 0
     assert np.count_nonzero(later["seen.stamps"]) == 50
     assert int(later["all.events"]) == learned + int(later["new.events"]) > learned
     assert set(replays(site, 2, merged=True).values()) == {True}
@@ -310,6 +351,14 @@ def config(**settings: Any) -> Any:
         ({"learner__race__arms": "none"}, ()),
         ({"learner__race__arms": ONE}, (ArmConfig("one", "all", random=False, C=0.2),)),
         ({"learner__race__arms": SEEN}, (ArmConfig("seen", "above", kind="memory", queries=8),)),
+        (
+            {"learner__race__arms": SOFT},
+            (
+                ArmConfig(
+                    "soft", kind="adapter", settings=(("temperature", 0.2), ("rate", 0.001), ("batch", 8))
+                ),
+            ),
+        ),
     ],
 )
 def test_there_are_arms_where_one_model_of_dense_vectors_begins_with_a_cosine(
@@ -344,10 +393,27 @@ def test_arms_that_cannot_be_are_refused(settings: dict[str, Any], why: str) -> 
         ([{"name": "a", "C": 0}], "expected above 0"),
         ([{"name": "a", "pairs": "below"}], 'allowed: "all" or "above"'),
         ([{"name": "a", "colour": 1}], "unknown key; allowed: name, kind, pairs"),
-        ([{"name": "a", "kind": "clicks"}], 'allowed: "oasis" or "memory"'),
-        ([{"name": "a", "queries": 9}], "queries: of arms of kind memory; leave it out"),
-        ([SEEN[0] | {"C": 1, "geometry": "own"}], "C, geometry: of arms of kind oasis; leave it out"),
+        ([{"name": "a", "kind": "clicks"}], 'allowed: "oasis", "oasis-averaged"'),
+        ([{"name": "a", "queries": 9}], "queries: not of arms of kind oasis; leave it out"),
+        ([SEEN[0] | {"C": 1, "geometry": "own"}], "C, geometry: not of arms of kind memory; leave it out"),
         ([SEEN[0] | {"queries": 0}], "expected at least 1"),
+        (
+            [{"name": "a", "kind": "lego"}],
+            "lego learns a distance; an arm scores q^T W p of dense vectors",
+        ),
+        ([{"name": "a", "kind": "omks"}], "omks begins with a sample of objects; an arm"),
+        ([{"name": "a", "kind": "soml-tg", "C": 1}], "C: not of arms of kind soml-tg; leave it out"),
+        (
+            [{"name": "a", "settings": {"psd_every": 5}}],
+            "settings: arms of kind oasis have none, no psd_every",
+        ),
+        (
+            [SOFT[0] | {"settings": {"every": 8}}],
+            "arms of kind adapter have temperature, rate, batch, no every",
+        ),
+        ([SOFT[0] | {"settings": {"rate": -1}}], "rate must be a finite number above 0, not -1"),
+        ([SOFT[0] | {"settings": {"batch": "x"}}], "batch must be a whole number, not 'x'"),
+        ([SOFT[0] | {"settings": 5}], "expected a table"),
         (5, "expected"),
         ([5], "expected a table"),
     ],
@@ -367,6 +433,13 @@ def test_arms_are_left_out_by_a_word_in_the_environment_or_on_the_command_line()
     assert arms_of(load_config(None, views, {"TRIPLETD_LEARNER__RACE__ARMS": "auto"})) == DEFAULT_ARMS
     assert load_config(None, views, {}).values()["learner"]["race"] == {"arms": "auto"}
     assert by_word.values()["learner"]["race"] == {"arms": []}
+
+
+def test_what_is_shown_of_an_adapter_is_read_again() -> None:
+    shown = config(learner__race__arms=SOFT).values()["learner"]["race"]["arms"]
+    rest = {"pairs": "all", "random": True, "geometry": "own"}
+    assert shown == [SOFT[0] | rest]
+    assert arms_of(config(learner__race__arms=shown)) == arms_of(config(learner__race__arms=SOFT))
 
 
 def test_what_is_shown_of_a_memory_is_read_again() -> None:

@@ -155,12 +155,15 @@ def test_each_arm_has_its_own_arrays_and_settings():
 
 def test_what_an_arm_lacks_is_said():
     good = arrays_of("all", learner(3))
-    with pytest.raises(StateError, match=r"the arm above has no array arms\.above\.W"):
+    with pytest.raises(StateError, match=r"arm above: array W is missing"):
         arm_form(version_of(good, arm("all", "own"), arm("above", "own")), OWN, "above")
     with pytest.raises(StateError, match="version 7 has no arm above"):
         order_form(version_of(good, arm("all", "own")), OWN, OTHER)
+    later = {**arm("all", "own"), "kind": "of-a-later-release"}
+    with pytest.raises(StateError, match="arm all: arms are of the kinds oasis, "):
+        arm_form(version_of(good, later), OWN, "all")
     torn = good | {"arms.all.W": np.full((DIM, DIM), np.nan, np.float32)}
-    with pytest.raises(StateError, match="is not finite"):
+    with pytest.raises(StateError, match="not finite"):
         arm_form(version_of(torn, arm("all", "own")), OWN, "all")
     with pytest.raises(StateError, match=r"not of 3 dimensions"):
         arm_form(version_of(good, arm("all", "own")), OwnRanking("cosine", np.ones(3, np.float32)), "all")
