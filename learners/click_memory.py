@@ -56,6 +56,11 @@ class ClickMemory:
         self.stamps, self.events = np.zeros(kept, np.int64), 0
         self._places: dict[bytes, int] = {}  # of what is kept, by key
 
+    @property
+    def dim(self) -> int:
+        """The number of columns of a row."""
+        return self.queries.shape[1]
+
     def learn_many(self, batch: TripletBatch, weights: NDArray[Any]) -> StepInfo:
         """Remember the pairs of a batch in order; weights [n], of which 0 remembers nothing.
 

@@ -258,9 +258,26 @@ def test_merged_arms_are_the_mean_by_the_events_of_each_arm() -> None:
     assert np.array_equal(one["all.W"], whole[0])
     on = rebased_arms([ALL, CLEAN], halves[0], halves[0], merged)
     assert np.array_equal(on["all.W"], merged["all.W"])
-    alone = rebased_arms([ALL], Arms(DIM, [ALL], METRIC, halves[0]).state(), {}, merged)
+    alone = rebased_arms([ALL], Arms(DIM, [ALL], METRIC, halves[0]).state(), halves[1], {})
     assert np.array_equal(alone["all.W"], halves[0]["all.W"])
     Arms(DIM, [ALL], METRIC, alone)  # which takes these arrays over
+
+
+def test_an_arm_that_began_after_what_was_merged_gets_what_the_others_learned() -> None:
+    """As an arm that is new in the configuration of one shard first: else the next merge took it away."""
+    for config in (ALL, ArmConfig("all", kind="memory", queries=50)):
+        states = []
+        for seed, events in ((1, 12), (2, 9)):
+            arms = Arms(DIM, [config], METRIC)
+            arms.learn(batch(seed, events), np.ones(events), np.full(events, BELOW, np.uint8))
+            states.append({name: np.array(one) for name, one in arms.state().items()})
+        base = Arms(DIM, [config], METRIC).state()
+        merged = merged_arms([config], base, [states[1]])
+        on = rebased_arms([config], states[0], {}, merged)
+        both = merged_arms([config], merged, [on])
+        assert int(both["all.events"]) == 21
+        whole = rebased_arms([config], states[0], base, merged)
+        assert same(on, whole)
 
 
 KINDS = {
