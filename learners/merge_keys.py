@@ -84,7 +84,8 @@ class KeyedMerge:
         clock: int,
     ) -> Arrays:
         out = {name: array if name in self.shared else np.zeros_like(array) for name, array in like.items()}
-        for name, one in self.untrained(like).items():
+        fresh = self.untrained(like)
+        for name, one in fresh.items():
             if name not in self.shared and one.any():
                 out[name][len(models) :] = one
         by_age = sorted(models, key=lambda key: (min(k.age(key) for k in all_keys if key in k.slots), key))

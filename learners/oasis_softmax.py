@@ -139,6 +139,7 @@ class OasisSoftmax(ScoredByMatrix[OasisSoftmaxConfig]):
                 if info.outcome[start + t] == REJECTED:
                     continue
                 self.softmax.events += 1
-                if self.softmax.take(queries[t], clicked[t], each[start + t]) == UPDATED:
+                taken = self.softmax.take(queries[t], clicked[t], each[start + t])
+                if taken == UPDATED:
                     info.outcome[start + t] = UPDATED
         return info

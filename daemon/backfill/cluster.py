@@ -98,7 +98,8 @@ class ShardsOnRay:
     """An actor for each shard, of one core each."""
 
     def __init__(self, jobs: Sequence[ShardJob], limits: Limits) -> None:
-        kind = ray_module().remote(num_cpus=1, max_restarts=0)(PacedShard)
+        ray = ray_module()
+        kind = ray.remote(num_cpus=1, max_restarts=0)(PacedShard)
         with lost():
             self._actors = [kind.remote(job, limits, True) for job in jobs]
 

@@ -55,7 +55,8 @@ class KafkaConfig(values.Section):
         return [name for name in names if _plain(getattr(self, name))]
 
     def _sasl_problems(self) -> list[str]:
-        if not self.security_protocol.startswith("SASL_"):
+        sasl = self.security_protocol.startswith("SASL_")
+        if not sasl:
             idle = self._given("sasl_mechanism", "sasl_username", "sasl_password")
             needed = "SASL_SSL" if self.security_protocol == "SSL" else "SASL_SSL or SASL_PLAINTEXT"
             return [f"{_listed(idle)} without SASL; set security_protocol to {needed}"] if idle else []

@@ -205,7 +205,8 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 def holds_password(address: str) -> bool:
     """Whether an address holds a password, also one that was not escaped: what comes before the last @ is
     looked through, as far as it may be a user's. Behind a # stands a topic or SQL, with @ of its own."""
-    if "password=" in address.partition("#")[0].lower():
+    place = address.partition("#")[0]
+    if "password=" in place.lower():
         return True
     rest = address.partition("://")[2]
     host = re.split(r"[/?#]", rest, maxsplit=1)[0]

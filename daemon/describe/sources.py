@@ -83,7 +83,8 @@ def find_photos(source: Path, ids: IdRule = "stem") -> list[RawObject]:
     ending is passed over, in a list refused. Raises UserError, also where two photos would have one id.
     """
     try:
-        if stat.S_ISDIR(source.stat().st_mode):
+        kind = source.stat().st_mode
+        if stat.S_ISDIR(kind):
             found = sorted(_in_folder(source, ids), key=lambda one: one.name)
         elif source.suffix.lower() == LIST:
             found = list(_in_list(source, ids))

@@ -81,7 +81,8 @@ def refusal(
     this process has already. items: objects of the catalog, which the needs count.
     """
     for bound in bounds:
-        if _needed(needs, bound) - running > bound.free:
+        needed = _needed(needs, bound) - running
+        if needed > bound.free:
             return UserError(
                 f"{what}: {told(needs, config)}; {size(bound.free)} of memory are free of {size(bound.limit)}"
                 f" ({bound.name})",

@@ -163,7 +163,8 @@ def form_of_key(form: ServedForm, number: int, key: str | None) -> ServedForm:
             return form
         raise UserError(f"version {number} has one model for all", "leave --key out", EX_USAGE)
     if key is None:
-        raise UserError(f"version {number} has one model per key", "name one with --key", EX_USAGE)
+        remedy = "name one with --key"
+        raise UserError(f"version {number} has one model per key", remedy, EX_USAGE)
     model = form.model_of(key)
     return form.base if model is None else model.form()
 

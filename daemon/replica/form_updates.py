@@ -109,7 +109,8 @@ class FirstOrderUpdate(FormUpdater):
         if mixed is not None and learned.matrix is None:
             return exact
         W, power = learner.state()["W"], self._power(learned)
-        return with_learned(exact, CarriedForm.of(learned, W, power, pending=pending, mixed=mixed))
+        carried = CarriedForm.of(learned, W, power, pending=pending, mixed=mixed)
+        return with_learned(exact, carried)
 
     def _power(self, form: ServedForm) -> float:
         """What the eigenvalues of a form were raised to, as configured where the form does not say."""

@@ -166,7 +166,8 @@ def row_of_entry(indptr: NDArray[np.int64], entry: int) -> int:
 
 def concatenated(pieces: Sequence[Column], dim: int) -> Column:
     """The rows of columns of one kind, one below the other; `dim` is the size of a sparse result."""
-    if isinstance(pieces[0], DenseColumn):
+    first = pieces[0]
+    if isinstance(first, DenseColumn):
         return DenseColumn(np.concatenate([one.values for one in pieces]))
     sparse = [one for one in pieces if isinstance(one, SparseColumn)]
     lengths = np.concatenate([np.diff(one.indptr) for one in sparse])

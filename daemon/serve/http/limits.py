@@ -154,7 +154,8 @@ class RequestBodies:
             self._held -= len(body)
 
     def _look_at_header(self, request: Request) -> None:
-        if request.headers.get("content-encoding", "identity").lower() != "identity":
+        coding = request.headers.get("content-encoding", "identity")
+        if coding.lower() != "identity":
             field = "Content-Encoding"
             raise Problem(415, "compressed", "the body is compressed", field, "send it as it is", close=True)
         declared = request.headers.get("content-length", "")
