@@ -163,7 +163,8 @@ def _joined(lines: Mapping[int, Line], stay: set[int], now: float) -> dict[int, 
     ordered = [lines[number] for number in sorted(lines)]
     times = {line["number"]: seconds(str(line.get("created", ""))) for line in ordered}
     by_time = sorted(ordered, key=lambda line: times[line["number"]] or 0.0)
-    keep = stay | {line["number"] for line in by_age(by_time, lambda line: times[line["number"]], now)}
+    aged = by_age(by_time, lambda line: times[line["number"]], now)
+    keep = stay | {line["number"] for line in aged}
     children: dict[int, list[int]] = {}
     for line in ordered:
         if line.get("parent") is not None:

@@ -188,7 +188,8 @@ class BaseLearner(ABC, Generic[AnyConfig]):
             raise errors.BlockError(
                 f"{type(self).__name__} replays triplets, not steps of rank one: give its own `taken`"
             )
-        wrong = np.flatnonzero(self.learn_many(steps.batch, steps.weights).outcome == REJECTED)
+        info = self.learn_many(steps.batch, steps.weights)
+        wrong = np.flatnonzero(info.outcome == REJECTED)
         if len(wrong):
             raise errors.BlockError(f"step {wrong[0]} of {len(steps)} is malformed: the others are applied")
 

@@ -373,7 +373,8 @@ class Keyed(BaseLearner[KeyedConfig]):
                 f"step {steps.numbers[0]} comes after event {self.directory.clock - 1}: it was taken before"
             )
         scale = checked_weights(steps.batch, self.dim, steps.weights)
-        wrong = np.flatnonzero(self._learn_numbered(steps.batch, scale, steps.numbers).outcome == REJECTED)
+        info = self._learn_numbered(steps.batch, scale, steps.numbers)
+        wrong = np.flatnonzero(info.outcome == REJECTED)
         if len(wrong):
             raise BlockError(f"step {wrong[0]} of {len(steps)} is refused: the others are applied")
 

@@ -142,7 +142,8 @@ def merged_array(
     if len(moved) == 1 and moved[0][1] == 1.0:
         return np.array(moved[0][0])
     if base.dtype.kind == "i":
-        return _counts(base + sum(one - base for one, _ in moved), base)
+        whole = base + sum(one - base for one, _ in moved)
+        return _counts(whole, base)
     out, rows = np.empty_like(base), base.reshape(len(base) if base.ndim else 1, -1)
     for part in row_blocks(len(rows), rows.shape[1]):
         first = rows[part].astype(np.float64)

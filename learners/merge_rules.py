@@ -90,7 +90,8 @@ def violated_goes_on(current: State, counted: State, merged: State, own: Arrays)
 
 def averaged_sums(base: State, states: Sequence[State], _shares: Sequence[float], merged: Arrays) -> Arrays:
     """Of a running average: U such that the average is that over all events of all learners."""
-    totals = [_whole(one) for one in (base, *states)]
+    every = [base, *states]
+    totals = [_whole(one) for one in every]
     total = totals[0] + sum((one - totals[0] for one in totals[1:]), np.zeros_like(totals[0]))
     return {"sums": _of_whole(merged, total)}
 

@@ -209,7 +209,8 @@ def psd_part(W: Float32s, power: float = 1.0) -> tuple[Float32s, RemovedPairs]:
             part = half @ half.T
     sizes = np.abs(values)
     share = float(sizes[negative].sum() / max(float(sizes.sum()), rounding))
-    return part * scale, RemovedPairs(int(negative.sum()), share)
+    removed = RemovedPairs(int(negative.sum()), share)
+    return part * scale, removed
 
 
 def psd_tangent(W: Float32s, power: float = 1.0) -> Float32s:

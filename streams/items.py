@@ -137,7 +137,8 @@ def pack_display(display: Display) -> bytes:
 
 def unpack_display(packed: bytes) -> Display:
     """Display data as `pack_display` wrote it."""
-    return _of_fields(msgpack.unpackb(packed) if packed else {})
+    fields = msgpack.unpackb(packed) if packed else {}
+    return _of_fields(fields)
 
 
 def check_display(display: Display) -> None:

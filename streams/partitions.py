@@ -34,7 +34,8 @@ def route_key(query: ObjectRef) -> bytes:
         raise ValueError("an object needs an id or features to be routed")
     digest = blake2b(digest_size=16)
     for name in sorted(features):
-        raw = raw_vector(features[name])
+        vector = features[name]
+        raw = raw_vector(vector)
         parts = [raw] if isinstance(raw, bytes) else raw
         for part in (name.encode(), str(len(parts)).encode(), *parts):
             digest.update(len(part).to_bytes(8, "little"))

@@ -131,7 +131,8 @@ class Table:
         """
         from pyarrow import compute
 
-        return self._batches({column: compute.field(*self._path(column)) for column in columns}, rows)
+        wanted = {column: compute.field(*self._path(column)) for column in columns}
+        return self._batches(wanted, rows)
 
     def _batches(self, wanted: dict[str, Any], rows: int) -> Iterator[Batch]:
         first = 1

@@ -128,7 +128,8 @@ class BlockReader:
     def _from_log(self, unit: Unit, block: RecordBlock, least: int) -> bool:
         """Take records until there are enough; whether the stretch is at its end."""
         if self._batches is None:
-            self._batches = _stretch(unit, self._reach(unit.name.rpartition("#")[0]), self.at.items)
+            address = self._reach(unit.name.rpartition("#")[0])
+            self._batches = _stretch(unit, address, self.at.items)
         for batch in self._batches:
             block.batches.append(batch)
             block.read += len(batch)

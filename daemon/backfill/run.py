@@ -199,7 +199,8 @@ def verify(config: Config, job: BackfillJob, report: BackfillReport) -> Verified
         merge_events=known.recipe.merge_events,
         version_events=known.recipe.version_events,
     )
-    goes_on(replace(known, done=False), recipe_of(config, job), units_of(job.sources, config.stream.reached))
+    units = units_of(job.sources, config.stream.reached)
+    goes_on(replace(known, done=False), recipe_of(config, job), units)
     try:
         base = versions.load(known.base)
     except CheckpointError as error:
@@ -264,7 +265,8 @@ class BackfillRun:
 
         def publish(reached: Reached) -> Version:
             nonlocal last
-            return Version(base.manifest, reached.arrays)
+            last = reached.arrays
+            return Version(base.manifest, last)
 
         with self._shards(first) as shards:
             run_rounds(shards, base, first, publish, self._tell)

@@ -68,7 +68,8 @@ def backfill(
 
     configure("warning", effective.log.format, "backfill")
     what = sources, format_, mapping, shards, merge_events, version_events
-    job = BackfillJob(*what, from_position, here, address, Limits(max_events_per_second, nice), not no_judge)
+    limits = Limits(max_events_per_second, nice)
+    job = BackfillJob(*what, from_position, here, address, limits, not no_judge)
     with history.reading(stderr_console) as status:
         report = _reporter(status)
         if verify:

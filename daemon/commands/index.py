@@ -41,7 +41,8 @@ def judge(
         raise UserError("no store is configured", "set index.store and the other keys of [index]", EX_USAGE)
     try:
         versions, _, entries = common.opened(settings)
-        verdict = judge_store(settings, versions, number_of(version, versions.versions(), entries), index)
+        number = number_of(version, versions.versions(), entries)
+        verdict = judge_store(settings, versions, number, index)
     finally:
         index.close()
     if not dry_run:

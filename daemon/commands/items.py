@@ -62,7 +62,8 @@ def remove(
     """Remove objects from the catalog that serve answers with; one that is not there is no error."""
     from daemon.serve.items.files import removals, send_items
 
-    address, records = load(config, set_, {"stream.address": to}).stream.to_address(), removals(ids)
+    effective = load(config, set_, {"stream.address": to})
+    address, records = effective.stream.to_address(), removals(ids)
     count = len(records) if dry_run else send_items(address, records, common.write_note)
     return _show("remove", count, str(address.items), dry_run, json)
 

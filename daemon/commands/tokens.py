@@ -36,7 +36,8 @@ def add(
     """Make a token and print it, this once: the file keeps its hash alone. Roles take it within a second."""
     from daemon.runtime.doors import add_token
 
-    sys.stdout.write(add_token(_file(config, set_), name, scope, key or ()) + "\n")
+    token = add_token(_file(config, set_), name, scope, key or ())
+    sys.stdout.write(token + "\n")
     return EX_OK
 
 

@@ -154,7 +154,9 @@ def _allowed(path: tuple[str, ...], item: Any) -> str:
     default = "expected a table" if kind in ("model_type", "dict_type") else sentence(item)
     found = field_of(path)
     describes = kind.endswith(("_type", "_parsing")) or kind in ("finite_number", "string_too_short")
-    return default if found is None or not describes else f"{default} ({found.description})"
+    if found is None or not describes:
+        return default
+    return f"{default} ({found.description})"
 
 
 def _unknown_key(path: tuple[str, ...]) -> str:

@@ -326,4 +326,6 @@ def _place(key: tuple[str, ...], origins: Mapping[str, ValueOrigin], path: Path 
     origin = origins.get(named, "file")
     if origin == "env":
         return f"environment TRIPLETD_{named.replace('.', '__').upper()}: {dotted}"
-    return f"command line: {dotted}" if origin == "cli" else f"{path or 'configuration'}: {dotted}"
+    if origin == "cli":
+        return f"command line: {dotted}"
+    return f"{path or 'configuration'}: {dotted}"

@@ -800,7 +800,9 @@ class ValidateConfig(Section):
     @property
     def decided_by(self) -> Literal["race", "map_shown", "map_clicks", "map_full"]:
         """What decides, `auto` resolved."""
-        return "map_full" if self.judgments else "race" if self.decide == "auto" else self.decide
+        if self.decide == "auto":
+            return "map_full" if self.judgments else "race"
+        return self.decide
 
     @property
     def least_impressions(self) -> int:

@@ -60,7 +60,8 @@ def draw_contact_sheet(rows: Sequence[Neighbours], title: str, after_name: str, 
     left = MARGIN + ROW_LABEL + CELL + BLOCK_GAP
     right = left + block + BLOCK_GAP
     width = right + block + MARGIN
-    sheet = Image.new("RGB", (width, HEADER + len(rows) * (CELL + GAP) + MARGIN), PAPER)
+    height = HEADER + len(rows) * (CELL + GAP) + MARGIN
+    sheet = Image.new("RGB", (width, height), PAPER)
     draw, small = ImageDraw.Draw(sheet), ImageFont.load_default(15)
     draw.text((MARGIN, 14), title, INK, ImageFont.load_default(20))
     draw.text((MARGIN + ROW_LABEL, HEADER - 26), "query", FAINT, small)
@@ -197,7 +198,8 @@ class Reporter:
 
     def holdout_rows(self) -> npt.NDArray[np.int64]:
         """Catalog rows of the queries that `feed` kept from training; int64 [n]."""
-        return np.flatnonzero([*map(holdout_rule(self._config), self._pack.catalog.ids)]).astype(np.int64)
+        held = [*map(holdout_rule(self._config), self._pack.catalog.ids)]
+        return np.flatnonzero(held).astype(np.int64)
 
     def write(self, curves: Curves, report: Report, folder: Path) -> list[Path]:
         """Write the figures, and draw learning curve and contact sheet, into `folder`; their paths."""
@@ -231,7 +233,8 @@ class Reporter:
 
     def _scores_of(self, number: int) -> ScoresOf:
         if number not in self._scorers:
-            form = serving_form(self._versions, self._versions.load(number), self._config.serving)
+            version = self._versions.load(number)
+            form = serving_form(self._versions, version, self._config.serving)
             self._scorers[number] = Scorer(form, self._objects)
         return self._scorers[number].within_catalog
 

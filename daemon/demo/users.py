@@ -36,7 +36,8 @@ def position_biased(same: BoolArray, rng: np.random.Generator) -> tuple[int, ...
     `same[r]` says whether the object at rank r is of the query's class.
     """
     examine = 1.0 / np.sqrt(np.arange(1, len(same) + 1))
-    return tuple(np.flatnonzero(rng.random(len(same)) < examine * np.where(same, SAME, OTHER)).tolist())
+    clicked = rng.random(len(same)) < examine * np.where(same, SAME, OTHER)
+    return tuple(np.flatnonzero(clicked).tolist())
 
 
 def explored_list(
@@ -70,7 +71,8 @@ FLUSH_SECONDS = 0.02
 def nearest_rows(pack: Pack, count: int) -> npt.NDArray[np.int64]:
     """The `count` most similar photos of each photo by the mean cosine of their views; int64 [n, count]."""
     views = as_blocks(pack.catalog.views)
-    mapped = SpaceMap({name: ViewConfig("unit") for name in views}).fit(views).transform(views)
+    plan = SpaceMap({name: ViewConfig("unit") for name in views})
+    mapped = plan.fit(views).transform(views)
     assert isinstance(mapped, DenseBlock)
     similarity = mapped.values @ mapped.values.T
     np.fill_diagonal(similarity, -np.inf)

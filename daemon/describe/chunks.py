@@ -154,7 +154,9 @@ def _sampled(chunk: RawChunk, fit: DescriberFit) -> Arrays:
 def _of(kind: str, pixels: Pixels, fit: DescriberFit) -> np.ndarray[Any, Any]:
     if kind == "pixels":
         return pixels.reshape(-1, 3)
-    return blocks.describe_blocks(pixels, fit.palette) if kind == "blocks" else POINTS[kind](pixels)
+    if kind == "blocks":
+        return blocks.describe_blocks(pixels, fit.palette)
+    return POINTS[kind](pixels)
 
 
 def _some(vectors: np.ndarray[Any, Any], most: int, chance: np.random.Generator) -> np.ndarray[Any, Any]:

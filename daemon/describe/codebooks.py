@@ -61,7 +61,8 @@ def _drawn(rows: Floats, size: int, seed: int) -> Floats:
         few = np.unique(rows, axis=0)
     if len(few) < size:
         raise TooFewVectors(len(few), size)
-    return few[np.sort(np.random.default_rng(seed).choice(len(few), size, replace=False))]
+    chosen = np.random.default_rng(seed).choice(len(few), size, replace=False)
+    return few[np.sort(chosen)]
 
 
 def nearest(vectors: npt.NDArray[np.generic], centres: Floats) -> Ints:

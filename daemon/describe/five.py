@@ -44,7 +44,8 @@ def foreground(image: Pixels) -> Floats:
 def shape(image: Pixels, mask: Floats) -> Floats:
     """Histogram of oriented gradients of the gray photo: 6 x 6 cells of 9 orientations, float32 [324]."""
     del mask
-    return _hog(cv2.resize(gray(image), (48, 48), interpolation=cv2.INTER_AREA))
+    small = cv2.resize(gray(image), (48, 48), interpolation=cv2.INTER_AREA)
+    return _hog(small)
 
 
 def silhouette(image: Pixels, mask: Floats) -> Floats:

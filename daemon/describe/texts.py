@@ -51,4 +51,5 @@ def chosen_words(total: Mapping[str, int], most: int) -> tuple[str, ...]:
 
 def bag_of(text: str, places: Mapping[str, int]) -> Bag:
     """Its words that have a place, counted; others are passed over."""
-    return Bag.of(np.array([places[word] for word in word_reader()(text) if word in places], np.int64))
+    found = [places[word] for word in word_reader()(text) if word in places]
+    return Bag.of(np.array(found, np.int64))

@@ -49,7 +49,8 @@ def edges37(pixels: Pixels) -> Floats:
     brightness = gray(pixels)
     edge = cv2.Canny(brightness, *_CANNY) > 0
     dx = cv2.Sobel(brightness, cv2.CV_32F, 1, 0)[edge]
-    turns = np.arctan2(cv2.Sobel(brightness, cv2.CV_32F, 0, 1)[edge], dx) / (2 * np.pi) % 1.0
+    dy = cv2.Sobel(brightness, cv2.CV_32F, 0, 1)[edge]
+    turns = np.arctan2(dy, dx) / (2 * np.pi) % 1.0
     bins = np.minimum((turns * _DIRECTIONS).astype(np.int64), _DIRECTIONS - 1)
     counts = np.append(np.bincount(bins, minlength=_DIRECTIONS), edge.size - len(bins))
     return np.asarray(counts / edge.size, np.float32)
@@ -73,7 +74,8 @@ def gist512(pixels: Pixels) -> Floats:
     orientations in the cells of a 4 x 4 grid, after local contrast is evened out. float32 [512]."""
     found = _magnitudes(_even_contrast(_square(pixels)), _GIST_FREQUENCIES)
     cell = _SIDE // _GRID
-    return np.asarray(found.reshape(-1, _GRID, cell, _GRID, cell).mean(axis=(2, 4)).ravel(), np.float32)
+    cells = found.reshape(-1, _GRID, cell, _GRID, cell).mean(axis=(2, 4))
+    return np.asarray(cells.ravel(), np.float32)
 
 
 def _moments(rows: Floats) -> npt.NDArray[np.float64]:
@@ -87,7 +89,8 @@ def _moments(rows: Floats) -> npt.NDArray[np.float64]:
 
 def _square(pixels: Pixels) -> npt.NDArray[np.float64]:
     """Brightness from 0 to 1, squashed to a square, with its margin."""
-    return np.pad(gray(resized(pixels, _SIDE, _SIDE)).astype(np.float64) / 255.0, _MARGIN, mode="symmetric")
+    small = gray(resized(pixels, _SIDE, _SIDE)).astype(np.float64) / 255.0
+    return np.pad(small, _MARGIN, mode="symmetric")
 
 
 def _even_contrast(brightness: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

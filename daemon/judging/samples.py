@@ -43,7 +43,9 @@ class MeanEstimate:
 
     def half_width(self, alpha: float = ALPHA) -> float:
         """Of the interval that has the true mean with probability 1 - alpha."""
-        return math.inf if self.queries < 2 else float(stdtrit(self.queries - 1, 1 - alpha / 2)) * self.error
+        if self.queries < 2:
+            return math.inf
+        return float(stdtrit(self.queries - 1, 1 - alpha / 2)) * self.error
 
 
 @dataclass(frozen=True, slots=True, eq=False)

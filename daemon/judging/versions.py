@@ -78,7 +78,8 @@ def judge_version(task: JudgeTask) -> JudgedVersion:
             message = f"version {task.number} in {task.config.checkpoints.path} cannot be judged: {error}"
             raise UserError(message, "leave it out, or learn it again", EX_DATAERR) from error
         opened.keep(0)
-        return JudgedVersion(version.number, version.manifest.state_hash, version.events, scores, at_zero)
+        manifest = version.manifest
+        return JudgedVersion(version.number, manifest.state_hash, version.events, scores, at_zero)
 
 
 class JudgeDesk:

@@ -121,7 +121,8 @@ class LearnStatus(_OfRole):
 
     def numbers(self, ago: Self, seconds: float, minute: Self) -> Iterator[tuple[str, float | None]]:
         """Live numbers, from this status, the one `seconds` before it and the one a minute before it."""
-        yield "events", (self._learned() - ago._learned()) / seconds if seconds > 0 and self.events else None
+        risen = self._learned() - ago._learned()
+        yield "events", risen / seconds if seconds > 0 and self.events else None
         yield "lag_events", self.lag_events
         yield "lag_seconds", self.lag_seconds
         came = self.loss_count - ago.loss_count

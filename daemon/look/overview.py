@@ -236,4 +236,5 @@ def read_events(versions: VersionStore, number: int) -> dict[str, int] | None:
         return None
     arrays = versions.load(number, lambda spec: fresh(spec) if spec.name in KEY_ARRAYS else None).arrays
     names = [row.tobytes().rstrip(b"\0").decode() for row in arrays["key_name"]]
-    return {name: count for name, count in zip(names, arrays["key_events"].tolist(), strict=True) if name}
+    events = arrays["key_events"].tolist()
+    return {name: count for name, count in zip(names, events, strict=True) if name}

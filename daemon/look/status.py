@@ -77,7 +77,8 @@ def collect(config: Config) -> dict[str, Any]:
     run, as `up` tells it. locked: roles that did not say how they are, since they want a token.
     """
     picture: dict[str, Any] = {"config": str(config.file) if config.file else None}
-    _collect_stream(config, _collect_versions(config, picture), picture)
+    newest = _collect_versions(config, picture)
+    _collect_stream(config, newest, picture)
     http, count = config.http, config.shards.count
     roles = {"learn": http.learn_port}
     if count:

@@ -34,7 +34,8 @@ def memory_bounds(root: Path = Path("/")) -> list[MemoryBound]:
 
     root: the folder that holds `proc` and what is mounted; another one than `/` for copies of these files.
     """
-    return sorted([*_of_machine(root), *_of_groups(root), *_of_process(root)], key=lambda bound: bound.free)
+    found = [*_of_machine(root), *_of_groups(root), *_of_process(root)]
+    return sorted(found, key=lambda bound: bound.free)
 
 
 def memory_room(root: Path = Path("/")) -> MemoryBound | None:

@@ -217,7 +217,9 @@ def has_matrix(arrays: Mapping[str, NDArray[Any]]) -> bool:
 
 def what_is_compared(arrays: Mapping[str, NDArray[Any]], matrices: Matrices) -> list[str]:
     """Listed among what a comparison leaves out, for a learner without W."""
-    return [] if has_matrix(arrays) else [NO_MATRIX if matrices[0] is not None else NO_PRODUCT]
+    if has_matrix(arrays):
+        return []
+    return [NO_MATRIX if matrices[0] is not None else NO_PRODUCT]
 
 
 Matrices: TypeAlias = tuple[Float32s | None, Float32s | None]

@@ -48,7 +48,8 @@ def export_model(served: ExportSource, path: Path, side: VectorSide) -> ModelDes
     UserError without the package onnx, and for maps and forms that are not written so."""
     graph, fitted = _Graph(), served.fitted
     embedding = embedding_of(served)
-    made = _embedded(graph, embedding, _mapped(graph, fitted), side)
+    mapped = _mapped(graph, fitted)
+    made = _embedded(graph, embedding, mapped, side)
     about = {"side": side, "similarity": embedding.similarity, "symmetric": embedding.symmetric}
     return _write(served, graph, made, path, **about, dim=embedding.dim)
 

@@ -114,7 +114,8 @@ class ModelBuffer:
         """The other's view, on this side's buffers, which hold the same numbers."""
         assert other.view is not None
         assert self.learner is not None
-        form = self.carry.like(other.view.form, trained_number(other.view.model), self.learner, self.buffers)
+        number = trained_number(other.view.model)
+        form = self.carry.like(other.view.form, number, self.learner, self.buffers)
         self.view = replace(other.view, form=form)
 
 

@@ -331,7 +331,9 @@ def _kept_form(source: VersionSource, state: LoadedState, buffers: BufferArrays)
 
 
 def _form_destination(spec: ArraySpec, buffers: BufferArrays) -> NDArray[Any]:
-    return buffers.matrix if spec.name == "matrix" and buffers.matrix is not None else fresh(spec)
+    if spec.name == "matrix" and buffers.matrix is not None:
+        return buffers.matrix
+    return fresh(spec)
 
 
 def state_room(space: ModelSpace) -> Arrays:

@@ -243,7 +243,8 @@ def digest_of(token: bytes) -> bytes:
 def read_tokens(path: Path) -> list[KeptToken]:
     """The tokens of a file. Raises UserError 78 where it cannot be read or is something else."""
     try:
-        return [_token(one) for one in json.loads(path.read_bytes())["tokens"]]
+        raw = json.loads(path.read_bytes())
+        return [_token(one) for one in raw["tokens"]]
     except OSError as error:
         remedy = "make one with `tripletd tokens add`, or correct http.tokens"
         raise UserError(f"{path} cannot be read: {error.strerror}", remedy, EX_CONFIG) from None

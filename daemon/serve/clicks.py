@@ -88,7 +88,8 @@ class ClickWindow:
         return found
 
     def _of(self, query: str, key: str | None) -> list[_Comparison]:
-        return [one for one in self._by_query.get(query, ()) if key is None or one.key == key]
+        held = self._by_query.get(query, ())
+        return [one for one in held if key is None or one.key == key]
 
     def _drop(self, query: str | None) -> None:
         if query is None:

@@ -44,7 +44,8 @@ def build(codes: NDArray[np.int8], going_on: Any = lambda: True) -> NDArray[np.i
     faiss: Any = library
     faiss.omp_set_num_threads(1)
     count, width = codes.shape
-    order = np.random.default_rng(SEED).permutation(count)
+    rng = np.random.default_rng(SEED)
+    order = rng.permutation(count)
     index = faiss.IndexHNSWSQ(width, faiss.ScalarQuantizer.QT_8bit, DEGREE, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction = BREADTH
     index.train(_directions(codes, order[:SAMPLE]))

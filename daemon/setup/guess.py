@@ -152,7 +152,8 @@ def _describe_catalog(made: SetupGuess, seen: FileSeen, id_: ColumnSeen | None) 
     if id_ is not None:
         made.columns["id"] = id_.name
     elif not seen.path.endswith(ARRAYS):
-        made.notes.append(f"cannot tell which column of {seen.path} is the id: set catalog.columns.id")
+        untold = f"cannot tell which column of {seen.path} is the id: set catalog.columns.id"
+        made.notes.append(untold)
     names = ["x"] if len(vectors) == 1 else [re.sub(r"\W+", "_", view) for view, _ in vectors.values()]
     made.views = {name: settings for name, (_, settings) in zip(names, vectors.values(), strict=True)}
     views = dict(zip(names, vectors, strict=True))

@@ -183,7 +183,8 @@ class SweepRun:
         self._report.progress(done, len(distinct))
         job = _job(self._job, self._basis.recipe.now_ms)
         about = (job, self._basis.units, str(self._job.out / FOLDER), _kept(self._job.out / LISTS))
-        tasks = [GroupTask(group, *about) for group in grouped(left, self._job.workers.count, TOGETHER)]
+        groups = grouped(left, self._job.workers.count, TOGETHER)
+        tasks = [GroupTask(group, *about) for group in groups]
         for task, outcome in done_by(self._job.workers, do_group, tasks, self._report.note):
             if isinstance(outcome, UserError):
                 self.failed |= {one.scored: outcome for one in task.trials}

@@ -93,7 +93,8 @@ class _Bins:
 
     def add(self, values: Floats, counts: npt.NDArray[np.integer] | None = None) -> None:
         # In the values' own precision: float32 0.1 is above float64 0.1, yet belongs in the bucket "0.1".
-        places = np.searchsorted(self._edges.astype(values.dtype), values, side="left")
+        edges = self._edges.astype(values.dtype)
+        places = np.searchsorted(edges, values, side="left")
         added = np.bincount(places, counts, minlength=len(self._counts)).astype(np.int64)
         total = float((values if counts is None else values * counts).sum(dtype=np.float64))
         with self._lock:

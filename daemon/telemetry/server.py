@@ -326,7 +326,8 @@ def has_unread(descriptor: int) -> bool:
     """Whether the other end of a socket has sent what was not read yet, and has not hung up."""
     looking = select.poll()
     looking.register(descriptor, select.POLLIN | select.POLLRDHUP)
-    return dict(looking.poll(0)).get(descriptor, 0) == select.POLLIN
+    events = dict(looking.poll(0)).get(descriptor, 0)
+    return events == select.POLLIN
 
 
 FILES = 512

@@ -290,7 +290,8 @@ class MatrixForms(FormKind):
 
     def as_learned(self) -> FormKind:
         """W itself where it is the array `W` of the state, else a matrix that is made of several."""
-        return AsLearnedForms(follows=ANEW if self.follows == CARRIED and self.familiar is None else HELD)
+        own_array = self.follows == CARRIED and self.familiar is None
+        return AsLearnedForms(follows=ANEW if own_array else HELD)
 
     def has_matrix(self, config: ServingConfig, dim: int) -> bool:
         """See `has_matrix`."""

@@ -218,7 +218,9 @@ def _by_clicks(seen: ByClicks) -> PlainAnswer:
         details.append(f"not shown to search the catalog better: your own ranking {finds}")
         what = f"the first {seen.top:,} objects of your ranking" if seen.top > 1 else "given lists"
         return _say("yes", f"it orders {what} better{higher}", *details)
-    return _better(seen, higher, details, ask) if seen.served else _not_better(seen, higher, details, ask)
+    if seen.served:
+        return _better(seen, higher, details, ask)
+    return _not_better(seen, higher, details, ask)
 
 
 def _better(seen: ByClicks, higher: str, details: list[str], ask: str) -> PlainAnswer:

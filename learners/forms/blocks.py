@@ -51,7 +51,8 @@ class BlockLayout:
     @property
     def columns(self) -> list[slice]:
         """The columns of each block."""
-        return [slice(*edge) for edge in pairwise(self.starts.tolist())]
+        edges = self.starts.tolist()
+        return [slice(*edge) for edge in pairwise(edges)]
 
     def matrices(self, flat: NDArray[Any]) -> list[NDArray[Any]]:
         """Views [D_k, D_k] of the flat array."""

@@ -205,7 +205,8 @@ _Eigen: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 def _matrix(form: ServingForm) -> NDArray[np.float64]:
     """S, float64 [d, d], of any kind of base."""
-    return replace(form, distance=False).fold(np.eye(form.dim, dtype=np.float32)).astype(np.float64)
+    plain = replace(form, distance=False)
+    return plain.fold(np.eye(form.dim, dtype=np.float32)).astype(np.float64)
 
 
 def _eigen(S: NDArray[np.float64]) -> _Eigen | None:

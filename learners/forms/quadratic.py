@@ -163,7 +163,8 @@ def self_products(base: Float32s, block: Block, pieces: Pieces = whole) -> NDArr
         columns = block.checked_csr().tocsc()
         by_column = (columns.indptr.astype(np.int64), columns.indices.astype(np.int32), columns.data)
         for piece in pieces(block.dim):
-            self_products_sparse(base, (piece.start, piece.stop), block.kernel_rows(), by_column, products)
+            span = (piece.start, piece.stop)
+            self_products_sparse(base, span, block.kernel_rows(), by_column, products)
     return products
 
 

@@ -115,7 +115,8 @@ class Tables:
 
     def transposed(self) -> Tables:
         """Those of the transpose."""
-        return Tables.of_entries(self.dim, entries_of(sparse.csr_array(self.matrix().T)))
+        entries = entries_of(sparse.csr_array(self.matrix().T))
+        return Tables.of_entries(self.dim, entries)
 
     def entries(self) -> dict[str, NDArray[Any]]:
         """The entries by row and column, whatever way they came in; copies.

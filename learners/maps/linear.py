@@ -94,7 +94,8 @@ def linear_space(fitted: FittedSpaceMap) -> LinearSpace | None:
         scaled = replace(found, matrix=found.matrix * fitted.scales.get(name, 1.0))
         columns, mapped = slice(column, column + view.dim_in), slice(start, start + view.dim)
         any_length = alone and found.shift is None and (fitted.unit or found.rows == "scaled")
-        views.append(LinearView(name, columns, mapped, found.rows == "unit" or any_length, scaled))
+        unit = found.rows == "unit" or any_length
+        views.append(LinearView(name, columns, mapped, unit, scaled))
         start, column = mapped.stop, columns.stop
     return LinearSpace(tuple(views), fitted.sparse)
 

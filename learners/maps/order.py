@@ -65,7 +65,8 @@ class OrderMap(ViewMap):
         indices[sound] = self.place[indices[sound]]
         row = np.repeat(np.arange(len(rows), dtype=np.int64), lengths)
         # one sort for all rows; entries of a malformed row stay in their order
-        order = np.argsort((row << 32) | np.where(sound, indices, np.arange(len(indices))))
+        key = (row << 32) | np.where(sound, indices, np.arange(len(indices)))
+        order = np.argsort(key)
         indptr = rows.indptr - rows.indptr[0]
         return SparseBlock(indptr, indices[order], rows.values[given][order], rows.dim)
 

@@ -92,7 +92,9 @@ class MapTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         rows = validate_data(
             self, X, reset=reset, accept_sparse=False if dense_only else "csr", dtype=np.float32
         )
-        return csr_array(rows) if self.kind in SPARSE_ONLY and not issparse(rows) else rows
+        if self.kind in SPARSE_ONLY and not issparse(rows):
+            return csr_array(rows)
+        return rows
 
     @property
     def _positive_only(self) -> bool:

@@ -78,7 +78,8 @@ def kernel_ends(K: Doubles, M: sparse.csr_array, pairs: int) -> tuple[Float32s, 
     approximations. All there are where `pairs` reaches that.
     """
     n = len(K)
-    start = np.random.default_rng(SEED).standard_normal((n, min(n, pairs + SPARE)))
+    width = min(n, pairs + SPARE)
+    start = np.random.default_rng(SEED).standard_normal((n, width))
     basis, images = np.empty((n, 0)), np.empty((n, 0))
     block = M @ (K @ start)
     for _ in range(BLOCKS):

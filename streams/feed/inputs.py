@@ -144,7 +144,8 @@ def _inflated(raw: io.BufferedReader, name: str) -> io.BufferedReader:
     """What is in a compressed file, or the file itself. Raises FeedError for a codec that is not read."""
     start = raw.peek(6)[:6]
     if start.startswith(b"\x28\xb5\x2f\xfd") or start[1:4] == b"\x2a\x4d\x18":  # the latter can be skipped
-        return _buffered(_Frames(raw, zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES).decompressobj))
+        zstd = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES)
+        return _buffered(_Frames(raw, zstd.decompressobj))
     if start.startswith(b"\xfd7zXZ\0"):
         limit = WINDOW_BYTES + (8 << 20)  # beside the window xz needs a little
         return _buffered(_Frames(raw, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=limit)))

@@ -51,7 +51,8 @@ class SharedLabels:
         self._one_each = bool((each <= 1).all())
         self._only = -1 - np.arange(self._objects)  # of an object without a label, a number of its own
         self._only[each == 1] = self._of.indices[self._of.indptr[:-1][each == 1]]
-        self._ends = np.concatenate([[0], np.cumsum(self._sizes[self._of.indices])]).astype(np.int64)
+        ends = np.cumsum(self._sizes[self._of.indices])
+        self._ends = np.concatenate([[0], ends]).astype(np.int64)
         """Of every (object, label): how many members its labels up to this one have, all objects counted."""
         self.has_partner: BoolArray = self._of @ (self._sizes > 1).astype(np.float64) > 0
         self.has_rest = self._rests()
@@ -151,7 +152,8 @@ class SharedLabels:
         rests: BoolArray = np.diff(self._ends[self._of.indptr]) < self._objects
         known: dict[bytes, bool] = {}
         for one in np.flatnonzero(~rests).tolist():
-            key = self._of.indices[self._of.indptr[one] : self._of.indptr[one + 1]].tobytes()
+            labels = self._of.indices[self._of.indptr[one] : self._of.indptr[one + 1]]
+            key = labels.tobytes()
             if key not in known:
                 known[key] = len(self._related(one)) < self._objects
             rests[one] = known[key]

@@ -337,7 +337,8 @@ class CatalogWriter:
         metadata |= {f"dim.{view.name}": str(view.dim) for view in space.views if view.kind == "sparse"}
         # Larger numbers first, so that each array is aligned to its own.
         order = sorted(self._spools, key=lambda name: (-self._spools[name].kind.itemsize, name))
-        out.write(self._header(order, metadata))
+        header = self._header(order, metadata)
+        out.write(header)
         data = sha256()
         for name in order:
             for piece in self._spools[name].chunks():

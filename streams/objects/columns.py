@@ -45,7 +45,9 @@ class ObjectColumns:
         """By view, where its vectors are, as far as something was said; ValueError with the remedy."""
         if self.x and self.views:
             raise ValueError("catalog.columns gives both x and views; x is for the only view of a space")
-        return {single_view(space): self.x} if self.x else dict(self.views)
+        if self.x:
+            return {single_view(space): self.x}
+        return dict(self.views)
 
 
 def single_view(space: SpaceSpec | None) -> str:

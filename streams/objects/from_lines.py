@@ -100,7 +100,8 @@ def _batch(held: list[tuple[At, DocumentRead]], place: Callable[[At], str]) -> O
 def document_reading(columns: ObjectColumns, space: SpaceSpec | None) -> Callable[[Any], DocumentRead]:
     """What reads one object of a JSON document by the columns that were given, else by our own keys; raises
     ValueError, also at once where the columns do not fit the space."""
-    return _Mapped(columns, columns.vectors(space)).read if columns else _read_own
+    vectors = columns.vectors(space)
+    return _Mapped(columns, vectors).read if columns else _read_own
 
 
 def _read_own(document: Any) -> DocumentRead:

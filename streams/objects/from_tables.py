@@ -170,7 +170,9 @@ def _names(where: VectorColumns) -> Sequence[str]:
 def _vectors(where: VectorColumns, arrays: Sequence[pyarrow.Array[Any]], name: str) -> Column:
     if isinstance(where, SparsePair):
         return pair(arrays[0], arrays[1])
-    return side_by_side(arrays, where) if isinstance(where, tuple) else vectors(arrays[0], name)
+    if isinstance(where, tuple):
+        return side_by_side(arrays, where)
+    return vectors(arrays[0], name)
 
 
 def _as_texts(array: pyarrow.Array[Any]) -> list[str | None]:

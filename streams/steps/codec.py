@@ -180,7 +180,9 @@ def decode_part(value: bytes | None) -> SegmentPart:
 
 def version_of(body: Body) -> int:
     """The version of the format that has a body of this kind."""
-    return 1 if not isinstance(body, Triplets) else 2 if body.keys is None else 3
+    if not isinstance(body, Triplets):
+        return 1
+    return 2 if body.keys is None else 3
 
 
 def decode_segment(version: int, before: bytes, after: bytes, head: bytes, payload: bytes) -> Segment:

@@ -290,7 +290,8 @@ def _parts(body: Taken) -> tuple[str, npt.NDArray[Any] | None, tuple[Column, ...
     """The type of the number that each row has, those numbers, and the blocks of rows."""
     if isinstance(body, RankOneSteps):
         return TAU, body.tau, (body.query, body.error)
-    return ("" if body.weights is None else WEIGHT), body.weights, (body.query, body.clicked, body.skipped)
+    scalar = "" if body.weights is None else WEIGHT
+    return scalar, body.weights, (body.query, body.clicked, body.skipped)
 
 
 class _Cursor:

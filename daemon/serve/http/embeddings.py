@@ -120,7 +120,8 @@ class EmbeddingEndpoints:
         self._configured()
         if name not in model_names(self._models, self._aliases):  # else one of the upstream's own
             known_alias(asked_model(name, self._models, None).alias, self._aliases, "model")
-        return Response(ListedModel(id=name, created=self._began).model_dump_json(), media_type=JSON)
+        listed = ListedModel(id=name, created=self._began)
+        return Response(listed.model_dump_json(), media_type=JSON)
 
     async def embeddings(self, request: Request) -> Response:
         """POST /v1/embeddings"""

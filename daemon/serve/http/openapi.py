@@ -154,7 +154,8 @@ def document(limits: HttpLimits) -> dict[str, Any]:
     """The OpenAPI 3.1 document of everything but the page, with the limits in force."""
     models, paths = _schemas(limits), dict[str, dict[str, Any]]()
     for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _describe(operation, models)
+        described = _describe(operation, models)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = described
     return {
         "openapi": "3.1.0",
         "info": {

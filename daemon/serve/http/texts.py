@@ -94,7 +94,8 @@ class UpstreamTexts:
         given = to_json(body)
         if not self._knows_base64 or body.get("encoding_format") == "base64":
             return await self._upstream.embeddings(given)
-        answer = await self._upstream.embeddings(to_json({**body, "encoding_format": "base64"}), last=False)
+        in_base64 = to_json({**body, "encoding_format": "base64"})
+        answer = await self._upstream.embeddings(in_base64, last=False)
         if answer.status == 200:
             return answer
         answer = await self._upstream.embeddings(given)

@@ -87,7 +87,8 @@ class RatingEndpoints:
         """The first query that `rater` has not rated, with the objects of both lists; no query at the end."""
         rater = _name(NextAsked.of_address(request.query_params).rater)
         study = self._study()
-        done = _kept(self._sources.file.known).done(study.name, rater)
+        known = _kept(self._sources.file.known)
+        done = known.done(study.name, rater)
         following = next_query(study, done)
         told: dict[str, Any] = {"rater": rater, "question": self._sources.question}
         told |= {"done": len(done), "of": len(study.queries), "query": None, "results": []}

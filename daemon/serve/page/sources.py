@@ -284,7 +284,8 @@ def _queries(opened: OpenedServing, old: View, new: View) -> Queries | None:
     numbers: dict[str, int] = {}
     rows = np.array([numbers.setdefault(one, len(numbers)) for one in ids], np.int64)
     lists = [_nearest(opened, view, ids, numbers) for view in (old, new)]
-    return moved_queries(list(numbers), rows, (lists[0], lists[1]), ASKED.seed, ASKED.moved)
+    known = list(numbers)
+    return moved_queries(known, rows, (lists[0], lists[1]), ASKED.seed, ASKED.moved)
 
 
 def _nearest(opened: OpenedServing, view: View, ids: Sequence[str], numbers: dict[str, int]) -> Int64s:

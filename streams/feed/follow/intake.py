@@ -102,7 +102,8 @@ class Intake:
             if name.startswith(ADDRESSES):
                 address = parse_address(name)
                 address = replace(address, kafka=kafka) if address.scheme == "kafka" else address
-                self._topics[name] = Lane(topic=FollowedTopic(address, known, schemas=schemas, guard=guard))
+                topic = FollowedTopic(address, known, schemas=schemas, guard=guard)
+                self._topics[name] = Lane(topic=topic)
             else:
                 self.files[name] = FollowedFiles(name, known, most_open, guard)
 

@@ -136,7 +136,9 @@ class MessageValues:
         self._left -= 2 * message.ByteSize() if known is _json_value else len(fields)
         if self._left < 0:
             raise ValueError(f"it holds more than {MOST_VALUES:,} values")
-        return known(message) if known is not None else dict(self._set_fields(message, fields))
+        if known is not None:
+            return known(message)
+        return dict(self._set_fields(message, fields))
 
     def _set_fields(self, message: Any, fields: Any) -> Iterator[tuple[str, Any]]:
         for field in fields:

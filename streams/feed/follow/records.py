@@ -151,7 +151,8 @@ class RecordReader:
         elif event == CLICK:
             self._own_click(said, place)
         else:
-            self._join.done.append((place, Ignored(reasons.OTHER_ACTION, f"event is {str(event)[:40]!r}")))
+            detail = f"event is {str(event)[:40]!r}"
+            self._join.done.append((place, Ignored(reasons.OTHER_ACTION, detail)))
 
     def _impression(self, said: Mapping[str, Any], place: str) -> None:
         get = said.get

@@ -72,7 +72,9 @@ class SchemaDecoder:
                 raise BadItemError(reasons.TOO_LONG, f"the record is longer than {MOST_BYTES} bytes")
             key, indexes, data = named
             decode = self._decoders.get(key) or self._known(key)
-            return decode if isinstance(decode, BadItemError) else decode(indexes, data)
+            if isinstance(decode, BadItemError):
+                return decode
+            return decode(indexes, data)
         except BadItemError as bad:
             return bad
         except StreamUnavailable:

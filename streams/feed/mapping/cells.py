@@ -206,7 +206,9 @@ def _time(cell: Any, unit_ms: float) -> int | None:
         cell = int(text)
     if isinstance(cell, bool) or not isinstance(cell, int | float) or not 0 <= cell < 2**63 / unit_ms:
         raise BadItemError(reasons.BAD_TIMESTAMP, f"the time {str(cell)[:40]} is no time since 1970")
-    return int(cell * unit_ms) if unit_ms >= 1 else int(cell) // round(1 / unit_ms)
+    if unit_ms >= 1:
+        return int(cell * unit_ms)
+    return int(cell) // round(1 / unit_ms)
 
 
 def _number(cell: Any) -> float | None:

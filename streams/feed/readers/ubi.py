@@ -60,7 +60,8 @@ def read_ubi(queries: list[Input], events: list[Input], options: ReaderOptions) 
             yield from _impressions(source, joined, options)
     for name, clicks in joined.clicks.items():
         for click in clicks:
-            yield click.place, Ignored(reasons.CLICK_WITHOUT_QUERY, f"no query with query_id {name[:80]!r}")
+            detail = f"no query with query_id {name[:80]!r}"
+            yield click.place, Ignored(reasons.CLICK_WITHOUT_QUERY, detail)
 
 
 def _take_event(
@@ -138,7 +139,8 @@ def _shown(query: Mapping[str, Any], events: list[Interaction]) -> list[str]:
         return [_object_name(hit, f"query_response_hit_ids[{rank}]") for rank, hit in enumerate(hits)]
     if not events:
         raise BadItemError(reasons.NO_SHOWN, "no query_response_hit_ids and no impression event")
-    return list(dict.fromkeys(event.names[0] for event in sorted(events, key=lambda event: event.ordinal)))
+    ordered = sorted(events, key=lambda event: event.ordinal)
+    return list(dict.fromkeys(event.names[0] for event in ordered))
 
 
 def _query_object(query: Mapping[str, Any], path: str) -> str:
