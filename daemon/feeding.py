@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 from daemon.catalogs import catalog_without_space, learner_catalog
 from daemon.config import Config
@@ -76,6 +77,11 @@ def is_prequential(config: Config) -> bool:
     return config.feed.prequential and by_clicks and config.feed.holdout_share > 0
 
 
+def triplets_of(config: Config) -> dict[str, Any]:
+    """Settings of what is fed that follow from other sections than [feed]."""
+    return {"rule": rule_of(config), "for_arms": is_prequential(config) and config.has_arms}
+
+
 def position_weights(config: Config) -> PositionWeights | None:
     """By the file of feed.position_weights; None without one. Raises UserError."""
     feed = config.feed
@@ -131,10 +137,9 @@ def decider_of(
     refused; of an endless log its reader does that.
     """
     space = config.space.id if config.space.views else None
-    prequential = is_prequential(config)
-    given = config.feed.model_dump(exclude={"follow"}) | {"prequential": prequential and keeps_learned}
-    given["for_arms"] = prequential and config.has_arms
-    given |= {"rule": rule_of(config), "position_weights": position_weights(config)}
+    given = config.feed.model_dump(exclude={"follow"}) | triplets_of(config)
+    given |= {"prequential": is_prequential(config) and keeps_learned}
+    given |= {"position_weights": position_weights(config)}
     given["negative_falls_from"] = negative_falls_from(config)
     secret = config.interleaving.key.get_secret_value()
     earliest_ms = now_ms - round(1000 * config.interleaving.max_age)

@@ -104,7 +104,7 @@ class SoftmaxAdapter(ScoredByMatrix[AdapterConfig]):
         rows[:, info.reason != 0] = 0
         rows = unit_rows(rows.astype(np.float64))
         info.outcome[~rows[0].any(axis=1) | (rows[1] == rows[2]).all(axis=1)] = DEGENERATE
-        info.outcome[each == 0] = PASSIVE
+        info.outcome[each.astype(np.float32) == 0] = PASSIVE
         info.outcome[info.reason != 0] = REJECTED
         taken = np.flatnonzero(info.outcome == UPDATED)
         info.tau[taken] = np.minimum(each[taken], LARGEST_WEIGHT)

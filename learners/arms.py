@@ -260,14 +260,14 @@ def merged_arms(
 def rebased_arms(configs: Iterable[ArmConfig], current: State, counted: State, merged: State) -> Arrays:
     """What the arms of a learner go on with, as `StateMerge.rebased`; an arm that is not in `merged`, of the
     same kind and size, goes on as it is. One that is not in `counted` began since: nothing of it is counted
-    yet. configs: of the arms of `current`."""
+    yet. configs: of those that are known; others go on as they are, too."""
     known, of_all, of = by_arm(counted), by_arm(merged), {one.name: one for one in configs}
     out: dict[str, Arrays] = {}
     for arm, now in by_arm(current).items():
-        kind, settings, before = of[arm].of_kind, of[arm].learner, known.get(arm)
-        if not _alike(now, of_all.get(arm)):
+        if arm not in of or not _alike(now, of_all.get(arm)):
             out[arm] = {name: np.array(array) for name, array in now.items()}
             continue
+        kind, settings, before = of[arm].of_kind, of[arm].learner, known.get(arm)
         if before is None or not _alike(now, before):
             before = kind.made(kind.learner.from_state(now, settings).dim, settings).state()
         out[arm] = kind.algebra(settings).rebased(now, before, of_all[arm])

@@ -27,6 +27,7 @@ from daemon.backfill.shard import OpenReader, ShardJob
 from daemon.backfill.sources import units_of, units_to_learn
 from daemon.config.schema import Config
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
+from daemon.feeding import triplets_of
 from daemon.learn.publishing import Fence, take_place, taken_over
 from daemon.learn.reader import Inputs, open_inputs
 from daemon.learn.resume.fitting import Fitted, fit_map
@@ -43,8 +44,8 @@ HISTORY = "history"
 """--from-position: where the newest event of the history stands in the topic, by its time."""
 ATTEMPTS = 5
 """How often in a row, without a version between, a run begins again after it has lost its workers."""
-NOT_OF_W = "follow"
-"""The settings of [feed] that make no triplet another one."""
+NOT_OF_W = ("follow", "prequential")
+"""Settings of [feed] that make no triplet another one by themselves: see `triplets_of`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +338,7 @@ def _origin(config: Config, job: BackfillJob, inputs: Inputs, is_new: bool) -> R
 
 def recipe_of(config: Config, job: BackfillJob) -> Recipe:
     """What W depends on of a configuration and what is asked for. Raises UserError for an unknown mapping."""
-    given = config.feed.model_dump(mode="json", exclude={NOT_OF_W})
+    given = config.feed.model_dump(mode="json", exclude=set(NOT_OF_W)) | triplets_of(config)
     asked = job.shards, job.merge_events, job.version_events, config.shards.merge_by
     now_ms = int(time.time() * 1000) if job.now_ms is None else job.now_ms
     return Recipe(*asked, given, job.format, job.mapping, _mapping_digest(job.mapping), now_ms)

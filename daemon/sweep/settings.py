@@ -18,7 +18,7 @@ from daemon.backfill.run import NOT_OF_W
 from daemon.config import Config, load_config
 from daemon.config.values import LIVE
 from daemon.exits import EX_CONFIG, UserError
-from daemon.feeding import negative_falls_from, position_weights
+from daemon.feeding import negative_falls_from, position_weights, triplets_of
 from daemon.sweep.grid import Setting
 from daemon.versions.algorithms import ALGORITHMS
 
@@ -91,6 +91,7 @@ def _trial(config: Config, setting: Setting, out: Path) -> Trial:
     stated = {name: given[name] for name in LEARNED} | {"feed": feed}
     # what depends on where a value came from, and on what a file holds
     feed |= {"falls_from": negative_falls_from(config), "weights": repr(position_weights(config))}
+    feed |= triplets_of(config)
     learned, reading = _digest(stated), _digest(feed)
     scored = _digest({"learned": learned, "serving": given["serving"]})
     return Trial(setting, in_folder(config, out / RUNS / learned[:16], keep=1), learned, scored, reading)

@@ -550,15 +550,19 @@ class Weigher:
         known: Standing,
     ) -> Comparison:
         """With the bets on lists that `version` may have learned from, by the one that bets on such lists;
-        `version` is the next to do so. Few lists wait for more.
+        `version` is the next to do so, once no more of them wait for room. Few lists wait for more.
         """
         window, bettor = self._holdout.window, known.bettor
         next_one = Bettor(version.number, version.until_ms)
         if next_one.until_ms <= bettor.until_ms:
             return seen
+        if self._holdout.leaves(next_one.until_ms):
+            reached = max((one.impression.ts for one in window.learned(0, next_one.until_ms)), default=0)
+            next_one = Bettor(bettor.version, max(bettor.until_ms, min(next_one.until_ms, reached)))
         times = bettor.until_ms, next_one.until_ms
         came = [one for one in window.learned(*times) if times[0] < one.impression.ts <= times[1]]
-        if bettor.version and len(came) < LEAST_TRAINED:
+        trained = sum(one.impression.trained for one in came)
+        if bettor.version and (len(came) < LEAST_TRAINED or 0 < trained < LEAST_TRAINED):
             return seen
         seen = replace(seen, bettor=next_one)
         if not bettor.version or not came:

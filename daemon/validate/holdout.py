@@ -319,6 +319,11 @@ class Holdout:
             taken.settled &= is_full or is_whole or (until_ms is not None and len(seen) == self.most_ahead)
         return taken
 
+    def leaves(self, until_ms: int) -> bool:
+        """Whether a list up to that time was read that is not in the window yet: there is no room."""
+        ahead = (record for records in self._ahead.values() for record in records)
+        return any(record.is_within(until_ms) for record in ahead)
+
     @property
     def lists(self) -> int:
         """Held-out lists in the window and read ahead of it."""

@@ -65,8 +65,8 @@ def judge_store(config: Config, versions: VersionStore, number: int, index: Vect
         if config.index.holds_exported:
             lists = {"embedded": _asked(index, k, ids, _vectors(maker, view, block, "embedded"))}
             every = (np.arange(len(judge.objects.ids)) for _ in ids)
-            ranked = zip(ids, _as_scored(inputs.candidates.open(0), judge, panel, every), strict=True)
-            own = [[name for name in found if name != asked][:k] for asked, found in ranked]
+            found = _as_scored(inputs.candidates.open(0), judge, panel, every, k + 1)
+            own = [[name for name in one if name != asked][:k] for asked, one in zip(ids, found, strict=True)]
         else:
             folded, own = (_asked(index, k, ids, _vectors(maker, view, block, mode)) for mode in _ASKED)
             row_of = {name: row for row, name in enumerate(judge.objects.ids)}  # the catalog may lack some
@@ -121,11 +121,14 @@ def _asked(index: VectorIndex, k: int, ids: Sequence[str | None], vectors: Block
         raise UserError(str(error), error.remedy, EX_UNAVAILABLE) from error
 
 
-def _as_scored(candidate: Candidate, judge: Judge, panel: Panel, rows: Iterable[Rows]) -> Lists:
-    """Objects of the catalog for each query as a version ranks them; rows: theirs, int64 [any], by query."""
+def _as_scored(
+    candidate: Candidate, judge: Judge, panel: Panel, rows: Iterable[Rows], most: int | None = None
+) -> Lists:
+    """Objects of the catalog for each query as a version ranks them, the first `most`; rows: theirs, int64
+    [any], by query."""
     scorer, folded, ids = candidate.scorer, candidate.scorer.fold(panel.queries), judge.objects.ids
     lists = []
     for query, own in enumerate(rows):
         scores = scorer.rows(folded[query : query + 1], own[None])[0] if len(own) else np.zeros(0)
-        lists.append([ids[row] for row in own[np.argsort(-scores, kind="stable")].tolist()])
+        lists.append([ids[row] for row in own[np.argsort(-scores, kind="stable")[:most]].tolist()])
     return lists

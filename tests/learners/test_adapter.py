@@ -176,3 +176,10 @@ def test_merged_it_is_the_mean_and_who_goes_on_keeps_what_waits() -> None:
     assert all(
         one[name].tobytes() == array.tobytes() for name, array in algebra.states(base, [one], [1]).items()
     )
+
+
+def test_a_weight_that_float32_cannot_hold_teaches_nothing_and_leaves_a_state_that_loads() -> None:
+    made = SoftmaxAdapter(DIM, CONFIG)
+    info = made.learn_many(TripletBatch(*triplets()[:, :2]), np.array([1.0, 1e-60]))
+    assert info.outcome.tolist() == [Outcome.UPDATED, Outcome.PASSIVE]
+    assert SoftmaxAdapter.from_state(copied(made), CONFIG).waiting == 1

@@ -224,6 +224,8 @@ def test_an_arm_of_another_size_or_kind_under_one_name_brings_nothing_to_a_merge
     assert same(merged_arms([small], base, states), merged_arms([small], base, states[:1]))
     assert same(rebased_arms([large], states[1], states[0], states[0]), states[1])
     assert same(rebased_arms([ALL], states[2], states[0], states[0]), states[2])
+    # one that nobody configured here, as of a shard that was restarted first, or last
+    assert same(rebased_arms([], states[1], states[0], states[0]), states[1])
 
 
 def test_what_the_own_geometry_alone_refuses_is_no_fault_of_an_event() -> None:

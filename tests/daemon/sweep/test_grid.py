@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from daemon.config import load_config
 from daemon.exits import EX_USAGE, UserError
 from daemon.sweep.grid import (
     Setting,
@@ -18,6 +20,7 @@ from daemon.sweep.grid import (
     toml_of,
     varied,
 )
+from daemon.sweep.settings import _trial
 
 
 def names(settings: Sequence[Setting]) -> list[str]:
@@ -124,3 +127,14 @@ def test_the_lines_for_a_setting_are_toml_of_it() -> None:
         "kernels": [{"kind": "rbf", "gamma": 2}],
     }
     assert read["serving"]["power"] == 1.5
+
+
+@pytest.mark.parametrize("change", [{"learner.race.arms": "none"}, {"learner.pairs": "all"}])
+def test_settings_with_other_triplets_are_not_read_together(tmp_path: Path, change: dict[str, str]) -> None:
+    """Whether pairs below a click are made, and events for arms alone, other sections say than [feed]."""
+    given = {"space.views.x.kind": "dense", "space.views.x.dim": 4, "space.views.x.map": "unit"}
+    alone = given | {"learner.race.arms": "none"} if "learner.pairs" in change else given
+    one, other = (
+        _trial(load_config(None, each, {}), Setting(()), tmp_path) for each in (alone, alone | change)
+    )
+    assert one.reading != other.reading

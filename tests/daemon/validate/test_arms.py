@@ -129,6 +129,25 @@ def test_on_lists_that_arms_learn_the_version_before_bets_for_the_order(own_worl
     assert gained.mean > 0.03, "by what the version before knew, not by what the newest takes the wrong way"
 
 
+def test_lists_that_arms_learn_are_all_bet_on_however_small_the_window(own_world, start):
+    """Of those that come between two versions no more enter it at a time than it has room for."""
+    world = own_world
+    world.publish(W=NOTHING, arms={"all": OWN})
+    validator, inputs = start(world, **BY_CLICKS, validate__window=60)
+    world.send([encode_impression(one) for one in usable(world, 60)])
+    world.publish(W=NOTHING, arms={"all": KNOWS}, watermark=1000 * world.serial)
+    while turn(validator) is not None:
+        pass
+    before = fold(world.ledger.entries(), inputs.rule).standing.race.own["all", 0.0].bets
+    world.send([encode_impression(replace(one, for_arms=True)) for one in usable(world, 300)])
+    world.publish(W=NOTHING, arms={"all": TURNED}, watermark=1000 * world.serial)
+    while turn(validator) is not None:
+        pass
+    standing = fold(world.ledger.entries(), inputs.rule).standing
+    assert standing.bettor.version == 2
+    assert standing.race.own["all", 0.0].bets > before + 100, "its queries, once for each 60 lists"
+
+
 def test_lists_of_the_users_own_ranking_are_put_in_order_as_far_as_they_go(own_world, start):
     """And further lists that say nothing change nothing of that."""
     world = own_world
