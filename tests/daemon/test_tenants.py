@@ -50,6 +50,7 @@ slots = 5
 min_impressions = 100
 [checkpoints]
 every = "1h"
+every_events = 0
 [serve]
 aliases = ["stable", "latest"]
 look_every = "50ms"

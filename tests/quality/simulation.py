@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from itertools import count
+from itertools import compress, count
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +24,12 @@ from daemon.validate.hops import two_clicks_away
 from daemon.validate.judge import Judge
 from daemon.validate.scorer import Scorer, make_panel
 from daemon.versions.algorithms import ALGORITHMS, untrained
+from learners.arms import takes
 from learners.block import TripletBatch
-from streams.event import PAIR_BELOW, Event, Impression, ObjectRef
+from streams.event import Event, Impression, ObjectRef
 from streams.feed.decide import Decider
 from streams.feed.options import FeedSettings
-from streams.feed.triplets import CatalogCandidates
+from streams.feed.triplets import CatalogCandidates, Made
 from streams.partitions import is_holdout, route_key
 from streams.source import OutRecord
 from tests.quality.datasets import Dataset
@@ -84,11 +85,8 @@ _FIRST_LISTS: dict[Hashable, npt.NDArray[np.int64]] = {}
 class _Undelivered(Decider):
     """Decides as ever; nobody reads records here, and writing them took a third of a simulation's time."""
 
-    def _event_records(self, events: tuple[Event, ...], key: bytes) -> list[OutRecord]:
-        return []
-
-    def _holdout_record(self, impression: Impression, key: bytes) -> OutRecord:
-        return OutRecord(b"", key)
+    def _event_records(self, made: Made, key: bytes) -> tuple[OutRecord, ...]:
+        return ()
 
 
 def _steps(data: Dataset, setting: Setting, lists: Callable[[], npt.NDArray[np.int64]]) -> Iterator[Step]:
@@ -100,8 +98,9 @@ def _steps(data: Dataset, setting: Setting, lists: Callable[[], npt.NDArray[np.i
         decision = decider.decide(impression)
         if decision.fate == "holdout":
             held.append(impression)
-        # the learner leaves out pairs below the clicks, as learner.pairs = "above" has it
-        pending.extend(event for event in decision.made.events if event.pair != PAIR_BELOW)
+        # the learner takes pairs above the clicks, as learner.pairs = "above" has it
+        kinds = np.array([event.pair for event in decision.made.events], np.uint8)
+        pending.extend(compress(decision.made.events, takes("above", kinds)))
         while len(pending) >= BATCH:
             weights = np.array([event.weight for event in pending[:BATCH]])
             yield _rows(data, pending[:BATCH]), weights, held

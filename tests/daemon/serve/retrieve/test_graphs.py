@@ -12,9 +12,10 @@ import pytest
 from daemon.serve.query import Query, QueryError
 from daemon.serve.retrieve import graph_files as files
 from daemon.serve.retrieve.coverage import GraphState, plan, states_of
-from daemon.serve.retrieve.graphs import LOCK, _locked
+from daemon.serve.retrieve.graphs import LOCK
 from learners.graph import Graph, code_rows, hashes_of
 from learners.search import DenseItems
+from streams.durable import is_locked
 from tests.daemon.serve.retrieve.graphed import COUNT, DIM, clustered, keeper_of, more, searcher_over
 from tests.daemon.serve.retrieve.makers import Items, view_of
 
@@ -161,8 +162,8 @@ def test_links_that_lead_nowhere_are_refused() -> None:
 def test_who_does_not_hold_the_lock_takes_what_the_other_built(tmp_path: Path) -> None:
     items = clustered(1500)
     waiting = keeper_of(items, tmp_path, built=False)
-    with _locked(tmp_path / LOCK) as mine:
-        assert mine
+    with (tmp_path / LOCK).open("ab") as lock:
+        assert is_locked(lock)
         waiting.look()
         assert (waiting.status().built, waiting.status().graphs) == (0, ())
     keeper_of(items, tmp_path)
