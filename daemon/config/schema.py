@@ -696,8 +696,11 @@ class InterleavingConfig(Section):
     max_age: PositiveSeconds = Field(
         7 * 86400.0, description="a list that is fed later than this after it was made decides nothing"
     )
-    explore: int = Field(
-        0, ge=0, le=1, description="random objects per list of /v1/similar, where a request names no number"
+    explore: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="share of the lists of /v1/similar with a random object, where a request names no number",
     )
 
     @field_validator("key")

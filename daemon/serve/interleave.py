@@ -53,10 +53,10 @@ class MadeList:
 
 
 class ListMaker(Protocol):
-    """What a list made by chance needs beyond the rankings. explore: random objects per list where a request
-    names no number, 0 or 1."""
+    """What a list made by chance needs beyond the rankings. explore: share of the lists with a random object,
+    where a request names no number."""
 
-    explore: int
+    explore: float
 
     def coin(self) -> bool:
         """Either, each as likely."""

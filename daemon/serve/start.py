@@ -274,7 +274,7 @@ class SignedLists:
     """Random choices, and ids that `feed` can check.
 
     secret: what ids are signed with. snapshot: gives the catalog now, None before there is one. explore:
-    random objects per list where a request does not say, 0 or 1. below: where chance comes from, the
+    share of the lists with a random object, where a request does not say. below: where chance comes from, the
     system's own source, so that nobody who sees lists can foresee the next one. now_ms: the wall clock.
     """
 
@@ -282,7 +282,7 @@ class SignedLists:
         self,
         secret: bytes,
         snapshot: Callable[[], IndexSnapshot | None],
-        explore: int = 0,
+        explore: float = 0.0,
         *,
         below: Callable[[int], int] = secrets.randbelow,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,

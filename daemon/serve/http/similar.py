@@ -129,16 +129,25 @@ class ChanceList:
     details: Details
 
 
+CHANCES = 1_000_000
+"""Of so many lists, those with a random object are drawn."""
+
+
 class ChanceLists:
     """Makes them, where a key to sign them with is configured.
 
-    lists: None where it is not. ask: the rankings. explore: random objects where a request does not say.
+    lists: None where it is not. ask: the rankings.
     """
 
     def __init__(self, lists: ListMaker | None, ask: Ask, limits: HttpLimits) -> None:
         self._lists, self._ask = lists, ask
         self._drawing = BoundedThreads(1, limits.answer_s, limits.queue)
-        self.explore = 0 if lists is None else lists.explore
+
+    @property
+    def explore(self) -> int:
+        """Random objects of the next list that does not name their number, drawn."""
+        share = 0.0 if self._lists is None else self._lists.explore
+        return int(share > 0 and self._lists is not None and self._lists.slot(CHANCES) < share * CHANCES)
 
     async def make(self, names: Sequence[str], query: Query, explore: int) -> ChanceList:
         """A list of one or two models, with a random object in it where `explore` is 1. Raises Problem."""

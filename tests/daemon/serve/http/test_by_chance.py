@@ -48,7 +48,7 @@ def snapshot() -> IndexSnapshot:
     return items.snapshot()
 
 
-def made_with(explore: int = 0, secret: bytes = SECRET) -> SignedLists:
+def made_with(explore: float = 0, secret: bytes = SECRET) -> SignedLists:
     draws = np.random.default_rng(0)
     return SignedLists(
         secret, snapshot, explore, below=lambda n: int(draws.integers(n)), now_ms=lambda: NOW_MS
@@ -161,6 +161,13 @@ def test_explore_goes_with_interleave_and_may_be_the_default() -> None:
         assert explored["team"] is None
         assert "impression" in ask(served)
         assert "impression" not in ask(served, explore=0)
+
+
+def test_a_share_of_the_lists_is_explored_by_default() -> None:
+    with running(searching=TwoModels(), lists=made_with(explore=0.1)) as served:
+        explored = sum("impression" in ask(served) for _ in range(300))
+        assert 15 < explored < 50
+        assert "impression" in ask(served, explore=1)
 
 
 def test_where_nothing_is_left_to_explore_the_list_is_as_it_was(two: Served) -> None:
