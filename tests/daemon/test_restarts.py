@@ -94,6 +94,7 @@ def test_each_role_says_the_same_after_a_restart_with_nothing_new(
     ledger(place).append({"kind": "STOP", "by": "test", "reason": "there is one to be told of"})
     started = {name: place.start(name) for name in ("learn", "validate", "serve")}
     started["feed"] = place.start("feed", "--follow")
+    until(lambda: gauges(started["learn"])["tripletd_parked"] == 1, started["learn"].said)
     before = {name: settled(role) for name, role in started.items()}
     told, page = status_of(place, capsys), page_of(started["serve"])
     assert before["validate"]["tripletd_stopped"] == 1
