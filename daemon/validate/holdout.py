@@ -1,10 +1,10 @@
 """Reads the holdout topic into a window of the newest impressions, on which versions are judged. What cannot
 be judged is counted, what cannot be decoded becomes a dead letter.
 
-The window is a pure function of the holdout positions. Of every partition it holds the last `share =
-ceil(size / partitions)` records before its position, and of these the usable ones (at least one clicked and
-one unclicked object), whatever restarts, polls and rewinds lie between, as long as the log still holds those
-records. Lists of kinds of queries that are held out as a whole stand in it apart (`Window.of_kinds`). Lists
+The window is a pure function of the holdout positions, whatever restarts, polls and rewinds lie between, as
+long as the log still holds the records. Of every partition it holds the last `share = ceil(size /
+partitions)` records before its position, and of these the usable ones (at least one clicked and one unclicked
+object). Lists of kinds of queries that are held out as a whole stand in it apart (`Window.of_kinds`). Lists
 that are learned from (`Impression.trained`) take no room from the others: as many of them are kept
 separately (`Window.trained`), found by looking back `spread` times as far. Memory: at most `2 (size +
 partitions)` impressions, and as many read ahead. An impression that was written twice counts once: it is

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from daemon.backfill.plan import HistoryProgress, Unit, shared_out
+from daemon.backfill.run import BackfillJob, recipe_of
 from daemon.cli import main
+from daemon.config import load_config
 from daemon.exits import EX_DATAERR, EX_OK, EX_UNAVAILABLE, EX_USAGE
 from tests.daemon.backfill.place import Place, fed_and_learned, make_place
 from tests.harness.forked import Popen
@@ -155,3 +157,12 @@ def test_units_go_to_the_shard_that_has_least() -> None:
     shares = [[one.name for one in share] for share in shared_out(units, 2)]
     assert shares == [["a", "e"], ["b", "c", "d"]]
     assert shared_out(units, 1) == [units]
+
+
+@pytest.mark.parametrize("table", ['[learner.race]\narms = "none"\n', '[validate]\ndecide = "map_shown"\n'])
+def test_a_backfill_does_not_go_on_where_other_events_would_be_made(place: Place, table: str) -> None:
+    """What arms alone learn depends on more than [feed]."""
+    job = BackfillJob(["a.jsonl"], now_ms=0)
+    before = recipe_of(load_config(place.file), job)
+    place.file.write_text(place.file.read_text(encoding="utf-8") + table, encoding="utf-8")
+    assert recipe_of(load_config(place.file), job) != before

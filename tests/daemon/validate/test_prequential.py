@@ -148,6 +148,22 @@ def test_few_wait_for_more(world, start):
     ]  # the first five came before anything was learned
 
 
+def test_lists_that_arms_learn_do_not_make_up_for_few_that_are_learned_from(world, start):
+    """How far two rankings usually differ is said by the latter alone."""
+    world.publish()
+    validator, inputs = start(world, **BY_CLICKS)
+    seen = []
+    for trained in (5, 10, LEAST_TRAINED):
+        send(world, *[replace(one, for_arms=True) for one in usable(world, 60)])
+        send(world, *marked(usable(world, trained)))
+        world.publish(watermark=newest_ms(world))
+        while turn(validator) is not None:
+            pass
+        standing = fold(world.ledger.entries(), inputs.rule).standing
+        seen.append((standing.trained, standing.bettor.version))
+    assert seen == [(0, 1), (0, 1), (10 + LEAST_TRAINED, 3)]
+
+
 def test_a_version_that_is_gone_bets_on_nothing(world, start):
     world.publish()
     validator, inputs = start(world, **BY_CLICKS)

@@ -81,6 +81,7 @@ def test_each_event_says_on_which_side_its_skipped_object_stood_and_each_learner
         assert event.pair & PAIR_SIDES == (PAIR_RANDOM if drawn else PAIR_ABOVE if above else PAIR_BELOW)
     kinds = np.array([event.pair for event in decision.made.events], np.uint8)
     assert takes("above", kinds, random=False).sum() == 5
+    assert takes("above", kinds).sum() == decision.made.for_above
     assert takes("all", kinds, random=False).sum() == 10
     of_pairs = len(sides[PAIR_ABOVE]) + len(sides[PAIR_BELOW])
     assert 10 <= of_pairs < 15
