@@ -46,7 +46,8 @@ PLACES = (
     Frozen("before open_append history"),
     Frozen("after fsync history"),
     Frozen("before unlink manifest", versions_lost=1),  # between the look at who writes and the deletion
-    Frozen("before send", letters_repeated=4),  # a batch of its dead letters: the look comes before
+    # A batch of its dead letters: the look comes before. Meanwhile another thread may be about to delete.
+    Frozen("before send", versions_lost=1, letters_repeated=4),
 )
 """Steps of a learner that goes on from a version; the first `link manifest` is its claim."""
 
